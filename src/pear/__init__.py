@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         UnknownSolverError,
     )
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
-    from pear.optimality.point import Status
+    from pear.optimality.duals_and_active_sets import Status
     from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
     from pear.problem.importers import (
         from_cvxpy,
@@ -105,7 +105,7 @@ _NAMES = {
         "UnknownSolverError",
     ),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
-    "pear.optimality.point": ("Status",),
+    "pear.optimality.duals_and_active_sets": ("Status",),
     "pear.problem": ("ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "Smooth"),
     "pear.problem.importers": (
         "from_cvxpy",

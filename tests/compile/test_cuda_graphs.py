@@ -14,8 +14,8 @@ from zoo import ZOO
 
 from pear.compile import cuda_graphs as replay
 from pear.decisions import repair
-from pear.optimality.active import guess_active
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.active_set_rule import guess_active
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.solvers.interior_point import dense_interior_point as dense
 from pear.solvers.interior_point.scaled_rows import rows_of
@@ -53,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
         function()
         return function
 
-    monkeypatch.setattr(replay, "captured", captured)
+    monkeypatch.setattr(replay, "captured_function", captured)
     monkeypatch.setattr(replay, "capture", capture)
     return kept
 
@@ -86,7 +86,7 @@ def test_what_is_no_tensor_is_refused(made: dict[Any, Any]) -> None:
 
 def test_on_a_cpu_nothing_is_captured() -> None:
     for _ in range(3):
-        assert replay.captured("any", [torch.ones(1)], 1, lambda: pytest.fail("captured")) is None
+        assert replay.captured_function("any", [torch.ones(1)], 1, lambda: pytest.fail("captured")) is None
 
 
 @pytest.mark.parametrize("name", CURVED)
@@ -122,8 +122,8 @@ def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) 
         for function, arguments in calls:
             here: list[Tensor] = []
             there: list[Tensor] = []
-            form = replay._taken_apart(function(*arguments), here)
-            assert replay._taken_apart(replay.replay(function.__name__, function, arguments, 1), there) == form
+            form = replay._take_apart(function(*arguments), here)
+            assert replay._take_apart(replay.replay(function.__name__, function, arguments, 1), there) == form
             for a, b in zip(here, there, strict=True):
                 assert bool((a == b).all())
 
@@ -143,12 +143,12 @@ def room(monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(replay, "_store", replay.Store())
+    monkeypatch.setattr(replay, "_store", replay.GraphStore())
     return 1e9
 
 
 def ask(name: str, numbers: float, make: Callable[[], Any] = object, shape: tuple[int, ...] = (2, 3)) -> Any:
-    return replay.captured(name, [OnGPU(shape)], int(numbers), make, replay._store)  # type: ignore[list-item]
+    return replay.captured_function(name, [OnGPU(shape)], int(numbers), make, replay._store)  # type: ignore[list-item]
 
 
 def test_calls_in_another_queue_have_a_graph_of_their_own(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_what_was_lent_is_kept_only_by_who_is_still_there(monkeypatch: pytest.Mo
         return Graph()
 
     monkeypatch.setattr(replay, "capture", capture)
-    graph = replay.Replayed(lambda given: 2.0 * given[0], [torch.zeros(2)])
+    graph = replay.CapturedFunction(lambda given: 2.0 * given[0], [torch.zeros(2)])
     first = Holder(graph([torch.ones(2)]))
     graph.lend(first)
     second = Holder(graph([torch.full((2,), 5.0)]))

@@ -18,7 +18,7 @@ from pear import Status
 from pear.decisions.decider import Decider
 from pear.decisions.failures import name_failures
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers import available
 
 INF, NAN = float("inf"), float("nan")

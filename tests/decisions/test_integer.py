@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pear
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.decisions.integer import CheckedIntegers, verify_integers
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary import tightened_rows as presolve
@@ -233,7 +233,7 @@ def test_remembered_decisions_never_change_the_result(ties: bool) -> None:
     assert len(plan_of(task.problem).recent) > 10
     assert torch.equal(task.decide(values), fresh)
     plans.forget()
-    with threads.using(1):
+    with thread_pools.limit_threads(1):
         assert torch.equal(torch.cat([task.decide(row[None]) for row in values]), fresh)
 
 

@@ -20,11 +20,11 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.decisions.integer import _least, complete, verify_integers
 from pear.optimality.rule import INTEGRAL
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.time_limit import seconds_left, within
@@ -319,9 +319,9 @@ def test_branch_and_cut_in_threads_gives_the_same() -> None:
     random = np.random.default_rng(1)
     G, cost = random.uniform(1, 5, (3, 8)), random.uniform(1, 5, (9, 8))
     problem = pear.Problem(G=G, h=0.4 * G.sum(1), lb=0.0, ub=3.0, sense="max", integer=[0, 1, 2, 3, 4])
-    with threads.using(1):
+    with thread_pools.limit_threads(1):
         one = pear.solve(problem, cost, solver="highs")
-    with threads.using(3):
+    with thread_pools.limit_threads(3):
         assert torch.equal(pear.solve(problem, cost, solver="highs").x, one.x)
     assert torch.equal(torch.cat([pear.solve(problem, row[None], solver="highs").x for row in cost]), one.x)
 
@@ -340,21 +340,21 @@ def test_an_error_in_one_thread_stops_the_others() -> None:
             time.sleep(0.01)
         return item
 
-    with threads.using(2), pytest.raises(ValueError, match="the first"):
-        threads.run(work, [0, 1], lambda: stopped.append(True))
-    with threads.using(2):
-        assert threads.run(_square, range(5), lambda: None) == [0, 1, 4, 9, 16]
+    with thread_pools.limit_threads(2), pytest.raises(ValueError, match="the first"):
+        thread_pools.run_in_threads(work, [0, 1], lambda: stopped.append(True))
+    with thread_pools.limit_threads(2):
+        assert thread_pools.run_in_threads(_square, range(5), lambda: None) == [0, 1, 4, 9, 16]
 
 
 def _in_child(results: Any) -> None:
-    results.put(threads.run(_square, range(3), lambda: None))
+    results.put(thread_pools.run_in_threads(_square, range(3), lambda: None))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    with threads.using(1):
-        threads.run(_square, range(3), lambda: None)
+    with thread_pools.limit_threads(1):
+        thread_pools.run_in_threads(_square, range(3), lambda: None)
     context = multiprocessing.get_context("fork")
     results: Any = context.Queue()
     child = context.Process(target=_in_child, args=(results,), daemon=True)

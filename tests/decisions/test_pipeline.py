@@ -15,8 +15,8 @@ import pear
 from pear import Status
 from pear.decisions import repair
 from pear.decisions.pipeline import solve_programs
-from pear.optimality.point import ActiveSet, Duals
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.projection import project
 from pear.solvers.candidate import Candidate
 from pear.solvers.registry import BACKENDS, Backend, get, resolve

@@ -11,8 +11,8 @@ from zoo import ZOO, arrays
 
 import pear
 from pear.decisions.repair import RepairResult, repair
-from pear.optimality.point import ActiveSet, Duals
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.problem.quadratic_program import QuadraticProgram
 
 # block principal pivoting from an empty set need not end where rows of every kind meet; a solver's candidate is near
 CURVED = [name for name in ZOO if name not in ("polyhedron", "own everything")]

@@ -12,12 +12,12 @@ from scipy import sparse
 from torch import Tensor
 
 from compiled_verdict import judge
-from pear.optimality.active import tight_constraints
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.active_set_rule import tight_constraints
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.optimality.verify import verify
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import compiled_arrays as layout
 from pear.solvers.active_set import compiled_batch as batch
 

@@ -22,15 +22,15 @@ from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 import pear
 from pear.decisions.integer import verify_integers
 from pear.optimality import rule
-from pear.optimality.active import guess_active
+from pear.optimality.active_set_rule import guess_active
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.curvature import is_convex
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.definiteness import is_convex
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.screen import screen
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.reduced import ReducedKKT
-from pear.sensitivity.sparse_reduced import SparseReduced
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT
+from pear.sensitivity.sparse_reduced import SparseReducedKKT
 from pear.solvers.active_set import compiled_arrays as layout
 from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
@@ -314,7 +314,7 @@ def _() -> None:
     qp = QuadraticProgram(
         **{name: SparseMatrix(sparse.csr_array(value), shared=True) for name, value in matrix.items()}, **vectors
     )
-    system = SparseReduced(qp, np.zeros(2, bool), np.zeros(0, bool))
+    system = SparseReducedKKT(qp, np.zeros(2, bool), np.zeros(0, bool))
     assert system.solve(np.ones(2), np.zeros(0))[2]
     count = iter([1.0 + 1e-8, 0.0, 0.0])
     fake = SimpleNamespace(succeeded=True, solve=lambda f, r, refinements: (next(count) * f, r))

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import pear
-from pear.optimality.active import guess_active
-from pear.optimality.point import Duals
-from pear.optimality.residual import kkt_residual, residuals
+from pear.optimality.active_set_rule import guess_active
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.kkt_residual import kkt_residual, residuals
+from pear.optimality.natural_sizes import PointUnits, Sizes, is_noise, least_size, relative_residuals
 from pear.optimality.rule import LARGEST
-from pear.optimality.scale import PointUnits, Sizes, is_noise, least_size, measure
 from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
@@ -38,7 +38,7 @@ def point(force: float = 1.0, size: float = 1.0, rows: float = 1.0) -> tuple[Any
 
 def measured(qp: Any, x: Any, duals: Duals) -> Any:
     left, sizes = residuals(qp, x, duals), Sizes.of(qp)
-    return measure(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
+    return relative_residuals(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
 
 
 @pytest.mark.parametrize(

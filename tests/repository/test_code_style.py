@@ -75,10 +75,10 @@ def test_no_function_with_many_parameters():
 JUDGES = ("optimality", "sensitivity", "decisions", "solvers/active_set", "losses", "train")
 SETTINGS = {
     "solvers/active_set/settings.py": "settings of the active-set method",
-    "sensitivity/reduced.py": "the shift of a factorisation",
+    "sensitivity/dense_reduced.py": "the shift of a factorisation",
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
-    "optimality/curvature.py": "rounding of float32",
-    "sensitivity/curvature.py": "rounding of Lanczos estimates",
+    "optimality/definiteness.py": "rounding of float32",
+    "sensitivity/program_curvature.py": "rounding of Lanczos estimates",
     "decisions/smooth.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
     "losses/regret.py": "keeps the normalised regret finite",

@@ -14,9 +14,8 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from torch import Tensor
 
 import pear
-from pear.optimality.curvature import is_convex, is_definite
-from pear.sensitivity import curvature
-from pear.sensitivity.curvature import _sign, _sign_by_lanczos, inverse_times, singular
+from pear.optimality.definiteness import is_convex, is_definite
+from pear.sensitivity.program_curvature import _sign, _sign_by_lanczos, apply_inverse_curvature, is_singular_program
 
 SCALES = [1e-6, 1.0, 1e6]
 every_scale = pytest.mark.parametrize("scale", SCALES)
@@ -66,7 +65,7 @@ def test_a_flat_curvature_that_comes_with_the_call_is_solved() -> None:
 def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: bool) -> None:
     V = np.array([[0.6, -0.8], [0.8, 0.6]]) if turned else np.eye(2)
     qp = pear.Problem(Q=(V * diagonal) @ V.T, n=2).canonical(torch.zeros(1, 2))
-    assert bool(singular(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
+    assert bool(is_singular_program(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
@@ -74,7 +73,7 @@ def test_inverse(diagonal: bool) -> None:
     Q = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0], dtype=torch.float64)) if diagonal else spectrum(0.1)[0]
     e = torch.arange(10, dtype=torch.float64).view(2, 5) - 3
     qp = replace(pear.Problem(Q=Q).canonical(torch.zeros(2, 5)), diagonal=diagonal)
-    torch.testing.assert_close(inverse_times(qp, e), torch.linalg.solve(Q, e.T).T, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(apply_inverse_curvature(qp, e), torch.linalg.solve(Q, e.T).T, rtol=1e-12, atol=1e-12)
 
 
 # --------------------------------------------------------------------------------------------------------- sparse
@@ -121,7 +120,7 @@ def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known:
     def never(*args: Any, **options: Any) -> Any:
         raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))
 
-    monkeypatch.setattr(curvature, "eigsh", never)
+    monkeypatch.setattr("scipy.sparse.linalg.eigsh", never)
     assert _sign_by_lanczos(chain(1.0), 3.0) == expected
 
 

@@ -14,9 +14,9 @@ from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solu
 
 import pear
 from pear.decisions.solve import solve_verified
-from pear.optimality.active import guess_active
-from pear.optimality.point import Duals
-from pear.sensitivity.reduced import ReducedKKT
+from pear.optimality.active_set_rule import guess_active
+from pear.optimality.duals_and_active_sets import Duals
+from pear.sensitivity.dense_reduced import ReducedKKT
 from pear.solvers import available
 from pear.solvers.fused import add_normal
 

@@ -13,13 +13,13 @@ from scipy import sparse
 from torch import Tensor
 
 import pear
-from pear.optimality.point import ActiveSet
-from pear.problem import form as sizes
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.problem import build_program as sizes
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.reduced import ReducedKKT, _spread
-from pear.sensitivity.sparse_reduced import SparseReduced
-from pear.sensitivity.systems import RankedSystems, SparseSystems, in_threads
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT, _spread
+from pear.sensitivity.reduced_systems import SparseSystems, SparseThenDenseSystems, map_in_threads
+from pear.sensitivity.sparse_reduced import SparseReducedKKT
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -198,7 +198,7 @@ def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) 
     for i in range(B):
         _, J, free, rows = blocks(dense, active, i)
         H = Q[np.ix_(free, free)]
-        system = SparseReduced(qp, active.fixed[i].numpy(), active.rows[i].numpy())
+        system = SparseReducedKKT(qp, active.fixed[i].numpy(), active.rows[i].numpy())
         N = null_space(J, free.sum())
         reduced = N.T @ H @ N
         seen.append(len(reduced) == 0 or float(np.linalg.eigvalsh(reduced).min()) > 1e-9 * scale)
@@ -229,7 +229,7 @@ def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) 
 def test_threads(threads: int, count: int, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     names: dict[int, str] = {}
-    in_threads(lambda i: names.update({i: threading.current_thread().name}), count)
+    map_in_threads(lambda i: names.update({i: threading.current_thread().name}), count)
     assert sorted(names) == list(range(count))
     assert {name.startswith("pear-sparse") for name in names.values()} == {used}
 
@@ -240,7 +240,7 @@ def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() ->
     for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
         qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))
         active = ActiveSet(torch.zeros(1, 0, dtype=torch.bool), nothing, nothing)
-        assert ReducedKKT(qp, active)._mixed().tolist() == [mixed]
+        assert ReducedKKT(qp, active)._mixes_units().tolist() == [mixed]
 
 
 def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: py
     active, e = ActiveSet(none[:, :0], none, none), torch.tensor([[1.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
     fast = torch.zeros_like(e), e.new_zeros(2, 1), e.new_zeros(2, 0), torch.tensor([True, False])
     monkeypatch.setattr(SparseSystems, "project", lambda self, e: fast)
-    x, v_eq, _, good = RankedSystems(qp, qp, active).project(e)  # type: ignore[arg-type]
+    x, v_eq, _, good = SparseThenDenseSystems(qp, qp, active).project(e)  # type: ignore[arg-type]
     assert good.tolist() == [True, True]
     torch.testing.assert_close(x, torch.tensor([[0.0, 0.0], [1.0, -1.0]], dtype=torch.float64))
     torch.testing.assert_close(v_eq, torch.tensor([[0.0], [2.0]], dtype=torch.float64))
@@ -262,4 +262,4 @@ def test_what_a_factor_holds_is_counted_with_its_rows() -> None:
         H=Q, c=dense.c, A=A, b=dense.c[:, :1], G=G, h=dense.h, lb=dense.lb, ub=dense.ub, diagonal=True
     )
     nothing = np.zeros(9, dtype=bool)
-    assert SparseReduced(qp, nothing, nothing[:0]).fill > 4 * 9
+    assert SparseReducedKKT(qp, nothing, nothing[:0]).fill > 4 * 9

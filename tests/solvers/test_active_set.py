@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from zoo import ZOO, solution_kkt
 
 import pear
-from pear.compile import cache, jit
-from pear.compile import threads as pools
-from pear.compile.cache import discard_if_stale
+from pear.compile import jit, kernel_cache, thread_pools
+from pear.compile.kernel_cache import discard_if_stale
 from pear.decisions.decider import Decider
 from pear.optimality import rule
 from pear.solvers.active_set import compiled_arrays as layout
@@ -222,7 +221,7 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(batch, "_PARTS", parts)
     if not openmp:
-        monkeypatch.setattr(pools, "openmp_address", lambda: 0)
+        monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)
     several, _ = run(P, cost)
     for mine, theirs in zip(one, several, strict=True):
         assert np.array_equal(mine, theirs)
@@ -247,7 +246,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     kept = batch.regret(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
-        monkeypatch.setattr(pools, "openmp_address", lambda: 0)
+        monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)
     for threads in (1, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         found, x = regrets(P, cost)
@@ -506,7 +505,7 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
-    load = f"import runpy; discard_if_stale = runpy.run_path({cache.__file__!r})['discard_if_stale']"
+    load = f"import runpy; discard_if_stale = runpy.run_path({kernel_cache.__file__!r})['discard_if_stale']"
     code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard_if_stale((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pear.errors import MissingExtraError, UnknownSolverError
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import BACKENDS, Backend, Candidate, Status, available, check, choose, get, kind_of, resolve
 from pear.solvers.registry import usable_backends
 

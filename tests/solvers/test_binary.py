@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import pear
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.binary.binary_solver import supports
 from pear.solvers.candidate import Candidate
@@ -113,7 +113,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     assert torch.equal(x, x.round())
     torch.testing.assert_close((x * qp.c[solved]).sum(1), (theirs.x * qp.c)[solved].sum(1), rtol=0, atol=1e-8)
     assert bool((ours.residual[solved] <= 1e-11).all())
-    with threads.using(3):
+    with thread_pools.limit_threads(3):
         plan.forget()
         assert torch.equal(verify_integers(qp, get("binary").solve(qp, OPTIMAL)).x[solved], x)
 

@@ -14,7 +14,7 @@ import triton_reference
 from torch import Tensor
 
 from pear.optimality.verify import verify
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu import primal_method

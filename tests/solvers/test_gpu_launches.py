@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pear
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_pass
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.fused import RegretCall

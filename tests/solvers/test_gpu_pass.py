@@ -14,9 +14,9 @@ from zoo import ZOO, Planted
 import pear
 from pear.compile import cuda_graphs as replay
 from pear.decisions.decider import Decider
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.gpu import gpu_pass, gpu_points
@@ -405,7 +405,7 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Graphs on the CPU, captured by the rules for a GPU but for those about its memory."""
     made: list[Any] = []
 
-    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.Store) -> Any:
+    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.GraphStore) -> Any:
         key = name, *((tensor.shape, tensor.dtype) for tensor in tensors)
         if numbers > LARGE or key not in store.found:
             store.found[key] = None
@@ -415,7 +415,7 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             store.found[key] = make(), numbers
         return store.found[key][0]  # type: ignore[index]
 
-    monkeypatch.setattr(gpu_pass, "captured", asked)
+    monkeypatch.setattr(gpu_pass, "captured_function", asked)
     monkeypatch.setattr(replay, "capture", Graph)
     return made
 

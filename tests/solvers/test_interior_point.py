@@ -10,8 +10,8 @@ import torch
 from zoo import ZOO, Planted
 
 import pear
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point import dense_interior_point, newton
 from pear.solvers.interior_point.newton import Newton, _normal_matrix, _normal_matrix_from_pairs
 from pear.solvers.interior_point.scaled_rows import _find_pairs, rows_of

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.optimality.point import ActiveSet
-from pear.sensitivity.systems import SparseSystems
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.sensitivity.reduced_systems import SparseSystems
 from pear.solvers.linalg.ldl import SymbolicFactor
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.tasks import shortest_path

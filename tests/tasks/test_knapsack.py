@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pear
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.selection_search import NOTHING, SPENT, Search, SearchOutcomes
@@ -174,7 +174,7 @@ def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatc
     expected = task.decide(values)
     plans.forget()
     monkeypatch.setattr(plans, "_SHARE", 3000)
-    with threads.using(2):
+    with thread_pools.limit_threads(2):
         assert torch.equal(task.decide(values), expected)
         (plan,) = [kept for kept, _ in plans._plans._entries.values()]
         assert 0 < plan.answers.used <= 3000

@@ -11,8 +11,8 @@ from numpy_residual import kkt_residual
 
 import pear
 from pear.errors import MissingExtraError, PearError
-from pear.optimality.point import Duals
-from pear.optimality.residual import kkt_residual as own_residual
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.kkt_residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness
 from pear_lab.benchmarks.exactness import GOALS, ExactnessRow, run
 from pear_lab.benchmarks.families import FAMILIES

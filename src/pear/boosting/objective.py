@@ -21,7 +21,7 @@ from pear.losses.defaults import BOOSTING
 from pear.losses.guided import check_guidance
 from pear.losses.pear import PEARLoss
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of
+from pear.problem.model import input_count
 from pear.train.validation import own_rows, regret_on
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ class _CallReader:
     """Reads the arguments of LightGBM's and XGBoost's calls, which objective and metric share."""
 
     def __init__(self, problem: Problem | Model, true: Any) -> None:
-        self.problem, self.inputs = problem, inputs_of(problem)
+        self.problem, self.inputs = problem, input_count(problem)
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:

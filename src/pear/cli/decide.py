@@ -42,9 +42,9 @@ def decide(
 
 def _with_integers(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
     """Return the table with the columns of integer variables as whole numbers: 1, not 1.0."""
-    from pear.problem.model import plain_of
+    from pear.problem.model import plain_problem
 
-    integer = plain_of(estimator.problem).integer
+    integer = plain_problem(estimator.problem).integer
     if integer is None:
         return decisions
     whole = [name for name, marked in zip(decisions.columns, integer.tolist(), strict=True) if marked]

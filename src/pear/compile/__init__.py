@@ -1,23 +1,25 @@
 """How the numeric kernels are compiled, cached and run in threads.
 
-Kernels are plain Python functions that numba compiles. They import the following names from ``pear.compile.jit``,
-and nothing here is imported before the first solve.
+Kernels are plain Python functions that numba compiles. They take their decorators and helpers from
+``pear.compile.jit``. The modules that import numba are imported by the first solve, not by ``import pear``.
 
-==============  ====================================================================================================
-``jit``         the decorators ``entry`` and ``inner``, and the choice between numba's private and public parts
-``linking``     optimises a kernel once, together with all functions that it calls (private parts of numba)
-``compact``     arrays and tuples that take few machine instructions to pass and to index (private parts of numba)
-``openmp``      runs a kernel in the threads that torch already holds (a symbol of torch's OpenMP library)
-``plain``       the fallback for ``linking``, ``compact`` and ``openmp``, which uses numba's public interface alone
-``cache``       empties numba's cache on disk when a source file has changed
-``threads``     a thread pool whose work can be stopped
-==============  ====================================================================================================
+==================  ================================================================================================
+``jit``             the decorators ``entry`` and ``inner``, and the choice between numba's private and public parts
+``linking``         optimises a kernel once, together with all functions that it calls (private parts of numba)
+``compact_arrays``  arrays and tuples that take few machine instructions to pass and to index (private parts of numba)
+``openmp``          runs a kernel in the threads that torch already holds (a symbol of torch's OpenMP library)
+``plain_numba``     the fallback for ``linking``, ``compact_arrays`` and ``openmp`` on numba's public interface
+``kernel_cache``    empties numba's cache on disk when a source file has changed
+``thread_pools``    thread pools whose work can be stopped
+``cuda_graphs``     captures functions of tensors as CUDA graphs and replays them
+==================  ================================================================================================
 
-Each part that stands on private interfaces was compared with plain ``numba.njit`` with its cache and a
-``ThreadPoolExecutor``. numba 0.68.1, torch 2.13, two cores, the best of repeated and interleaved runs:
+Each part that relies on private interfaces was compared with plain ``numba.njit`` with its cache and a
+``ThreadPoolExecutor``. The numbers are for numba 0.68.1, torch 2.13 and two cores. Each is the best of repeated and
+interleaved runs:
 
 ==================================================  ==========  ==========================  ==============
-                                                    public way  ``compact`` alone           all of them
+                                                    public way  compact arrays alone        all parts
 ==================================================  ==========  ==========================  ==============
 first solve, nothing in the cache                   103 s       44 s                        9 s
 first solve, kernels in the cache                   0.32 s      0.30 s                      0.28 s
@@ -27,12 +29,12 @@ first solve, kernels in the cache                   0.32 s      0.30 s          
 4096 gradients of 100-asset portfolios, one thread  698 ms      as on the right             301 ms
 ==================================================  ==========  ==========================  ==============
 
-``linking`` changes the time to compile alone. Two threads of OpenMP in place of two of a pool, right after a matrix
-product of torch in threads: 1.1 and 1.7 ms for 64 paths, 1.3 and 2.3 ms for 64 portfolios, 3.7 and 8.4 ms for 256; on
-batches of 4096 they take the same time.
+``linking`` changes the compile time only. Two OpenMP threads were also compared with two threads of a pool, right
+after a multi-threaded matrix product of torch. OpenMP took 1.1 ms and the pool 1.7 ms for 64 paths, 1.3 and 2.3 ms for
+64 portfolios, and 3.7 and 8.4 ms for 256 portfolios. On batches of 4096 both take the same time.
 
 The private parts are used with the versions of numba in ``jit.TRIED``, which are also the bounds in
 ``pyproject.toml``. Any other version, a private name that is missing, or ``PEAR_PLAIN_NUMBA=1`` in the environment
-selects ``plain``. Where torch's library lacks the symbol, and in forked processes, a thread pool takes the place of
-OpenMP.
+selects ``plain_numba``. Where torch's library lacks the symbol, and in forked processes, a thread pool takes the place
+of OpenMP.
 """

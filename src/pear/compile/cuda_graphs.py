@@ -1,16 +1,19 @@
-"""Functions of tensors as CUDA graphs: one launch for what would be hundreds.
+"""Functions of tensors as CUDA graphs: one launch in place of hundreds.
 
-Where tensors are small, a GPU works less long on a function than Python takes to ask for it step by step. The function
-is then captured once, and replayed for all tensors of the same shapes. The rules:
+Where tensors are small, a GPU needs less time to run a function than Python needs to launch its kernels one by one. The
+function is then captured once as a CUDA graph and replayed for all tensors of the same shapes. The rules are:
 
 - On a CPU nothing is captured.
-- Capturing takes as long as some calls, so that the first call with its shapes runs step by step; the second captures.
-- What is large keeps a GPU busy by itself and is never captured; of what is captured, the oldest makes room.
-- Where the installation refuses to capture three times, a warning says so, and everything runs step by step.
+- The first call with given shapes runs step by step, and the second captures, because capturing takes as long as
+  several calls.
+- A function that works on many numbers keeps a GPU busy by itself and is never captured.
+- Where memory for captured functions runs out, those used least recently are dropped.
+- After three failed attempts to capture, a warning is logged, and every function runs step by step.
 
-The arithmetic is the same in every case. A function may be captured if it looks at no number on the way (no ``bool``,
-``int`` or ``tolist`` of a tensor, no mask as an index) and what it gives depends on its name and its arguments alone.
-Arguments and results are tensors, constants, sequences of these, or objects of this package that are made of them.
+The arithmetic is the same in every case. A function may be captured if it never reads a number of a tensor on the host
+(no ``bool``, ``int`` or ``tolist`` of a tensor, no mask as an index) and its result depends on its name and its
+arguments alone. Arguments and results are tensors, constants, sequences of these, or objects of this package whose
+attributes are such values.
 """
 
 from __future__ import annotations
@@ -26,23 +29,28 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 logger = logging.getLogger("pear")
 
-_LARGE = 1 / 64  # of the GPU's memory: a function that works on more may hold some times that, and is not captured
-_KEPT = 1 / 32  # and of all that is kept
-_REMEMBERED = 256  # names with shapes
-_TRIES = 3
+_LARGE = 1 / 64  # share of the GPU's memory; a function that works on more is not captured
+_KEPT = 1 / 32  # share of the GPU's memory that all captured functions together may work on
+_REMEMBERED = 256  # most combinations of a name and shapes that a store remembers
+_TRIES = 3  # failed attempts to capture after which no more are made
 
-Made = TypeVar("Made")
+Captured = TypeVar("Captured")
 
 
-class Store(threading.local):
-    """Of one thread, in the order of their last use: what was captured and how large it is, or None if seen once.
+class GraphStore(threading.local):
+    """The captured functions of one thread.
 
-    Functions of the arguments alone share one. Whoever captures functions that refer to tensors of its own, which stay
-    where they are and are not copied, has a store of its own, and drops it with these tensors.
+    Functions that depend on their arguments alone share one store. An object that captures functions that also read its
+    own tensors has a store of its own and drops it together with these tensors.
+
+    Attributes:
+        found: for each name with shapes, in the order of last use, the captured function and how many numbers it works
+            on; None where there was only one call so far.
+        refusals: how many attempts to capture have failed.
     """
 
     def __init__(self) -> None:
@@ -51,44 +59,52 @@ class Store(threading.local):
 
     @property
     def refused(self) -> bool:
-        """True where capturing has failed too often for it to be chance."""
+        """True where capturing has failed so often that it is not tried again."""
         return self.refusals >= _TRIES
 
 
-_store = Store()
+_store = GraphStore()
 
 
 def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
-    """``function(*arguments)``, captured where that is worth it.
+    """Call ``function(*arguments)``, by a CUDA graph where that saves time.
 
     Args:
-        name: of the function, with all that it depends on beside its arguments.
-        function: what to call.
-        arguments: with all tensors on one device. Dictionaries in them are taken for empty.
+        name: identifies the function and everything that its result depends on besides the arguments.
+        function: the function to call.
+        arguments: its arguments, with all tensors on one device. Dictionaries in them are treated as empty.
         numbers: about how many numbers the function works on.
     """
     tensors: list[Tensor] = []
-    form = _taken_apart(list(arguments), tensors)
+    form = _take_apart(list(arguments), tensors)
 
     def flat(given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
         results: list[Tensor] = []
-        return _taken_apart(function(*_put_together(form, given)), results), results
+        return _take_apart(function(*_put_together(form, given)), results), results
 
-    found = captured((name, form), tensors, numbers, lambda: Replayed(flat, tensors))
-    return function(*arguments) if found is None else _copied(found, tensors)
+    found = captured_function((name, form), tensors, numbers, lambda: CapturedFunction(flat, tensors))
+    return function(*arguments) if found is None else _replay_and_copy(found, tensors)
 
 
 def replay_programs(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
-    """``function(qp, *given)``; dense programs on a GPU are replayed."""
+    """Call ``function(qp, *given)``, by a CUDA graph where the programs are on a GPU and that saves time."""
     if not qp.c.is_cuda:
         return function(qp, *given)
     return replay(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
 
 
-def captured(
-    name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made], store: Store = _store
-) -> Made | None:
-    """What ``make`` captures for tensors of these shapes; None where, by the rules, nothing is captured."""
+def captured_function(
+    name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Captured], store: GraphStore = _store
+) -> Captured | None:
+    """The captured function for tensors of these shapes; None where the caller should run it step by step.
+
+    Args:
+        name: identifies the function.
+        tensors: the tensors of this call, all on one device.
+        numbers: about how many numbers the function works on.
+        make: captures the function. It is called where the function is to be captured now.
+        store: where captured functions are kept.
+    """
     device = tensors[0].device
     if device.type != "cuda" or store.refused or torch.cuda.is_current_stream_capturing():
         return None
@@ -114,12 +130,17 @@ def captured(
             if store.refusals == _TRIES:
                 logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
             return None
-    made: Made = entry[0]
+    made: Captured = entry[0]
     return made
 
 
 def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGraph:
-    """Run a function, so that libraries make their handles and workspaces, and capture it."""
+    """Capture a function as a CUDA graph.
+
+    Args:
+        function: takes no arguments and returns nothing.
+        times: how often it runs before the capture, so that libraries create their handles and workspaces.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -127,7 +148,7 @@ def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGrap
             function()
     torch.cuda.current_stream().wait_stream(side)
     graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
-    gc.disable()  # what a collection frees may belong to the device, and to free that breaks the capture off
+    gc.disable()  # a collection may free memory of the device, which would abort the capture
     try:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             function()
@@ -138,7 +159,7 @@ def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGrap
 
 
 def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
-    """Copy tensors onto others of the same shapes, those of one type together."""
+    """Copy ``tensors`` into the tensors ``into`` of the same shapes, with one operation for each type."""
     for dtype in {tensor.dtype for tensor in into}:
         pairs = [(a, b) for a, b in zip(into, tensors, strict=True) if a.dtype == dtype and a.numel()]
         if pairs:
@@ -146,21 +167,21 @@ def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
 
 
 class Borrower(Protocol):
-    """Whoever holds results where the next replay writes."""
+    """An object that holds results in memory that the next replay overwrites."""
 
     def keep(self) -> None:
-        """Copy what it holds."""
+        """Copy the results to memory of its own."""
 
 
-class Replayed:
-    """A captured function with tensors of its own, which those of a call are copied to.
+class CapturedFunction:
+    """A function captured as a CUDA graph, with input tensors of its own into which each call copies its tensors.
 
-    Results that are large, and mostly done with before the next call, can be lent: only if the borrower is still there
-    when the next call comes it is told to keep them.
+    A call overwrites the results of the call before. Results that are large and seldom needed for long can be lent
+    without a copy: if the borrower still exists at the next call, its method ``keep`` is called first.
 
     Args:
-        function: of a sequence of tensors; what it refers to beside them has to stay where it is.
-        tensors: as the function will be given them.
+        function: takes a sequence of tensors. All other tensors that it reads must stay where they are.
+        tensors: example tensors, with the shapes and types of every later call.
     """
 
     def __init__(self, function: Callable[[Sequence[Tensor]], Any], tensors: Sequence[Tensor]) -> None:
@@ -174,7 +195,7 @@ class Replayed:
         self.result = self._function(self.given)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        """The function's result, which the next call writes over."""
+        """Replay the function on these tensors and return its result, which the next call overwrites."""
         borrower = None if self._borrower is None else self._borrower()
         if borrower is not None:
             borrower.keep()
@@ -184,12 +205,12 @@ class Replayed:
         return self.result
 
     def lend(self, borrower: Borrower) -> None:
-        """The last result is held by ``borrower``."""
+        """Lend the last result to ``borrower``."""
         self._borrower = weakref.ref(borrower)
 
 
-def _copied(found: Replayed, tensors: Sequence[Tensor]) -> Any:
-    """The result of a replay in memory of its own; what was given comes back as it is."""
+def _replay_and_copy(found: CapturedFunction, tensors: Sequence[Tensor]) -> Any:
+    """Replay a function and copy its result to new memory. Inputs that it returns come back as the caller's tensors."""
     form, results = found(tensors)
     same = {id(mine): given for mine, given in zip(found.given, tensors, strict=True)}
     own = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in results]
@@ -198,17 +219,17 @@ def _copied(found: Replayed, tensors: Sequence[Tensor]) -> Any:
     return _put_together(form, own)
 
 
-def _taken_apart(value: Any, tensors: list[Tensor]) -> Hashable:
-    """The form of a value, without its tensors, which are put into the list."""
+def _take_apart(value: Any, tensors: list[Tensor]) -> Hashable:
+    """Append the tensors of a value to the list ``tensors`` and return the structure of the value without them."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return Tensor, len(tensors) - 1
     if isinstance(value, dict):
         return dict, ()
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(_taken_apart(one, tensors) for one in value)
+        return type(value), tuple(_take_apart(one, tensors) for one in value)
     if type(value).__module__.startswith("pear."):
-        return type(value), tuple((name, _taken_apart(one, tensors)) for name, one in vars(value).items())
+        return type(value), tuple((name, _take_apart(one, tensors)) for name, one in vars(value).items())
     if value is None or isinstance(value, (bool, int, float, str)):
         return None, value
     raise TypeError(
@@ -218,7 +239,7 @@ def _taken_apart(value: Any, tensors: list[Tensor]) -> Hashable:
 
 
 def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
-    """The value of this form with these tensors."""
+    """Build the value with this structure and these tensors; the inverse of ``_take_apart``."""
     kind, parts = form
     if kind is None:
         return parts
@@ -234,8 +255,14 @@ def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
     return made
 
 
-def _make_room(store: Store, numbers: int, most: int) -> None:
-    """Forget the oldest of what is captured until there is room for more, with ``most`` numbers in all."""
+def _make_room(store: GraphStore, numbers: int, most: int) -> None:
+    """Drop the functions used least recently until a new one fits.
+
+    Args:
+        store: the captured functions.
+        numbers: how many numbers the new function works on.
+        most: how many numbers all captured functions may work on together.
+    """
     kept = {key: entry[1] for key, entry in store.found.items() if entry is not None}
     total = sum(kept.values()) + numbers
     for key, size in kept.items():

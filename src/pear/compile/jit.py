@@ -1,9 +1,9 @@
-"""The decorators of all compiled functions, and the message that says when something is compiled.
+"""The decorators of all compiled functions, and the message that is logged when something is compiled.
 
 ``entry`` decorates a function that Python calls, ``inner`` one that only compiled functions call. The other names are
 for the bodies of compiled functions: ``refer`` (the address of a tuple of arrays), ``span`` (a fast ``range``),
 ``floor``, ``call_address``, ``in_threads`` and ``fetch_add``. They come from the modules that use private parts of
-numba, or from ``pear.compile.plain``; see ``pear.compile``.
+numba, or from ``pear.compile.plain_numba``; see ``pear.compile``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 import numba
 from numba.core import event
 
-from pear.compile.cache import discard_if_stale
+from pear.compile.kernel_cache import discard_if_stale
 
 logger = logging.getLogger("pear")
 
 TRIED = ((0, 68), (0, 68))
-"""The oldest and the newest version of numba whose private parts have been tried."""
+"""The oldest and the newest version of numba that this package is tested with; it uses private parts of these only."""
 
 
 def _uses_private_parts() -> bool:
-    """True where the modules on private parts of numba can be imported and are wanted."""
+    """Whether to use the modules that rely on private parts of numba: they can be imported, and nothing forbids it."""
     if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
         return False
     try:
-        from pear.compile import compact, linking, openmp  # noqa: F401
+        from pear.compile import compact_arrays, linking, openmp  # noqa: F401
     except (ImportError, AttributeError) as error:
         logger.warning("numba %s lacks a part that pear uses (%s): compiling takes longer", numba.__version__, error)
         return False
@@ -48,14 +48,14 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ENTRY, _INNER = dict(_OPTIONS), dict(_OPTIONS)
 
 if PRIVATE:
-    from pear.compile.compact import address_of, call_address, floor, refer, span
+    from pear.compile.compact_arrays import address_of, call_address, floor, refer, span
     from pear.compile.linking import EntryCompiler, InnerCompiler
     from pear.compile.openmp import fetch_add, in_threads
 
     _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
     _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 else:
-    from pear.compile.plain import (  # type: ignore[assignment]
+    from pear.compile.plain_numba import (  # type: ignore[assignment]
         address_of,
         call_address,
         fetch_add,
@@ -96,7 +96,12 @@ def inner(function: Any, any_order: bool = True) -> Any:
 
 
 def entry(function: Any, any_order: bool = True) -> Any:
-    """Compile a function that Python calls, and keep the result on disk for as long as the sources are the same."""
+    """Compile a function that Python calls, and keep the result on disk as long as its sources stay the same.
+
+    Args:
+        function: the function to compile.
+        any_order: whether sums may be taken in any order.
+    """
     return cached(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
 
 
@@ -110,7 +115,11 @@ def _fastmath(any_order: bool) -> Any:
 
 
 def cached(dispatcher: Any) -> Any:
-    """Keep a compiled function on disk until one of its sources changes, and say so when it is compiled."""
+    """Keep a compiled function on disk until one of its sources changes, and log a message when it is compiled.
+
+    Args:
+        dispatcher: the function as ``numba.njit`` returns it.
+    """
     notice.watch(dispatcher)
     try:
         dispatcher.enable_caching()
@@ -122,7 +131,7 @@ def cached(dispatcher: Any) -> Any:
 
 
 def sources_of(function: Any) -> tuple[Path, ...]:
-    """The packages and files whose text ends up in the machine code of an entry point."""
+    """The packages and files whose code may be compiled into the machine code of a function that Python calls."""
     own = Path(inspect.getfile(function)).resolve().parent
     shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
     return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
@@ -132,11 +141,11 @@ _discard_once = cache(discard_if_stale)
 
 
 class CompilationNotice(event.Listener):
-    """Tells the user, once in a process, that kernels are being compiled because the cache has none.
+    """A listener that tells the user, once in a process, that kernels are being compiled because the cache has none.
 
     Attributes:
         compiled: names of the functions that were compiled in this process.
-        silent: True where nothing is said.
+        silent: True where no message is logged, because one was logged before or the caller wants none.
     """
 
     def __init__(self) -> None:
@@ -145,11 +154,11 @@ class CompilationNotice(event.Listener):
         self._watched: set[Any] = set()
 
     def watch(self, dispatcher: Any) -> None:
-        """Report compilations of this function."""
+        """Report later compilations of this function."""
         self._watched.add(dispatcher.py_func)
 
     def on_start(self, happening: event.Event) -> None:
-        """Say that kernels are compiled, how long it takes, where the result is kept, and how to do it ahead."""
+        """Log that kernels are compiled, how long it takes, where the result is kept, and how to compile in advance."""
         dispatcher = happening.data["dispatcher"]
         if dispatcher.py_func not in self._watched:
             return
@@ -159,14 +168,14 @@ class CompilationNotice(event.Listener):
             logger.warning("%s", message(dispatcher.stats.cache_path))
 
     def on_end(self, happening: event.Event) -> None:
-        """Do nothing; the interface asks for it."""
+        """Do nothing. The base class requires this method."""
 
 
 def message(cache_path: str | None) -> str:
-    """What a user is told who has to wait.
+    """The message for a user who has to wait for a compilation.
 
     Args:
-        cache_path: directory of the cache, or None where there is none.
+        cache_path: the directory of the cache; None where no directory can be written to.
     """
     if cache_path is None:
         return (

@@ -1,9 +1,9 @@
-"""Compilers for numba that optimise a kernel once, together with everything that it calls.
+"""Compiler classes for numba that optimise a kernel once, together with everything that it calls.
 
 By default numba links each function with all functions that it calls, optimises the whole and generates machine code,
-and does so again for every caller. ``InnerCompiler`` leaves a function as it is, to be linked; ``EntryCompiler`` links
-a function with all of its callees, direct and indirect, and optimises them together. Both follow numba's own list of
-passes and replace the last step alone. They build on ``JITCodeLibrary``, which is private to numba.
+and does so again for every caller. ``InnerCompiler`` leaves a function unoptimised, ready to be linked.
+``EntryCompiler`` links a function with all of its direct and indirect callees and optimises them together. Both use
+numba's own list of passes and replace the last one. They build on ``JITCodeLibrary``, which is private to numba.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba.core.typed_passes import NativeLowering
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code that is linked into other code and never run by itself."""
+    """A code library that is linked into others and never run by itself."""
 
     def finalize(self) -> None:
         self._finalized = True
@@ -28,15 +28,15 @@ class _InnerLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """The object that numba tells about global variables; there are none, so that this one will do."""
+        """The object on which numba calls ``set_env``; here the library itself, which ignores the call."""
         return self
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Do nothing: the function has no environment of its own."""
+        """Do nothing, because the function has no environment of its own."""
 
 
 class _EntryLibrary(JITCodeLibrary):
-    """Code that is linked with all of its callees, optimised and run."""
+    """A code library that is linked with all of its direct and indirect callees and optimised as a whole."""
 
     def finalize(self) -> None:
         waiting, found = list(self._linking_libraries), dict.fromkeys(self._linking_libraries)
@@ -71,12 +71,12 @@ class _EntryLowering(_Lowering):
 
 
 class InnerCompiler(CompilerBase):
-    """Compiles a function that only compiled functions call."""
+    """The compiler of functions that only compiled functions call."""
 
     lowering: type[_Lowering] = _InnerLowering
 
     def define_pipelines(self) -> list[PassManager]:
-        """Numba's own passes, with the lowering replaced."""
+        """The list of numba's own passes, with the lowering pass replaced."""
         passes = PassManager("pear")
         for step, description in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             passes.add_pass(self.lowering if step is NativeLowering else step, description)
@@ -85,6 +85,6 @@ class InnerCompiler(CompilerBase):
 
 
 class EntryCompiler(InnerCompiler):
-    """Compiles a function that Python calls, together with all that it calls."""
+    """The compiler of functions that Python calls; it compiles them together with their callees."""
 
     lowering = _EntryLowering

@@ -1,8 +1,8 @@
-"""Compiled code in the threads of torch's OpenMP library.
+"""Functions that run compiled code in the threads of torch's OpenMP library.
 
-After every operation in threads, torch's OpenMP threads spin for some milliseconds, to be quick when the next one
-comes. Threads of our own would compete with them for the cores, and take longer to wake. ``GOMP_parallel``, which the
-OpenMP libraries of GNU, LLVM and Intel all have, runs a function in just these threads.
+After every parallel operation, torch's OpenMP threads spin for some milliseconds, so that the next operation starts at
+once. Other threads would compete with them for the cores and take longer to wake. The function ``GOMP_parallel``, which
+the OpenMP libraries of GNU, LLVM and Intel all have, runs a function in exactly these threads.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numba.core.cgutils import alloca_once_value, unpack_tuple
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
-from pear.compile.compact import Block
+from pear.compile.compact_arrays import Block
 
 _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 
 
 def _in_threads(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    """Call a compiled function that returns nothing in several threads at once, with the same arguments.
+    """Call a compiled function in several threads at once, with the same arguments in each. It returns nothing.
 
-    Compiled code calls it with the address of ``GOMP_parallel``, the number of threads, the function and its arguments.
-    One thread is the calling one. OpenMP may start fewer threads than it is asked for.
+    Compiled code calls ``in_threads`` with the address of ``GOMP_parallel``, the number of threads, the function and
+    its arguments. The calling thread is one of the threads. OpenMP may start fewer threads than requested.
     """
     kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})
@@ -59,7 +59,7 @@ in_threads: Any = intrinsic(_in_threads)
 
 
 def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """The number at a place, to which ``count`` is added in the same moment: no two threads get the same number."""
+    """Return ``array[place]`` and add ``count`` to it in one atomic step: no two threads get the same number."""
     if not isinstance(array, Block):
         return None
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pear.decisions.regrets import Statuses, gradient_error, regret_of_program, renumbered
 from pear.decisions.solve import fail, solve_verified
-from pear.optimality.point import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions

@@ -17,12 +17,12 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.point import Duals, Status
+from pear.optimality.duals_and_active_sets import Duals, Status
 from pear.optimality.rule import RANK, ROUNDOFF
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import sample_of
-from pear.sensitivity.curvature import not_surely_definite
-from pear.sensitivity.uniqueness import linear_program
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import is_nearly_singular
+from pear.sensitivity.uniqueness import solve_linear_program
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import stack
 from pear.solvers.linalg.saddle import SaddlePattern
@@ -47,7 +47,7 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
     """
     kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
     status = _once_each(qp, _FEASIBILITY, range(qp.batch), _feasibility, kept)
-    flat = not_surely_definite(qp)
+    flat = is_nearly_singular(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)
     rest = [i for i, flat in enumerate(endless.expand(qp.batch).tolist()) if flat and status[i] == Status.SOLVED]
     for i, name in zip(rest, _once_each(qp, _RECESSION, rest, _boundedness, {}), strict=True):
@@ -170,7 +170,7 @@ def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> S
     lower, upper = np.append(s.lb / unit, np.zeros(extra)), np.append(s.ub / unit, np.full(extra, np.inf))
     b, h, met = b / unit, h / unit, False
     for _ in range(2):
-        found = linear_program(cost, A, b, G, h, lower, upper, **_options(n, p + m))
+        found = solve_linear_program(cost, A, b, G, h, lower, upper, **_options(n, p + m))
         if found.status != 0:
             return Status.SOLVED if met else Status.INACCURATE
         y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
@@ -194,7 +194,7 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
     lower, upper = np.where(np.isfinite(s.lb), 0.0, -1.0), np.where(np.isfinite(s.ub), 0.0, 1.0)
     cost, zeros = c / (np.abs(c).max() or 1.0), (np.zeros(flat.shape[0]), np.zeros(rows.shape[0]))
     options = _options(qp.n, flat.shape[0] + rows.shape[0])
-    steepest = linear_program(cost, flat, zeros[0], rows, zeros[1], lower, upper, **options)
+    steepest = solve_linear_program(cost, flat, zeros[0], rows, zeros[1], lower, upper, **options)
     if steepest.status != 0:
         return Status.INACCURATE
     d = steepest.x

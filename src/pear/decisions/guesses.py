@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet
+from pear.optimality.duals_and_active_sets import ActiveSet
 
 
 class FailedGuesses:

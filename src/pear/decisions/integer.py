@@ -17,13 +17,13 @@ from torch import Tensor
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.point import ActiveSet, Status, TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
+from pear.optimality.natural_sizes import finite_abs, positive
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
-from pear.optimality.scale import finite_abs, positive
 from pear.optimality.screen import screen
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.candidate import Candidate
 from pear.solvers.registry import resolve, usable_backends

@@ -21,14 +21,14 @@ from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.guesses import FailedGuesses
 from pear.decisions.repair import RepairResult, repair, sharpen_points
-from pear.optimality.active import guess_active, tight_constraints
-from pear.optimality.point import ActiveSet, Duals, Status
-from pear.optimality.residual import kkt_residual
+from pear.optimality.active_set_rule import guess_active, tight_constraints
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.kkt_residual import kkt_residual
 from pear.optimality.screen import screen
 from pear.optimality.verify import Verification, verify
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import is_convex_program
-from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import is_convex_program
+from pear.sensitivity.reduced_systems import ReducedSystems, SparseSystems, map_in_threads, reduced_systems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Candidate, PartProjector, Projector, Start
 from pear.solvers.registry import Backend, usable_backends
@@ -78,7 +78,7 @@ def solve_programs(
             usable_backends(solvers, run.qp, named), None if start is None else start[at], seek_vertex
         )
 
-    in_threads(one, qp.batch)
+    map_in_threads(one, qp.batch)
     return _join(qp, [sample for sample in samples if sample is not None])
 
 

@@ -20,14 +20,14 @@ from pear.decisions.decider import Decider
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.decisions.solve import OnFailure, as_solution, check_smoothing, fail, logger, solve, solve_verified
-from pear.optimality.point import ActiveSet, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
-from pear.problem.elastic import curved, nearest
-from pear.problem.keys import rows_of
+from pear.problem.elastic import add_curvature, nearest_point_problem
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.sample_keys import select_rows
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
@@ -111,13 +111,13 @@ class RecourseDecider:
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
         self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
         relaxed, curvature = model.problem.relaxed(), _curvature(model, smoothing)
-        self.plain = relaxed if curvature is None else curved(relaxed, curvature)
+        self.plain = relaxed if curvature is None else add_curvature(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
         best = self.forecasts.problem if self.weights is None else self.plain
         self.truths, self.guides = Decider(best, solver), Decider(best, solver)
         self._side_guides = Decider(self.forecasts.problem, solver)
-        self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
+        self._nearest = None if self.weights is None else Decider(nearest_point_problem(relaxed, self.weights), solver)
 
     def deciders(self) -> dict[str, Decider]:
         """All deciders, by name."""
@@ -137,7 +137,7 @@ class RecourseDecider:
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
         """Costs and right-hand sides of values (B, k), in float64, differentiable."""
         values = values.double()
-        own = own_sides(rows_of(self.model.problem, keys))
+        own = own_sides(select_rows(self.model.problem, keys))
         return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
@@ -172,7 +172,7 @@ class RecourseDecider:
 
         Its derivatives are minus the multipliers of a linear program.
         """
-        problem, rows = rows_of(self.elastic.violations, keys), where.nonzero()[:, 0]
+        problem, rows = select_rows(self.elastic.violations, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
         found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m)))
         if len(rows):
@@ -193,7 +193,7 @@ class RecourseDecider:
         on_failure: OnFailure = "raise",
     ) -> Solution:
         """Solve the elastic problem with its integers, under a forecast or under the truth."""
-        problem, fields = rows_of(self.elastic.problem, keys), self.elastic.fields(values.sides)
+        problem, fields = select_rows(self.elastic.problem, keys), self.elastic.fields(values.sides)
         return solve(problem, self.elastic.cost(values.cost), smoothing, self._made_with[0], on_failure, **fields)
 
     def true_fields(self, truth: Values) -> dict[str, Any]:

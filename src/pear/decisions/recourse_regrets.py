@@ -25,9 +25,9 @@ from torch import Tensor
 from pear.decisions.decider import both_statuses
 from pear.decisions.recourse import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.decisions.regrets import Statuses, objective_value, regret_of_program
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
-from pear.problem.keys import rows_of
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.sample_keys import select_rows
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -146,7 +146,7 @@ class RecourseRegrets:
             return torch.zeros_like(error)
         error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
         tangent = project(found.solved, self._on_all(error))[:, : decider.elastic.n]
-        program = rows_of(decider.plain, call.keys).canonical(error)
+        program = select_rows(decider.plain, call.keys).canonical(error)
         return inject_normal(program, error, tangent, call.injection) - tangent
 
     def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:

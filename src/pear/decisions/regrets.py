@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError
-from pear.optimality.gap import objective_gap
+from pear.optimality.objective_gap import objective_gap
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 from pear.solvers.fused import RegretCall, Regrets

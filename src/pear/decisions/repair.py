@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import lagrangian_gradient
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.kkt_residual import lagrangian_gradient
 from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verify import Verification, verify
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
-from pear.sensitivity.reduced import ReducedKKT
-from pear.sensitivity.refine import refine_solution
-from pear.sensitivity.systems import ReducedSystems, reduced_systems
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT
+from pear.sensitivity.exact_refinement import refine_solution
+from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pear.decisions.pipeline import solve_programs
 from pear.errors import ProblemError
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.registry import Backend
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals, Status, TensorRecord
-from pear.problem.html import table
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord
+from pear.problem.html_tables import html_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +54,7 @@ class Solution(TensorRecord):
         return f"Solution({described(self.status, self.x.shape[1])}{facts})"
 
     def _repr_html_(self) -> str:
-        return table("Solution", {"samples": described(self.status, self.x.shape[1]), **self._facts()})
+        return html_table("Solution", {"samples": described(self.status, self.x.shape[1]), **self._facts()})
 
     def _facts(self) -> dict[str, str]:
         found = self.value[self.value.isfinite()]

@@ -17,12 +17,12 @@ from pear.decisions.smooth import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample, present
+from pear.problem.dataframe_checks import check_column_order, column_names
 from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
-from pear.problem.tables import check_order_of_values, column_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 from pear.solvers.registry import get, resolve
@@ -75,10 +75,10 @@ def solve(
     check_on_failure(on_failure)
     model = recourse_model(problem)
     if model is not None:
-        check_order_of_values(model, column_names(cost), "cost")
+        check_column_order(model, column_names(cost), "cost")
         return _solve_forecast(model, as_batch(cost), smoothing, solver, on_failure, time_limit, overrides)
     whole, (problem, cost_map) = problem, unwrap(problem)
-    check_order_of_values(whole, column_names(cost), "cost")
+    check_column_order(whole, column_names(cost), "cost")
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     with within(time_limit):
         if problem.is_integer:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.decisions.solve import fail, solve_verified
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Model, Problem
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 Array = NDArray[Any]
 

@@ -23,8 +23,8 @@ from pear.decisions.solve import solve, solve_verified
 from pear.optimality.rule import GAP
 from pear.problem import Problem
 from pear.problem.matrix import matvec
-from pear.sensitivity.curvature import singular
-from pear.sensitivity.projection import project_any
+from pear.sensitivity.program_curvature import is_singular_program
+from pear.sensitivity.projection import project_and_test_curvature
 
 ACCURACY = 1e-8
 """How far the parts of a sample may be from its regret, relative to the size of the terms of its value."""
@@ -69,7 +69,7 @@ class _Search:
         self.problem, self.true, self.error, self.solver = problem, true, error, solver
         self.qp = problem.relaxed().canonical(true)
         self.linear = self.qp.is_linear
-        self.jumps = self.linear or bool(singular(self.qp).any())
+        self.jumps = self.linear or bool(is_singular_program(self.qp).any())
         self.straight = (_SAME if self.linear else _STRAIGHT) * size
         self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
 
@@ -84,7 +84,7 @@ class _Search:
         x = torch.where(solved.solved[:, None], solved.x, torch.nan)
         if self.linear:
             return x, torch.zeros_like(x)
-        slope, curved = project_any(solved, torch.where(solved.solved[:, None], self.error[rows], 0.0))
+        slope, curved = project_and_test_curvature(solved, torch.where(solved.solved[:, None], self.error[rows], 0.0))
         return x, torch.where(curved[:, None], -slope, 0.0)
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:

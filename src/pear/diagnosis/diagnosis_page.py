@@ -11,7 +11,7 @@ from pear.diagnosis.grids import make_grids
 from pear.diagnosis.wording import amount, percent
 from pear.pages.page import page_of
 from pear.pages.section import Figure, Section
-from pear.problem.html import some, table
+from pear.problem.html_tables import html_table, summarise_names
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
@@ -50,8 +50,8 @@ def notebook_html(found: Diagnosis) -> str:
     """Return a small table as HTML, and the sentences below it."""
     facts = {
         "samples": len(found.regret),
-        "predicted values": some(found.names),
+        "predicted values": summarise_names(found.names),
         "lost": f"{amount(float(found.regret.sum()))}, {percent(found.normalized_regret)} of the best value",
         "tangent share": percent(found.tangent_share) if found.tangent_share >= 0 else None,  # NaN without errors
     }
-    return table("Diagnosis", facts, "\n".join(" ".join(line.split()) for line in found.sentences))
+    return html_table("Diagnosis", facts, "\n".join(" ".join(line.split()) for line in found.sentences))

@@ -18,8 +18,8 @@ from pear.decisions.solve import choose_smoothing, fail, solve_verified
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec
-from pear.sensitivity.curvature import inverse_times, singular
-from pear.sensitivity.projection import project_any
+from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
+from pear.sensitivity.projection import project_and_test_curvature
 
 EXACT = 1e-10
 """How far parts of an error may be from what they must be, relative to the whole."""
@@ -68,8 +68,8 @@ def split_error(
     for one, what in ((solved, "predicted"), (best, "true")):
         fail(one.status, "raise", f"the smoothed problem under the {what} costs")
     e = problem.sign * (costs[0] - costs[1])
-    rescaled = inverse_times(solved.qp, e)
-    g, curved = project_any(solved, e)
+    rescaled = apply_inverse_curvature(solved.qp, e)
+    g, curved = project_and_test_curvature(solved, e)
     total, local = (e * rescaled).sum(1), (e * g).sum(1)
     absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
     holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
@@ -95,7 +95,7 @@ def _part(value: Tensor, whole: Tensor) -> Tensor:
 def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
     """Return the same smoothing, or a larger one where H would be singular and H⁻¹ would not exist."""
     qp = scale.problem(problem).canonical(true, scale.value)
-    if problem.phi is not None or not bool(singular(qp).any()):
+    if problem.phi is not None or not bool(is_singular_program(qp).any()):
         return scale
     mean = float(qp.H.diagonal(dim1=1, dim2=2).mean()) or float(true.abs().mean()) or 1.0
     value = _FLAT_SHARE * mean

@@ -14,8 +14,8 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.dataframe_checks import check_same_order, column_names
 from pear.problem.model import unwrap
-from pear.problem.tables import check_tables, column_names
 
 Array = NDArray[Any]
 
@@ -53,7 +53,7 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
             "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
         )
     plain, cost_map = unwrap(problem)
-    check_tables(problem, predicted, true)
+    check_same_order(problem, predicted, true)
     columns = [column_names(table) for table in (predicted, true)]
     forecast, truth = (as_batch(table).detach().double().to(plain.device) for table in (predicted, true))
     check_pair(forecast, truth)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
 from pear.engines.errors import EngineError
 from pear.engines.watch import ends_within
@@ -214,7 +214,7 @@ def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, 
         mailbox.put.remote(ticket, pickle.dumps(message))
 
     send(None)
-    with threads.using(1):
+    with thread_pools.limit_threads(1):
         return cloudpickle.dumps(function(throttle(send), *(pickle.loads(one) for one in arguments)))
 
 

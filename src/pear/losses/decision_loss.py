@@ -16,8 +16,8 @@ from pear.losses.eager import eager
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.keys import as_keys, rows_of
-from pear.problem.model import shown, unwrap
+from pear.problem.model import describe_problem, unwrap
+from pear.problem.sample_keys import as_keys, select_rows
 from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 Result = TypeVar("Result")
@@ -104,7 +104,9 @@ class DecisionLoss(nn.Module):
     def extra_repr(self) -> str:
         """The problem and the settings, in one line."""
         settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
-        return ", ".join([shown(self.problem, self._cost_map), *(f"{name}={v:g}" for name, v in settings.items())])
+        return ", ".join(
+            [describe_problem(self.problem, self._cost_map), *(f"{name}={v:g}" for name, v in settings.items())]
+        )
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """The method's own part of the loss: a scalar, differentiable by ``predicted``."""
@@ -114,7 +116,7 @@ class DecisionLoss(nn.Module):
         """(B, n) best decisions for these costs, in their dtype."""
         cost = cost.detach()
         with self.timed("solve"):
-            z = solve(rows_of(self.problem, ids), cost).x if self._decide is None else self._decide(cost, ids)
+            z = solve(select_rows(self.problem, ids), cost).x if self._decide is None else self._decide(cost, ids)
         if z.shape != cost.shape:
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"

@@ -17,8 +17,8 @@ from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.keys import as_keys
 from pear.problem.problem import FIELDS
+from pear.problem.sample_keys import as_keys
 from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
 

@@ -13,8 +13,8 @@ from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.keys import as_keys
-from pear.problem.model import plain_of, recourse_model, shown
+from pear.problem.model import describe_problem, plain_problem, recourse_model
+from pear.problem.sample_keys import as_keys
 
 
 class DecisionModule(nn.Module):
@@ -57,7 +57,7 @@ class DecisionModule(nn.Module):
     def _set_problem(self, problem: Problem | Model) -> None:
         self.given = problem  # with its integers: a metric is computed on it
         self.recourse_model = recourse_model(problem)
-        self._problem = plain_of(problem).relaxed()
+        self._problem = plain_problem(problem).relaxed()
         self._cost_map = problem.cost_map if isinstance(problem, Model) else None
 
     @property
@@ -211,4 +211,4 @@ class DecisionModule(nn.Module):
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
         model = self.recourse_model
         rows = "" if model is None else f", {model.constraint_map}, {model.recourse}"
-        return f"{shown(self.problem, self._cost_map)}{rows}\n{given}"
+        return f"{describe_problem(self.problem, self._cost_map)}{rows}\n{given}"

@@ -13,8 +13,8 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Model, Problem
-from pear.problem.keys import rows_of
 from pear.problem.model import unwrap
+from pear.problem.sample_keys import select_rows
 
 
 class OwnProblem:
@@ -42,15 +42,15 @@ class OwnProblem:
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """(B, n) best decisions for these costs (B, n)."""
-        return solve(rows_of(self._plain, keys), cost).x
+        return solve(select_rows(self._plain, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """(B, n) best decisions of the continuous relaxation for these costs (B, n)."""
-        return solve(rows_of(self._plain, keys).relaxed(), cost).x
+        return solve(select_rows(self._plain, keys).relaxed(), cost).x
 
     def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
         """(k, n) vertices of the relaxation that share an edge with each row of z (B, n), itself a vertex."""
-        problem = rows_of(self._plain, keys)
+        problem = select_rows(self._plain, keys)
         if problem.is_sparse:
             raise ProblemError("the neighbours of a vertex are found for dense problems; this one is sparse: use PEAR")
         qp = problem.canonical(torch.zeros_like(z, dtype=torch.float64, device=problem.device))

@@ -22,7 +22,7 @@ from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.keys import as_keys
+from pear.problem.sample_keys import as_keys
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")

@@ -13,11 +13,11 @@ from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, 
 from pear.errors import ProblemError
 from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.dataframe_checks import check_same_order
 from pear.problem.model import recourse_model, unwrap
-from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -167,7 +167,7 @@ def _outcome_with_recourse(
 ) -> Outcome:
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
-    check_tables(model, predicted, true)
+    check_same_order(model, predicted, true)
     values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(values, came_true)
     with within(time_limit):
@@ -209,7 +209,7 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
     """The plain problem, its cost map, and predicted and true costs (B, n), detached."""
     plain, cost_map = unwrap(problem)
-    check_tables(problem, predicted, true)
+    check_same_order(problem, predicted, true)
     pair = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(*pair)
     forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))

@@ -5,22 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.natural_sizes import finite_abs
 from pear.optimality.rule import DESCENT, PROVEN, SHARP
-from pear.optimality.scale import finite_abs
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
     """Whether the multipliers prove, by the lemma of Farkas, that no point satisfies the constraints. Shape (B,), bool.
 
-    With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. Where the least value of rᵀx
-    within the bounds is larger than that, by more than PROVEN of the terms of both, there is none.
+    With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. If the least value of rᵀx
+    within the bounds is clearly larger than yᵀb + uᵀh, there is no feasible x. Clearly means by more than the fraction
+    PROVEN of the terms of both.
 
     Args:
         qp: the programs.
-        duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), of any length; ``bound`` is ignored.
+        duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), at any scale; ``bound`` is ignored.
     """
     y, u = duals.equality, torch.where(qp.h.isfinite(), duals.inequality.clamp(min=0), 0.0)
     r = tmatvec(qp.A, y) + tmatvec(qp.G, u)
@@ -38,12 +39,13 @@ def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
 def proves_unbounded(qp: QuadraticProgram, direction: Tensor) -> Tensor:
     """Whether the direction d proves that the objective of a feasible program has no lower bound. Shape (B,), bool.
 
-    The proof is that Hd = 0, Ad = 0 and Gd ≤ 0, no finite bound is in the way, and cᵀd is clearly negative. Each row
-    may be off by the rounding of its own terms on d, so that a curvature of 1e-12 on one variable is not taken for 0.
+    The proof is that Hd = 0, Ad = 0 and Gd ≤ 0, that no finite bound limits d, and that cᵀd is clearly negative. Each
+    row is allowed the rounding error of its own terms only, so that a curvature of 1e-12 on one variable is not
+    mistaken for 0.
 
     Args:
         qp: the programs, which have a feasible point.
-        direction: (B, n) d, of any length.
+        direction: (B, n) the direction d, of any length.
     """
     d, size = direction, direction.abs()
     good = ~((d < 0) & qp.lb.isfinite() | (d > 0) & qp.ub.isfinite()).any(1)

@@ -1,23 +1,23 @@
 """The tolerances of the definition of "solved". Torch, numba and Triton code all read them here.
 
-All are relative, to the natural size of what they are compared with (``pear.optimality.scale``), unless it says
-otherwise. Settings of one method (how often it refines, when it refreshes a factor) are not part of the rule and live
-beside that method.
+Unless stated otherwise, each is relative to the natural size of the quantity that it is compared with
+(``pear.optimality.natural_sizes``). Settings of a single method, such as its number of refinements, are defined beside
+that method.
 """
 
 from __future__ import annotations
 
 OPTIMAL = 1e-9
-"""Largest KKT residual of anything that is called SOLVED: the one gate, for every solver, dense, sparse and GPU."""
+"""Largest KKT residual of a sample with the status SOLVED, for every solver, dense, sparse and on a GPU."""
 
 FEASIBLE = 1e-12
 """Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
 
 SIGN = 1e-12
-"""A multiplier more negative than this has the wrong sign; stricter than FEASIBLE, so that what left stays out."""
+"""A multiplier that is negative by more than this has the wrong sign."""
 
 SHARP = 1e-13
-"""What refinement aims at: rounding of the terms that a residual is made of."""
+"""Target of refinement: the rounding error of the terms that a residual is computed from."""
 
 TIGHT = 1e-10
 """Slack up to which a constraint of an exact solution is active."""
@@ -29,44 +29,44 @@ ROUNDOFF = 1e-12
 """A rate, slack or multiplier below this is rounding, and counts as zero."""
 
 INTEGRAL = 1e-6
-"""Distance from an integer, in its own units, up to which a value that should be one is rounded to it."""
+"""Absolute distance from an integer up to which the value of an integer variable is rounded to it."""
 
 GAP = 1e-9
 """Largest gap between the objective of an integer solution and its proven bound, relative to the terms of both."""
 
 FLAT = 1e-12
-"""Curvature this much below the terms it is computed from is none."""
+"""A curvature smaller than this fraction of the terms it is computed from counts as zero."""
 
 RANK = 1e-11
-"""A pivot or singular value this much below the largest is zero."""
+"""A pivot or singular value smaller than this fraction of the largest counts as zero."""
 
 INDEFINITE = 1e-10
-"""An eigenvalue more negative than this, relative to the curvature, is not rounding."""
+"""An eigenvalue more negative than this, relative to the curvature, makes a matrix indefinite."""
 
 DESCENT = 1e-9
-"""An objective that falls by less than this along a unit direction does not fall."""
+"""A decrease of the objective by less than this along a unit direction counts as none."""
 
 PROVEN = 1.1 * FEASIBLE
-"""A sample is infeasible where its certificate says so by more than this share of its terms; just above FEASIBLE, so
-that no point that counts as feasible is denied, and nothing lies between the two."""
+"""A sample is infeasible where its certificate shows a gap of more than this fraction of its terms. The value is just
+above FEASIBLE, so that no sample with a point that counts as feasible is called infeasible."""
 
 LARGEST = 1e150
-"""A larger number, in the units of the data, counts as infinity: its square overflows."""
+"""Absolute size beyond which a number counts as infinite, because its square may overflow."""
 
 PROJECTED = 1e-10
-"""Last correction up to which a refined projection has converged; where it has not, the rank is decided by an SVD."""
+"""Largest last correction of a refined projection that has converged. Otherwise an SVD decides the rank."""
 
 NEGLIGIBLE = 1e-12
-"""A projection this much below the rescaled error H⁻¹e is rounding, and is set to zero."""
+"""A projection smaller than this fraction of H⁻¹e is rounding, and is set to zero."""
 
 SHARE_OF_SIZE = 1e-3
-"""Share of the largest decision of a sample below which no slack's natural size falls, unless bounds are closer."""
+"""Smallest natural size of a slack, as a fraction of the largest entry of the decision, unless bounds are closer."""
 
 SHARE_OF_FORCE = 1e-3
-"""Share of the largest dual scale of a sample below which no multiplier's natural size falls."""
+"""Smallest natural size of a multiplier, as a fraction of the largest dual size of its sample."""
 
 SHARE_OF_TERMS = 1e-6
-"""Share of the terms that Hx is summed from below which the dual unit does not fall: 1e-15 of them is rounding."""
+"""Smallest dual unit, as a fraction of the terms that Hx is summed from, whose rounding error is about 1e-15."""
 
 FLOOR = 1e-9
-"""Share of the least size that the data suggests which is the least unit: it matters where the decision is zero."""
+"""Smallest unit of a decision, as a fraction of the size that the data suggests; it matters for decisions near zero."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import LARGEST
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import within
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def screen(qp: QuadraticProgram) -> Tensor:
     """NOT_FINITE or INFEASIBLE where the data alone shows it, SOLVED elsewhere. Shape (B,), int8.
 
-    Only h and the bounds may be infinite, and only so that the constraint is absent. A number beyond LARGEST counts as
-    not finite, because its products overflow.
+    Only h and the bounds may be infinite, and only with the sign that makes the constraint absent. A number whose
+    absolute value exceeds LARGEST counts as not finite, because its products overflow.
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):

@@ -1,4 +1,4 @@
-"""Verification of a point: every condition of optimality is compared with the constants of ``rule``."""
+"""Verification of points: every optimality condition is compared with the tolerances of ``pear.optimality.rule``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import Residuals, residuals, scaled_residual
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.kkt_residual import Residuals, residuals, scaled_residual
+from pear.optimality.natural_sizes import PointUnits, RelativeResiduals, Sizes, relative_residuals
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
-from pear.optimality.scale import PointUnits, RelativeResiduals, Sizes, measure
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,13 @@ class Verification:
     """The result of checking the points of a batch against the optimality conditions.
 
     Attributes:
-        qp, x, duals, working: the programs, the points (B, n), their multipliers, and the constraints that were held.
-        left: the residuals of the optimality conditions there.
-        sizes, units: what the residuals are measured by.
+        qp: the programs.
+        x: (B, n) the points.
+        duals: the multipliers of the points.
+        working: the constraints that were held with equality.
+        left: the residuals of the optimality conditions at the points.
+        sizes: the sizes of the data, by which residuals are divided.
+        units: the units at the points, by which residuals are divided.
         relative: slacks, multipliers and residuals, each divided by its natural size.
     """
 
@@ -37,9 +41,10 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """How far rows, lower bounds and upper bounds are from a violation; negative where there is one.
+        """Margins of rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative where a condition is violated.
 
-        For a constraint that is held it is the multiplier that may have the wrong sign, for any other the slack.
+        The margin of a held constraint is that of its multiplier, whose sign may be wrong. The margin of any other
+        constraint is that of its slack.
         """
         s, held = self.relative, self.working
         return (
@@ -50,7 +55,7 @@ class Verification:
 
     @cached_property
     def wrong(self) -> ActiveSet:
-        """Constraints that are violated, or held with a multiplier of the wrong sign."""
+        """The constraints that are violated, or held with a multiplier of the wrong sign."""
         (rows, lower, upper), pinned = self._margins, self.sizes.pinned
         lower, upper = lower < 0, upper < 0
         return ActiveSet(rows < 0, *((lower, upper) if pinned is None else (lower & ~pinned, upper & ~pinned)))
@@ -89,8 +94,8 @@ class Verification:
     def solved(self) -> Tensor:
         """Whether the point is a solution, (B,) bool.
 
-        The KKT residual must be small as well: where huge multipliers cancel each other, a tolerance relative to them
-        says nothing.
+        The KKT residual must be small as well, because a tolerance relative to huge multipliers that cancel each other
+        is meaningless.
         """
         return self.balanced & (self.kkt_residual <= OPTIMAL)
 
@@ -103,17 +108,20 @@ def verify(
     left: Residuals | None = None,
     sizes: Sizes | None = None,
 ) -> Verification:
-    """Check points x (B, n) and their multipliers, which were computed with the constraints ``working`` held.
+    """Check points x and their multipliers, which were computed with the constraints ``working`` held.
 
-    Nothing is read back from a GPU. Where all constraints are shared, there may be further dimensions before B.
+    No number is copied from a GPU to the host. Where all samples share their constraints, x may have further leading
+    dimensions.
 
     Args:
         qp: the programs.
-        x: (B, n) points; duals: their multipliers; working: the constraints that were held.
-        left: the residuals there, where they are known already, or known more accurately than x allows.
-        sizes: the sizes of the data, where another program with the same data has them already.
+        x: (B, n) the points.
+        duals: their multipliers.
+        working: the constraints that were held with equality.
+        left: the residuals at the points, where they are known already or more accurately than x allows.
+        sizes: the sizes of the data, where they are known already.
     """
     left = residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes
     units = PointUnits.at(qp, x, duals, left, sizes)
-    return Verification(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))
+    return Verification(qp, x, duals, working, left, sizes, units, relative_residuals(qp, duals, left, sizes, units))

@@ -1,11 +1,11 @@
 """The problem as the user writes it, and the batch of programs that all other packages work on."""
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.cost_map import CostMap
 from pear.problem.model import Model
+from pear.problem.penalty_and_projection import Penalty, Projection
 from pear.problem.problem import Problem
-from pear.problem.recourse import Penalty, Projection
-from pear.problem.smooth import Smooth
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.smooth_term import Smooth
 
 __all__ = ["ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "QuadraticProgram", "Smooth"]

@@ -15,7 +15,7 @@ from pear.problem.matrix import to_csr
 from pear.problem.problem import Problem
 
 SIDES = ("b", "h", "lb", "ub")
-"""What a constraint map may predict."""
+"""The fields of a problem that a constraint map may predict."""
 _ROWS = {"b": "p", "h": "m", "lb": "n", "ub": "n"}
 _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": "variables"}
 
@@ -23,18 +23,18 @@ _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": 
 class ConstraintMap:
     """``b = own b + B ŷ``, and in the same way h, lb and ub: predicted demands, capacities and budgets.
 
-    A row is predicted where its row of the matrix is not zero. All matrices have a column for each of the k predicted
-    values, those that are costs included.
+    An entry of b, h, lb or ub is predicted where its row of the matrix is not zero. Every matrix has one column for
+    each of the k predicted values, including values that are costs.
 
     Args:
-        b: (p, k), dense or sparse (scipy or torch).
-        h: (m, k).
-        lb: (n, k).
-        ub: (n, k).
+        b: (p, k) matrix for b, dense or sparse (scipy or torch).
+        h: (m, k) matrix for h.
+        lb: (n, k) matrix for lb.
+        ub: (n, k) matrix for ub.
 
     Attributes:
-        inputs: predicted values k.
-        sides: names of what is predicted, of b, h, lb and ub.
+        inputs: the number k of predicted values.
+        sides: the names, among b, h, lb and ub, of the fields that are predicted.
 
     Raises:
         ProblemError: no matrix, an entry that is not finite, or matrices of different k.
@@ -61,10 +61,10 @@ class ConstraintMap:
             raise ProblemError(f"the matrices of a constraint map must have the same number of columns; got {columns}")
 
     def __call__(self, predicted: ArrayLike, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The right-hand sides of predicted values, differentiable, in their dtype.
+        """The right-hand sides and bounds for predicted values, by name. They are differentiable, in the values' dtype.
 
         Args:
-            predicted: (k,) or (B, k).
+            predicted: (k,) or (B, k) predicted values.
             own: for each of ``sides`` the problem's own values, (r,) or (B, r).
         """
         found = {}
@@ -82,7 +82,7 @@ class ConstraintMap:
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
-        """Which rows of one of b, h, lb and ub are predicted, (r,) bool."""
+        """Which entries of ``name``, one of b, h, lb and ub, are predicted. Shape (rows,), bool."""
         if name not in self._maps:
             return torch.zeros(rows, dtype=torch.bool)
         return torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0)

@@ -1,4 +1,4 @@
-"""Conversion of what users pass (torch, numpy, scipy, lists; dense or sparse; any real type) to float64 data."""
+"""Conversion of users' values (torch, numpy, scipy, lists; dense or sparse; any real type) to float64 data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ArrayLike = Any
 
 MATRICES = ("Q", "A", "G")
 SIZE_LIMIT = 2 * 2**30
-"""Bytes a dense float64 field may take."""
+"""Largest number of bytes of a dense float64 field."""
 NO_BOUND = 1e20
-"""A bound or right-hand side of this size is none; no sum of float64 numbers of size 1 could be told from it."""
+"""A bound or right-hand side of this absolute size or more counts as absent."""
 _OUTWARD = {"lb": -1.0, "ub": 1.0, "h": 1.0}
 
 
@@ -35,7 +35,7 @@ def as_batch(
 
     Args:
         cost: (n,) or (B, n).
-        name: what to call it in an error.
+        name: the name of the value in error messages.
         dtype: floating type for values without one.
         device: where values that are no tensors go; None means the CPU.
 
@@ -57,7 +57,7 @@ def as_batch(
 
 
 def read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
-    """A field as private float64 data: a ``SparseMatrix`` for a matrix of a sparse problem, else a dense tensor."""
+    """A copy of a field in float64: a ``SparseMatrix`` for a matrix of a sparse problem, else a dense tensor."""
     if not sparse or name not in MATRICES:
         return to_float64(name, value)
     csr = to_csr(value).astype(np.float64, copy=True)
@@ -67,7 +67,7 @@ def read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
 
 
 def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
-    """The value as a detached dense float64 tensor; a private one where ``copy`` is true."""
+    """The value as a detached dense float64 tensor, copied where ``copy`` is True."""
     tensor = read(name, value).detach()
     check_size(name, shape(tensor))
     tensor = tensor.to(torch.float64)
@@ -75,7 +75,7 @@ def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
 
 
 def read(name: str, value: ArrayLike) -> Tensor:
-    """Any accepted kind of value as a dense real tensor; shares memory and gradient where it can."""
+    """Any accepted value as a dense real tensor, which shares memory and gradient with the value where possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):
@@ -100,7 +100,15 @@ def float_type(value: ArrayLike) -> torch.dtype | None:
 
 
 def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device] | None = None) -> torch.device:
-    """The device that all given tensors (and ``home``) are on; the CPU where there are no tensors."""
+    """The device of all given tensors; the CPU where there are none.
+
+    Args:
+        given: values by name, some of which may be tensors.
+        home: a name and a device that the tensors must be on, or None.
+
+    Raises:
+        ProblemError: two are on different devices.
+    """
     found = [] if home is None else [home]
     tensors = {name: value[0] if _is_tensor_list(value) else value for name, value in given.items()}
     found += [(name, value.device) for name, value in tensors.items() if isinstance(value, Tensor)]
@@ -114,7 +122,7 @@ def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device]
 
 
 def check_size(name: str, size: tuple[int, ...]) -> None:
-    """Raise where the dense form of a field would exceed the limit of memory."""
+    """Raise where a dense field of this shape would exceed SIZE_LIMIT."""
     needed = 8 * int(np.prod(size, dtype=object))
     if needed > SIZE_LIMIT:
         raise ProblemError(
@@ -156,7 +164,7 @@ def integer_mask(marks: bool | Tensor, n: int, device: torch.device) -> Tensor |
 
 
 def present(**given: ArrayLike) -> dict[str, ArrayLike]:
-    """The fields that are not None."""
+    """The given fields that are not None."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -166,7 +174,7 @@ def fill_bounds(fields: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
 
 
 def drop_huge_bounds(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with infinity in place of bounds and right-hand sides of 1e20 and more, which mean "none"."""
+    """The fields, with infinity in place of bounds and right-hand sides of 1e20 and more, which count as absent."""
     return {
         name: torch.where(_OUTWARD[name] * value >= NO_BOUND, _OUTWARD[name] * math.inf, value)
         if name in _OUTWARD
@@ -176,7 +184,7 @@ def drop_huge_bounds(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | Tensor:
-    """An int, slice, list, tensor or bool mask as an index that selects rows and keeps the batch dimension."""
+    """Convert an int, slice, list, tensor or bool mask to an index that selects rows and keeps the batch dimension."""
     if isinstance(index, slice):
         return index if (index.step or 1) > 0 else torch.tensor(range(batch)[index], dtype=torch.int64, device=device)
     rows = read("index", index).to(device)

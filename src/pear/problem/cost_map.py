@@ -18,14 +18,15 @@ class CostMap:
     """The linear map ``cost = M ŷ + known``: 24 predicted prices become the 72 costs of a battery, for example.
 
     Args:
-        M: (n, k), dense or sparse (scipy or torch); left out, every cost is predicted and ``cost = ŷ + known``.
+        M: (n, k) matrix, dense or sparse (scipy or torch). By default every cost is predicted and ``cost = ŷ + known``.
         known: the part of the costs that is not predicted: (n,) for all samples, or (N, n) with a row for each sample,
             whose id is then its row number. By default zero.
-        names: of the k predicted values.
+        names: the names of the k predicted values.
 
     Attributes:
-        n, inputs: costs, and predicted values k.
-        M: float64, a tensor or, where it came sparse, SciPy's CSR; None for the identity.
+        n: the number of costs.
+        inputs: the number k of predicted values.
+        M: float64, a tensor, or SciPy's CSR where a sparse matrix was given; None for the identity.
         known: float64, (n,) or (N, n).
         batch: N where samples have known costs of their own, or None.
 
@@ -61,11 +62,12 @@ class CostMap:
             raise ProblemError(f"names must name the {self.inputs} predicted values; got {len(self.names)} names")
 
     def __call__(self, predicted: ArrayLike, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """The costs of predicted values, differentiable, in their dtype.
+        """The costs for predicted values. They are differentiable, in the dtype of the values.
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers of samples whose known costs are their own; left out, the batch is all N of them.
+            keys: the row numbers of the B samples, where samples have known costs of their own. By default the batch is
+                all N samples.
 
         Returns:
             (n,), or (B, n) for a batch, or where samples have known costs of their own.
@@ -93,19 +95,19 @@ class CostMap:
         return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
-        """M times every row, or, where not ``forward``, its transpose times every row. Shape (B, width)."""
+        """M times every row where ``forward`` is True, else the transpose of M times every row. Shape (B, width)."""
         if self.M is None:
             return rows
         if isinstance(self.M, Tensor):
             M = self.M.to(rows.device)
             return rows @ (M.T if forward else M)
-        # torch's sparse tensors warn, of a beta state and of checks; their products are few enough to be summed here.
+        # torch's sparse tensors would issue warnings; the matrix has few entries, which are summed here instead
         row, column, entries = (torch.from_numpy(part).to(rows.device) for part in sparse.find(self.M))
         to, source = (row, column) if forward else (column, row)
         return rows.new_zeros(len(rows), width).index_add(1, to.long(), rows[:, source.long()] * entries)
 
     def __getitem__(self, index: Any) -> CostMap:
-        """The map of the samples at ``index``, as of a ``Problem``."""
+        """The map of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         if self.batch is None:
             return self
         return CostMap(self.M, self.known[sample_index(index, self.batch, self.known.device)], self.names)
@@ -128,7 +130,13 @@ class CostMap:
 
 
 def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:
-    """A matrix as a float64 tensor, or, where it came sparse, as SciPy's CSR; ``name`` and shape are for errors."""
+    """A matrix as a float64 tensor, or as SciPy's CSR where it is sparse, checked to be finite.
+
+    Args:
+        M: the matrix, dense or sparse.
+        name: the name of the matrix in error messages.
+        expected: the expected shape in error messages.
+    """
     if not is_sparse(M):
         return _checked(name, to_float64(name, M), (2,), expected)
     csr = to_csr(M).astype(float)

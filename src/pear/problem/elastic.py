@@ -1,4 +1,4 @@
-"""The elastic problem: rows with a price get slacks, so that every forecast allows a decision."""
+"""The elastic problem: priced rows get slacks, so that every forecast has a feasible decision."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
 from pear.problem.matrix import SparseMatrix, is_sparse, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
@@ -23,14 +23,14 @@ class ElasticProblem:
     the priced inequalities, lower and upper bounds.
 
     Args:
-        problem: the problem to relax, without φ.
-        prices: the price of every row, infinite where it has none: (2, p) for b, (m,) for h, (n,) for lb and ub.
+        problem: the problem to relax, without a smooth term.
+        prices: the price of every row, infinite where there is none: (2, p) for b, (m,) for h, (n,) for lb and ub.
 
     Attributes:
         problem: the elastic problem over all variables, integers included.
         plain: the problem that was given.
-        price: (slacks,), positive.
-        n: variables of the plain problem.
+        price: (slacks,) the price of each slack, positive.
+        n: the number of variables of the plain problem.
     """
 
     def __init__(self, problem: Problem, prices: Mapping[str, Tensor]) -> None:
@@ -43,18 +43,20 @@ class ElasticProblem:
         )])  # fmt: skip
         m, own = own_sides(problem)["h"].shape[-1], own_sides(problem)
         bounds = len(at["lb"]) + len(at["ub"])
-        # rows of the elastic G that have a slack: priced ones, and all that were bounds
+        # rows of the elastic G that have a slack: the priced rows of G, and all rows made of bounds
         self._rows = torch.cat([at["h"], torch.arange(m, m + bounds, device=problem.device)])
         slacks, e = len(self.price), len(at["b"])
-        too_little = _signs(own["b"].shape[-1], slacks, at["b"], 0, 1.0)
-        too_much = _signs(own["b"].shape[-1], slacks, at["b"], e, -1.0)
-        over = _signs(m + bounds, slacks, self._rows, 2 * e, -1.0)
-        bound_rows = sparse.vstack([-_unit(self.n, at["lb"]), _unit(self.n, at["ub"])]).tocsr()
+        too_little = _slack_columns(own["b"].shape[-1], slacks, at["b"], 0, 1.0)
+        too_much = _slack_columns(own["b"].shape[-1], slacks, at["b"], e, -1.0)
+        over = _slack_columns(m + bounds, slacks, self._rows, 2 * e, -1.0)
+        bound_rows = sparse.vstack([-_identity_rows(self.n, at["lb"]), _identity_rows(self.n, at["ub"])]).tocsr()
         self.problem = Problem(
-            Q=_padded(problem, slacks),
-            A=_beside(problem.A, too_little + too_much, problem.device),
+            Q=_pad_with_slacks(problem, slacks),
+            A=_append_columns(problem.A, too_little + too_much, problem.device),
             b=problem.b,
-            G=_beside(_above(problem.G, bound_rows, problem), over, problem.device) if m + bounds else None,
+            G=_append_columns(_append_rows(problem.G, bound_rows, problem), over, problem.device)
+            if m + bounds
+            else None,
             h=self.fields(own)["h"] if m + bounds else None,
             lb=self._bound(own["lb"], has["lb"], -torch.inf, 0.0),
             ub=self._bound(own["ub"], has["ub"], torch.inf, torch.inf),
@@ -66,11 +68,11 @@ class ElasticProblem:
         """The continuous relaxation with ``curvature`` (n,) added to the diagonal for z; None adds nothing."""
         if curvature is None:
             return self.problem.relaxed()
-        return curved(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+        return add_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. With the prices as its only costs it finds the least violation."""
+        """The continuous relaxation without Q. With the prices as its only costs, it minimises the violation."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
@@ -111,14 +113,19 @@ class ElasticProblem:
         return (x[:, self.n :] * self.price).sum(1)
 
     def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
-        """How much z (B, n) violates each priced row of an elastic program. Shape (B, slacks)."""
+        """The amount by which z (B, n) violates each priced row of an elastic program. Shape (B, slacks)."""
         x = torch.cat([z, z.new_zeros(len(z), len(self.price))], 1)
         short = (program.b - matvec(program.A, x))[:, self._at["b"]]
         over = (matvec(program.G, x) - program.h)[:, self._rows]
         return torch.cat([short.clamp(min=0), (-short).clamp(min=0), over.clamp(min=0)], 1)
 
     def slope(self, violated: Tensor, program: QuadraticProgram) -> Tensor:
-        """The derivative by z, (B, n), of the price of the violations that are ``violated`` (B, slacks)."""
+        """The derivative by z of the total price of violations. Shape (B, n).
+
+        Args:
+            violated: (B, slacks) bool, True where a priced row is violated.
+            program: the elastic program.
+        """
         weight, e = torch.where(violated, self.price, 0.0), len(self._at["b"])
         by_b = weight.new_zeros(len(weight), program.p)
         by_b[:, self._at["b"]] = weight[:, e : 2 * e] - weight[:, :e]
@@ -131,8 +138,8 @@ class ElasticProblem:
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
 
 
-def curved(problem: Problem, curvature: Tensor) -> Problem:
-    """The problem with ``curvature`` (n,) added to its diagonal, as a penalty in either sense."""
+def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
+    """The problem with ``curvature`` (n,) added to the diagonal of Q, or subtracted where the problem maximises."""
     diagonal = problem.sign * curvature
     if problem.is_sparse:
         more = sparse.diags_array(diagonal.numpy())
@@ -142,19 +149,19 @@ def curved(problem: Problem, curvature: Tensor) -> Problem:
     return problem._with(Q=Q, _plans={})
 
 
-def nearest(problem: Problem, weights: Tensor) -> Problem:
-    """``min ½ Σ wᵢzᵢ² + cᵀz`` over the constraints of a problem; with c = −w∘z it projects z onto them."""
-    return curved(problem._with(Q=None, sense="min"), weights)
+def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
+    """The problem ``min ½ Σ wᵢxᵢ² + cᵀx`` over the same constraints. For c = −w∘z it projects z onto them."""
+    return add_curvature(problem._with(Q=None, sense="min"), weights)
 
 
-def _signs(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
-    """A matrix (rows, slacks) with ``sign`` at the slacks ``first``, ``first`` + 1, … of the rows ``at``."""
+def _slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
+    """A matrix (rows, slacks) with the entry ``sign`` in row ``at[i]`` and column ``first + i``, for every i."""
     where = (at.cpu().numpy(), first + torch.arange(len(at)).numpy())
     return sparse.csr_array((torch.full((len(at),), sign).double().numpy(), where), shape=(rows, slacks))
 
 
-def _unit(n: int, at: Tensor) -> sparse.csr_array:
-    """The rows ``at`` of the identity."""
+def _identity_rows(n: int, at: Tensor) -> sparse.csr_array:
+    """The rows ``at`` of the identity matrix (n, n)."""
     return sparse.csr_array(sparse.eye_array(n, format="csr")[at.cpu().numpy()])
 
 
@@ -162,8 +169,8 @@ def _dense(matrix: sparse.csr_array, device: torch.device) -> Tensor:
     return torch.from_numpy(matrix.toarray()).to(device)
 
 
-def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
-    """The matrix with more columns behind its own; dense (r, n) or (N, r, n), or sparse. None stays None."""
+def _append_columns(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
+    """The matrix, dense (r, n) or (N, r, n) or sparse, with further columns ``more`` at the right. None stays None."""
     if matrix is None:
         return None
     if is_sparse(matrix):
@@ -172,8 +179,8 @@ def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
     return torch.cat([matrix, columns.expand(*matrix.shape[:-1], columns.shape[-1])], -1)
 
 
-def _above(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
-    """G with more rows below its own; SciPy's matrix where the problem is sparse."""
+def _append_rows(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
+    """The matrix with further rows ``more`` at the bottom, as a SciPy matrix where the problem is sparse."""
     if problem.is_sparse:
         return more if matrix is None else sparse.vstack([to_csr(matrix), more], format="csr")
     rows = _dense(more, problem.device)
@@ -182,8 +189,8 @@ def _above(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
     return torch.cat([matrix, rows.expand(*matrix.shape[:-2], *rows.shape)], -2)
 
 
-def _padded(problem: Problem, slacks: int) -> Any:
-    """Q with zeros for the slacks."""
+def _pad_with_slacks(problem: Problem, slacks: int) -> Any:
+    """Q with additional zero rows and columns for the slacks."""
     if problem.Q is None:
         return None
     if problem.is_sparse:

@@ -2,7 +2,8 @@
 
 A matrix of a program is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape (1, r, n). Both have ``shape``,
 ``is_sparse``, ``abs``, ``any``, ``diagonal``, ``index_select`` and ``mT``. The functions below are the operations that
-tensors do not have as methods. No other module asks which of the two kinds a matrix is, unless it needs the non-zeros.
+tensors do not have as methods. Other modules need not know which of the two kinds a matrix is, unless they use the
+non-zeros.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class SparseMatrix:
         return bool(self.csr.data.any())
 
     def isfinite(self) -> Tensor:
-        """Shape (1, 1), bool: every entry is finite."""
+        """Whether every entry is finite. Shape (1, 1), bool."""
         return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
 
     def unsqueeze(self, dim: int) -> SparseMatrix:
@@ -90,20 +91,20 @@ class SparseMatrix:
         return SparseMatrix(self.csr, shared=True)
 
     def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
-        """Itself. ``Problem.to`` refuses to move a sparse problem to another device."""
+        """Return the matrix itself. ``Problem.to`` refuses to move a sparse problem to another device."""
         return self
 
     def __getitem__(self, index: Any) -> SparseMatrix:
-        """Itself: an index selects samples, and every sample has the same matrix."""
+        """Return the matrix itself. An index selects samples, and every sample has the same matrix."""
         return self
 
     def index_select(self, dim: int, index: Tensor) -> SparseMatrix:
-        """Some rows (``dim`` 1) or some columns (``dim`` 2) of a matrix of a program."""
+        """The rows (``dim`` 1) or columns (``dim`` 2) at ``index`` of a matrix of a program."""
         chosen = index.numpy()
         return SparseMatrix(self.csr[chosen] if dim == 1 else self.csr[:, chosen], shared=True)
 
     def __mul__(self, units: Tensor) -> SparseMatrix:
-        """Every column times its entry of ``units`` (n,)."""
+        """The matrix with every column multiplied by its entry of ``units`` (n,)."""
         return SparseMatrix(sparse.csr_array(self.csr @ sparse.diags_array(units.double().numpy())), self._shared)
 
     @cached_property
@@ -124,7 +125,7 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """A sparse matrix times every row of a batch."""
+    """The differentiable product of a sparse matrix with every row of a batch."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -140,13 +141,13 @@ class _SparseProduct(torch.autograd.Function):
 def _times_rows(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
     rows = vectors.detach().to(torch.float64).contiguous().numpy()
     result = np.empty((len(rows), matrix.csr.shape[0]))
-    for i in range(len(rows)):  # one after another: a block product would first copy the batch in the other order
+    for i in range(len(rows)):  # row by row, because a product with the whole batch would first transpose a copy of it
         result[i] = matrix.csr @ rows[i]
     return torch.from_numpy(result)
 
 
 def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
-    """``M x`` for every sample: (B or 1, r, n) times (B, n) gives (B, r), in one GEMM where the matrix is shared."""
+    """``M x`` for every sample: (B or 1, r, n) times (B, n) gives (B, r). A shared dense matrix takes one product."""
     if matrix.is_sparse:
         product: Tensor = _SparseProduct.apply(vector, matrix)
         return product
@@ -186,7 +187,7 @@ def row_squares(matrix: Matrix) -> Tensor:
 
 
 def within(matrix: Matrix, limit: float) -> Tensor:
-    """Whether every entry of each (r, n) matrix is a number of at most ``limit`` in size, (B or 1,) bool."""
+    """Whether all entries of each matrix are at most ``limit`` in absolute value; False for NaN. Shape (B or 1,)."""
     entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
     return (entries.abs() <= limit).all(1)
 
@@ -209,7 +210,7 @@ def is_sparse(value: Any) -> bool:
 
 
 def to_csr(value: Any) -> sparse.csr_array:
-    """A matrix (r, n) of any kind, dense or sparse, in SciPy's CSR form; shares memory where it can."""
+    """A matrix (r, n) of any kind, dense or sparse, in SciPy's CSR form. It shares memory where possible."""
     if isinstance(value, SparseMatrix):
         return value.csr
     if isinstance(value, Tensor) and is_sparse(value):

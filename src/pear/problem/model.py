@@ -1,4 +1,4 @@
-"""``Model``: a problem with its cost map, its known costs, and the names of the source it came from."""
+"""``Model``: a problem with its cost map, its known costs and the names of its variables and rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pear.problem.constraint_map import ConstraintMap, own_sides
 from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import ElasticProblem
-from pear.problem.html import facts, some, table
-from pear.problem.predicting import no_entries, predicted_entries, read_known
+from pear.problem.html_tables import html_table, problem_facts, summarise_names
+from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
+from pear.problem.predicting import predicted_entries, read_known, zero_map
 from pear.problem.problem import Problem
-from pear.problem.recourse import Penalty, Projection, check_recourse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,20 +28,20 @@ class Model:
 
     Attributes:
         problem: the plain problem, with n costs.
-        known: (n,) float64, the model's own costs: those of a file, or what the cost map adds; (N, n) where samples
-            have known costs of their own. Zero where nothing is known.
-        offset: constant of the objective, which no solve sees: the model's value is ``solution.value + offset``.
+        known: (n,) float64, the model's own costs: those of the imported file, or the part that the cost map adds to
+            predicted costs. Shape (N, n) where samples have known costs of their own. Zero where none are known.
+        offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
         variables: n names.
         rows: names of the rows, in the order of the source.
         cost_map: from the predicted values to the n costs; None where all costs are predicted as they are.
-        layout: for every name that ``decision`` gives, the columns of z that belong to it, in the shape of the
-            original; left out, one number for each of ``variables``.
-        report: what was understood, in sentences.
+        layout: for every name in the result of ``decision``, the columns of z that belong to it, in the shape of the
+            original variable. By default each of ``variables`` has one column.
+        report: sentences that describe the imported model.
         constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
-            With one and without a cost map, nothing of the costs is predicted: they are ``known``, and must be given.
-        recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
-            to decide, and may be added later (``with_recourse``).
-        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
+            A model with a constraint map and no cost map predicts no costs; they are ``known`` and must be given.
+        recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs one to
+            decide; ``with_recourse`` can add it later.
+        constraints: names of the rows of A, then of those of G; empty where they have no names.
 
     Example:
         >>> import torch
@@ -72,7 +72,7 @@ class Model:
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if given else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
+            object.__setattr__(self, "cost_map", CostMap(zero_map(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -101,7 +101,7 @@ class Model:
 
     @property
     def inputs(self) -> int:
-        """How many values are predicted for a sample."""
+        """The number of values that are predicted for a sample."""
         return self.problem.n if self.cost_map is None else self.cost_map.inputs
 
     @property
@@ -116,7 +116,7 @@ class Model:
 
         Args:
             predicted: (k,) or (B, k); the costs themselves where there is no cost map.
-            keys: as of ``CostMap``.
+            keys: the row numbers of the B samples, where samples have known costs of their own.
         """
         if predicted is None:
             if self.cost_map is not None and self.inputs:
@@ -196,10 +196,11 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Tensor]:
-        """Decisions (n,) or (B, n) by the names of the source, each in its own shape, with B in front for a batch.
+        """Split decisions z (n,) or (B, n) by the names of ``layout``. Each part has its own shape, behind B.
 
         Args:
-            z: a tensor, or whatever becomes an array, such as what ``DecisionRegressor.decide`` gives.
+            z: a tensor, or any value that NumPy converts to an array, such as the result of
+                ``DecisionRegressor.decide``.
 
         Raises:
             DataError: z has another number of variables.
@@ -219,29 +220,30 @@ class Model:
         return replace(self, problem=self.problem.relaxed())
 
     def __getitem__(self, index: Any) -> Model:
-        """The samples at ``index``, as of a ``Problem``."""
+        """The model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         own = None if self.cost_map is None else self.cost_map[index]
         return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
 
     def __repr__(self) -> str:
         rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
-        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
+        costs = "" if self.cost_map else ", all costs predicted"
+        return f"Model({describe_problem(self.problem, self.cost_map)}{costs}{rows})"
 
     def _repr_html_(self) -> str:
         own: dict[str, Any] = {
-            "names": some(self.variables),
-            "predicted values": some(self.names),
+            "names": summarise_names(self.variables),
+            "predicted values": summarise_names(self.names),
             "costs": self.cost_map,
         }
         own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
-        return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
+        return html_table("Model", {**problem_facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
     def __str__(self) -> str:
         return self.report or repr(self)
 
 
-def shown(problem: Problem, cost_map: CostMap | None) -> str:
-    """The problem and its cost map, if any, in one line."""
+def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
+    """A description of the problem and its cost map, if any, in one line."""
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
@@ -257,11 +259,11 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
             "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
             "PEARLoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or DecisionRegressor"
         )
-    return plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
+    return plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
 
 
-def plain_of(problem: Any) -> Problem:
-    """The ``Problem`` itself, or that of a ``Model``.
+def plain_problem(problem: Any) -> Problem:
+    """The ``Problem`` of a ``Model``; a ``Problem`` is returned as it is.
 
     Raises:
         ProblemError: it is neither a ``Problem`` nor a ``Model``.
@@ -277,7 +279,7 @@ def plain_of(problem: Any) -> Problem:
 
 
 def recourse_model(problem: Any) -> Model | None:
-    """The model itself where it predicts right-hand sides, None otherwise.
+    """The argument where it is a model that predicts right-hand sides, else None.
 
     Raises:
         ProblemError: it predicts right-hand sides and has no recourse.
@@ -293,6 +295,6 @@ def recourse_model(problem: Any) -> Model | None:
     return problem
 
 
-def inputs_of(problem: Any) -> int:
-    """How many values are predicted for a sample."""
-    return problem.inputs if isinstance(problem, Model) else plain_of(problem).n
+def input_count(problem: Any) -> int:
+    """The number of values that are predicted for a sample of a ``Problem`` or ``Model``."""
+    return problem.inputs if isinstance(problem, Model) else plain_problem(problem).n

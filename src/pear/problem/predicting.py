@@ -1,4 +1,4 @@
-"""The maps of ``Model.predicting``, which chooses the predicted entries of costs, right-hand sides and bounds."""
+"""The cost map and constraint map of ``Model.predicting``, from the entries that the user chooses to predict."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _MOST_DENSE = 2**20  # entries of a map that is kept as a dense array
 def predicted_entries(
     problem: Problem, cost: Entries, sides: Mapping[str, Entries], known: Any
 ) -> tuple[Problem, CostMap, ConstraintMap | None]:
-    """The problem with 0 at predicted entries, and the two maps.
+    """The problem with 0 at predicted entries, its cost map, and its constraint map.
 
     Args:
         problem: the problem to decide.
-        cost: which costs are predicted; sides: which entries of b, h, lb and ub.
-        known: (n,) or (N, n) costs, or None.
+        cost: which costs are predicted: True for all, False for none, or indices.
+        sides: which entries of b, h, lb and ub are predicted, by name, in the same form.
+        known: (n,) or (N, n) costs that are not predicted, or None.
 
     Raises:
         ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
@@ -59,7 +60,7 @@ def predicted_entries(
 
 
 def _check_known(known: Tensor, predicted: Any) -> None:
-    """Raise where a predicted cost is also known: the two would be added."""
+    """Raise where a predicted cost is also known, because the two would be added."""
     nonzero = known.reshape(-1, known.shape[-1])[:, predicted] != 0
     if bool(nonzero.any()):
         sample, at = nonzero.nonzero()[0].tolist()
@@ -72,10 +73,10 @@ def _check_known(known: Tensor, predicted: Any) -> None:
 
 
 def read_known(known: Any, n: int) -> Tensor:
-    """The known costs of a model, (n,) or (N, n) float64; empty where none were given.
+    """Convert the known costs of a model to float64, (n,) or (N, n); empty where none were given.
 
     Raises:
-        ProblemError: a map came in their place, or they have another shape.
+        ProblemError: a map was given instead of costs, or the shape is wrong.
     """
     if isinstance(known, (CostMap, ConstraintMap)):
         name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
@@ -86,8 +87,8 @@ def read_known(known: Any, n: int) -> Tensor:
     return found
 
 
-def no_entries(rows: int, k: int) -> Any:
-    """A map (rows, k) of zeros: nothing is predicted."""
+def zero_map(rows: int, k: int) -> Any:
+    """A matrix (rows, k) of zeros, for a map that predicts nothing."""
     return _dense_if_small(sparse.csr_array((rows, k)))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import validate
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.build_program import build_program, keeps_sparse
 from pear.problem.convert import (
     MATRICES,
     ArrayLike,
@@ -26,10 +26,10 @@ from pear.problem.convert import (
     shared_device,
     to_float64,
 )
-from pear.problem.form import keeps_sparse, quadratic_program
-from pear.problem.html import facts, table
+from pear.problem.html_tables import html_table, problem_facts
 from pear.problem.matrix import matvec
-from pear.problem.smooth import Smooth, check_phi
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.smooth_term import Smooth, check_phi
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
@@ -249,7 +249,7 @@ class Problem:
         # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
         plans = self._plans if own else {}
-        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
+        return build_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
         """The fields of one call, in the user's own sense: the problem's own and the overrides, checked with the cost.
@@ -319,7 +319,7 @@ class Problem:
         return f"Problem({', '.join(part for part in parts if part)})"
 
     def _repr_html_(self) -> str:
-        return table("Problem", facts(self))
+        return html_table("Problem", problem_facts(self))
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Problem cannot be changed (nor its {name}); make a new one, or pass it with the call")

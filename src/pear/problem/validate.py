@@ -1,4 +1,4 @@
-"""The checks of the fields of a problem. Each message says what was given, what was expected and what to do."""
+"""Checks of the fields of a problem. Each error message names the given value, the expected one and a remedy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SHAPES = {
     "ub": "a number, (n,) or per sample (N, n)",
 }
 SYMMETRY = {torch.float64: 1e-8, torch.float32: 1e-5}
-"""Relative asymmetry that passes as rounding, by the type Q came in; what passes is symmetrised."""
+"""Largest relative asymmetry of Q that counts as rounding, by the type in which Q was given."""
 DEFINITENESS = 1e-9
-"""Relative size of an eigenvalue of the wrong sign that passes as rounding."""
+"""Largest relative size of an eigenvalue of the wrong sign that counts as rounding."""
 
 
 def check_sense(sense: Any) -> None:
@@ -96,7 +96,7 @@ def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
 
 
 def check_rows(fields: Mapping[str, Tensor]) -> None:
-    """Check that A comes with b and G with h, and that each row has its entry."""
+    """Check that A is given with b and G with h, and that each row has one right-hand side."""
     for left, right, formula in PAIRS:
         for here, missing in ((left, right), (right, left)):
             if here in fields and missing not in fields:
@@ -152,7 +152,7 @@ def check_cost(
 
 
 def check_values(fields: Mapping[str, Any]) -> None:
-    """Check that there is no NaN, and infinity only where it means that a bound or a row is absent."""
+    """Check that no field holds NaN, or infinity other than for an absent bound or row."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
         if value.is_sparse:
@@ -197,9 +197,9 @@ def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
 
 
 def symmetrised(Q: Matrix, original: Any) -> Matrix:
-    """½ (Q + Qᵀ), where Q is symmetric up to rounding in the type of the ``original``; an error where it is not.
+    """½ (Q + Qᵀ), after a check that Q is symmetric up to rounding in the type of ``original``.
 
-    Samples with NaN pass: a solve gives them a status of their own.
+    Samples with NaN pass, because a solve reports them by their status.
     """
     if Q.is_sparse:
         sizes = [float(abs(value).max()) if Q.nnz else 0.0 for value in (Q.csr - Q.csr.T, Q.csr)]
@@ -224,8 +224,8 @@ def symmetrised(Q: Matrix, original: Any) -> Matrix:
 def check_definite(Q: Matrix, sense: str) -> None:
     """Check that Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding.
 
-    Of a sparse Q only the signs of the diagonal are checked: no eigenvalues are computed for a large matrix, and a
-    solve finds out.
+    For a sparse Q only the signs of the diagonal are checked, because eigenvalues of a large matrix take too long. A
+    solve reports the rest by its status.
     """
     sign = 1.0 if sense == "min" else -1.0
     if Q.is_sparse:

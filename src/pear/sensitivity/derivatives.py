@@ -1,4 +1,4 @@
-"""Derivatives of a decision by everything that its problem is made of, for an upstream gradient w = ∂L/∂z."""
+"""Derivatives of a loss L by the cost, matrices, right-hand sides and bounds of a problem, from w = ∂L/∂z."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pear.sensitivity.projection import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 Derivative = Callable[[], Tensor]
+"""A function without arguments that computes one derivative, so that only those that are needed are computed."""
 
 
 def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
     """Functions that return the derivatives by cost (B, n) and by Q (B, n, n).
 
     Args:
-        p: (B, n) projection of the upstream gradient.
+        p: (B, n) projection P w of the upstream gradient w.
         z: (B, n) decisions.
-        sign: −1 for maximisation.
+        sign: 1 for minimisation, −1 for maximisation.
     """
     return [lambda: -sign * p, lambda: -0.5 * sign * (_outer(p, z) + _outer(z, p))]
 
@@ -31,7 +32,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
     Args:
         solved: the verified solutions.
         w: (B, n) upstream gradient.
-        sign: −1 for maximisation.
+        sign: 1 for minimisation, −1 for maximisation.
 
     Raises:
         NotUniqueError: a decision is not unique.
@@ -47,7 +48,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
         slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
         return torch.where(where, slope, torch.zeros_like(slope))
 
-    # a variable whose bounds coincide follows the one that its multiplier belongs to
+    # where both bounds of a variable coincide, its multiplier decides which of them it follows
     pinned = qp.lb == qp.ub
     upper = active.upper | (active.lower & pinned & (duals.bound > 0))
     return [

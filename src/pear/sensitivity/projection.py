@@ -1,4 +1,4 @@
-"""The gradient of regret: the projection of the cost error ĉ − c, with a normal component added on request."""
+"""The gradient of regret: the projection of the cost error ĉ − c, with an optional normal component."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import PROJECTED
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import inverse_times, singular
-from pear.sensitivity.systems import reduced_systems
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
+from pear.sensitivity.reduced_systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import add_normal
@@ -19,21 +19,32 @@ from pear.solvers.fused import add_normal
 def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
     """g = P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints, (B, n).
 
-    ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed. Rows of failed samples are zero.
+    The matrix ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed. Rows of failed samples are zero.
+
+    Args:
+        solution: the verified solutions.
+        e: (B, n) vectors to project.
 
     Raises:
-        NotUniqueError: where the objective has no curvature along some tangent direction.
+        NotUniqueError: the objective has no curvature along some tangent direction.
     """
-    g, curved = project_any(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
+    g, curved = project_and_test_curvature(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
     require_unique(solution, curved)
     return torch.where(solution.solved[:, None], g, torch.zeros_like(g))
 
 
-def project_any(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
-    """g = P e, (B, n), and where the objective is curved along every tangent direction, (B,) bool.
+def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
+    """Project e, and test whether the objective is curved along every tangent direction.
 
-    The solver's own projector is used where there is one and its refinement converges. The reduced systems, which
-    decide the rank, are used elsewhere.
+    The solver's own projector is used where there is one and its refinement converges. Elsewhere the reduced systems
+    are used, which decide the rank.
+
+    Args:
+        solution: the verified solutions.
+        e: (B, n) vectors to project.
+
+    Returns:
+        g = P e (B, n), and the result of the test (B,), bool.
     """
     if solution.projector is None:
         g, _, _, curved = solution.systems.project(e)
@@ -48,37 +59,41 @@ def project_any(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]
 
 
 def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:
-    """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g; nothing is added where n = 0.
+    """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g, (B, n). Where n = 0, the result is g.
 
     Args:
         qp: the programs, with H positive definite.
         e: (B, n) error of the objective's gradient.
-        g: (B, n) its projection.
+        g: (B, n) projection of e.
         strength: β ≥ 0.
     """
-    return g if strength == 0 else add_normal(_rescaled(qp, e), g, strength)
+    return g if strength == 0 else add_normal(_checked_inverse_curvature(qp, e), g, strength)
 
 
 def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
-    """Refuse derivatives where the decision is not unique; failed samples do not count.
+    """Raise where a decision is not unique and therefore has no derivative. Failed samples are not checked.
 
     Args:
-        solution: the solutions.
-        curved: (B,) bool, where the objective is curved along every tangent direction.
+        solution: the verified solutions.
+        curved: (B,) bool, True where the objective is curved along every tangent direction.
+
+    Raises:
+        NotUniqueError: a decision is not unique.
+        SolveError: a decision is unique, but its derivative could not be computed accurately.
     """
-    # a weakly active constraint counts as active, but may hide that the decision could leave it at no cost
+    # weakly active constraints count as active, although the decision may be able to leave them at no cost
     unique = curved.clone()
     doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
     if len(doubtful):
         qp = solution.qp[doubtful]
-        flat = singular(qp).expand(len(doubtful))
+        flat = is_singular_program(qp).expand(len(doubtful))
         doubtful = doubtful[flat]
         unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
-    if solution.qp.is_sparse and not bool(singular(solution.qp).any()):
-        # the curvature is definite, so that the derivative exists; refinement did not get to it
+    if solution.qp.is_sparse and not bool(is_singular_program(solution.qp).any()):
+        # the curvature is definite, so that the derivative exists, but the refinement did not converge
         raise SolveError(
             f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
             flat_samples,
@@ -92,13 +107,17 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     )
 
 
-def _rescaled(qp: QuadraticProgram, e: Tensor) -> Tensor:
-    """H⁻¹ e."""
-    flat = singular(qp).expand(len(e))
+def _checked_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
+    """H⁻¹ e, (B, n).
+
+    Raises:
+        NotUniqueError: H is singular.
+    """
+    flat = is_singular_program(qp).expand(len(e))
     if bool(flat.any()):
         raise NotUniqueError(
             "injection needs H⁻¹, but the curvature is singular; "
             "pass smoothing > 0, a positive definite Q, or injection=0",
             flat.nonzero()[:, 0].tolist(),
         )
-    return inverse_times(qp, e)
+    return apply_inverse_curvature(qp, e)

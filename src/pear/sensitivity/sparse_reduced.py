@@ -1,8 +1,8 @@
 """The reduced KKT system of one large sparse program.
 
-It is the system of ``pear.sensitivity.reduced``, factored on its non-zeros. Rows and columns are equilibrated, the rows
-get a relative shift, and the solution is refined to rounding. Rows without a free variable are left out, and their
-multipliers are zero.
+This is the system of ``pear.sensitivity.dense_reduced`` with a sparse factorisation. Rows and columns are equilibrated,
+the rows get a relative shift, and the solution is refined to rounding. Rows without a free variable are left out, and
+their multipliers are zero.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.rule import PROJECTED, SHARP
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import least_curvature
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import curvature_sign
 from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
 
-_SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows is nearly dependent
-_LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
-_SMALL = 0.2  # share of the unknowns; an exchange then takes a fraction of an iteration of the interior point
+_SHIFT = 1e-10  # shift of the rows relative to the curvature, for rows that are nearly dependent
+_LIFT = (
+    1e-7  # shift of a curvature that may be singular, and of the rows then; larger, so that rounding does not hide it
+)
+_SMALL = 0.2  # share of the unknowns; an exchange of constraints then takes a fraction of an interior-point iteration
 _REFINEMENTS = 40
-_STALLED = 0.7  # share of the residual that a refinement may leave
+_STALLED = 0.7  # refinement stops where more than this share of the residual remains
 
 
-class SparseReduced:
+class SparseReducedKKT:
     """The factorised reduced system of one sample.
 
     Args:
@@ -47,7 +49,7 @@ class SparseReduced:
         self._rows = np.flatnonzero(held & (np.diff(J.indptr) > 0))
         J = sparse.csr_array(J[self._rows])
         squares = np.asarray(J.multiply(J).sum(1)).reshape(-1)
-        # rows of length one: the shift must not depend on the units in which a row is written
+        # rows are scaled to length one, so that the shift does not depend on their units
         length = np.sqrt(np.where(squares > 0, squares, 1.0))
         J = sparse.csr_array(sparse.diags_array(1 / length) @ J) if len(self._rows) else J
         self._length = length / whole.rows[self._rows]
@@ -55,7 +57,7 @@ class SparseReduced:
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
         self._max_curvature = top if top > 0 else 1.0
-        lift, shift = (0.0, _SHIFT) if least_curvature(qp) > 0 else (_LIFT, _LIFT)
+        lift, shift = (0.0, _SHIFT) if curvature_sign(qp) > 0 else (_LIFT, _LIFT)
         D, E = np.full(pattern.n, lift * self._max_curvature), np.full(pattern.rows, shift / self._max_curvature)
         self._system = pattern.factor(D, E) if pattern.affordable else None
 
@@ -66,24 +68,24 @@ class SparseReduced:
 
     @property
     def small(self) -> bool:
-        """True where the system has only a small share of the program's unknowns."""
+        """True where the system has at most a fifth of the unknowns of the whole program."""
         return self._pattern.n + self._pattern.rows <= _SMALL * (self._n + self._p + self._m)
 
     @property
     def fill(self) -> int:
-        """How many numbers the factor holds."""
+        """The number of stored entries of the factor and the rows."""
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
         """Solve for x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
 
         Args:
-            f: (n,); entries of fixed variables are ignored.
-            r: (p + m,); entries of rows that are inactive or touch no free variable are ignored.
+            f: (n,) right-hand side of stationarity; entries of fixed variables are ignored.
+            r: (p + m,) right-hand side of the rows; entries of rows that are not in the system are ignored.
 
         Returns:
             x (n,), zero on fixed variables; v (p + m,), zero on rows that are not in the system; and whether the
-            residual vanished.
+            residual vanished up to rounding.
         """
         x, v = np.zeros(self._n), np.zeros(self._p + self._m)
         if not self.usable:
@@ -93,7 +95,7 @@ class SparseReduced:
         return x, v, good
 
     def is_curved(self) -> bool:
-        """Whether the objective is curved along every tangent direction; tested with one random vector."""
+        """Whether the objective is curved along every tangent direction, tested by projecting one random vector."""
         e = np.random.default_rng(0).standard_normal(self._n)
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
@@ -119,7 +121,7 @@ class SparseReduced:
     def _relative(
         self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, terms: tuple[Array, Array]
     ) -> float:
-        """The residual relative to the terms it is computed from."""
+        """The residual (rest_f, rest_r) relative to the terms it is computed from."""
         if not len(f):
             return 0.0
         largest = float((np.abs(terms[0]) + np.abs(terms[1]) + np.abs(f)).max())
@@ -130,7 +132,7 @@ class SparseReduced:
 
 
 def _principal(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
-    """H on the free variables."""
+    """The rows and columns of H that belong to the free variables."""
     if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
     return sparse.csr_array(H[free][:, free])

@@ -7,25 +7,31 @@ from functools import cached_property
 
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals, Status
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.systems import ReducedSystems, reduced_systems
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 from pear.solvers.candidate import Projector, Start
 
 
 @dataclass
 class VerifiedSolutions:
-    """Exact solutions of a batch of programs.
+    """Solutions of a batch of programs that passed the verification, and the status of samples that did not.
 
     Attributes:
-        qp: the programs; rows that failed are still in it.
-        x, duals, active, weak, status, kkt_residual, repaired: as in ``Solution``; failed rows of x are zero here.
+        qp: the programs, including those that failed.
+        x: (B, n) decisions, zero where the sample failed.
+        duals: the multipliers.
+        active: the constraints that are tight.
+        weak: the tight constraints whose multiplier is zero.
+        status: (B,) the ``Status`` of each sample.
+        kkt_residual: (B,) the largest scaled violation of the optimality conditions.
+        repaired: (B,) bool, True where the active set of the solver's point was wrong and was exchanged.
         reused: (B,) bool, True where a warm start passed the check unchanged and no solver was called.
         working: the constraints that x was computed with. At a degenerate vertex these are fewer than the tight ones,
             so that their multipliers have the right signs. The next solve starts from this set.
         projector: the solver's own projector, or None.
-        projects: (B,) bool, the samples for which the projector holds exactly the tight constraints.
-        kept: the factorised systems on the active sets, where they exist already.
+        projects: (B,) bool, True where the projector holds exactly the tight constraints.
+        kept: the factorised systems on the active sets where they exist already, else None.
     """
 
     qp: QuadraticProgram
@@ -44,7 +50,7 @@ class VerifiedSolutions:
 
     @property
     def solved(self) -> Tensor:
-        """(B,) bool."""
+        """Whether each sample was solved, (B,) bool."""
         return self.status == Status.SOLVED
 
     @cached_property

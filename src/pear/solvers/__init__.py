@@ -3,7 +3,7 @@
 Importing this package imports no solver; a backend's module is imported when it is first used.
 """
 
-from pear.optimality.point import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.solvers.candidate import Candidate
 from pear.solvers.registry import BACKENDS, Backend, available, check, choose, get, kind_of, resolve
 

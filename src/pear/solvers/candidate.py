@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals, Status, TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord
 
 
 class Projector(Protocol):

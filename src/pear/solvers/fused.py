@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from pear.optimality.point import TensorRecord
+from pear.optimality.duals_and_active_sets import TensorRecord
 from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.candidate import Projector
 

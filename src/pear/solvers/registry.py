@@ -15,7 +15,7 @@ from typing import Any
 
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
 from pear.solvers.fused import FusedPass
 from pear.solvers.warm_starts import WarmStarts

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear.optimality.point import Status, TensorRecord
+from pear.optimality.duals_and_active_sets import Status, TensorRecord
 from pear.problem.convert import MATRICES
 from pear.problem.problem import FIELDS
 

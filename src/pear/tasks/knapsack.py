@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
@@ -85,7 +85,7 @@ class Knapsack(SyntheticTask):
         if Q is not None:
             return super().decide(cost, Q)
         values = self._checked(cost)
-        with threads.using(self.jobs):
+        with thread_pools.limit_threads(self.jobs):
             return solve(self.problem, values).x
 
     def adjacent(self, z: Tensor) -> list[Tensor]:

@@ -13,7 +13,7 @@ from pear.decisions import solve
 from pear.decisions.solve import fail
 from pear.errors import ProblemError
 from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 

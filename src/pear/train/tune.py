@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
-from pear.problem.model import plain_of, recourse_model
+from pear.problem.model import plain_problem, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.estimator.networks import make_network
@@ -69,7 +69,7 @@ def default_candidates(problem: Problem | Model) -> list[Settings]:
     A problem with a quadratic term needs no smoothing. SPO+ takes no such problem, and no predicted
     right-hand sides.
     """
-    costs_alone, problem = recourse_model(problem) is None, plain_of(problem)
+    costs_alone, problem = recourse_model(problem) is None, plain_problem(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)
@@ -139,7 +139,7 @@ def tune(
     config = replace(config, seed=seed)
     if config.start == "mse":  # which is one of the candidates
         config = replace(config, start="standardised")
-    plain_of(problem)  # which refuses a task, and anything else
+    plain_problem(problem)  # which refuses a task, and anything else
     train, held_out = _split(problem, X, C, validation)
     choices = default_candidates(problem) if candidates is None else list(candidates)
     for settings in choices:

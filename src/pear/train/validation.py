@@ -12,10 +12,10 @@ from pear.decisions.solve import fail, solve
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
 from pear.losses.regret import Outcome, outcome
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.keys import as_keys, rows_of
-from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
+from pear.problem.model import input_count, plain_problem, recourse_model, unwrap
+from pear.problem.sample_keys import as_keys, select_rows
 from pear.train.keyed_loss import accept_keys
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
 from pear.train.samples.features import Keys, call
@@ -111,7 +111,7 @@ def own_rows(problem: Any) -> int | None:
     """The number of samples that a problem or its cost map has rows for; None where all samples share one."""
     if not isinstance(problem, (Problem, Model)):
         return None
-    plain, cost_map = plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
+    plain, cost_map = plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
     return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
 
 
@@ -169,8 +169,8 @@ def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem
     """The problem of the samples with these ids, and a function from their values to costs (N, n) in float64."""
     plain, cost_map = unwrap(problem)
     if cost_map is None:
-        return rows_of(plain, ids), Tensor.double
-    return rows_of(plain, ids), lambda values: cost_map(values.double(), ids)
+        return select_rows(plain, ids), Tensor.double
+    return select_rows(plain, ids), lambda values: cost_map(values.double(), ids)
 
 
 def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
@@ -191,7 +191,7 @@ def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> Memo
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
     """Refuse costs that have not one column for each predicted value."""
-    wanted = inputs_of(problem)
+    wanted = input_count(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
             f"the costs of {name} must have shape (N, {wanted}), a column for each predicted cost of the problem; got "

@@ -9,7 +9,7 @@ import numba
 import torch
 from torch import Tensor
 
-from pear.compile.threads import count as core_count
+from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
 from pear_lab.peers.workers.worker import Step, measure, synchronize
 

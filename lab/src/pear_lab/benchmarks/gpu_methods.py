@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pear.losses import PEARLoss
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
 from pear.solvers.registry import BACKENDS

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pear.compile.threads import count as core_count
+from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem

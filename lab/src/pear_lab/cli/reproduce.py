@@ -17,7 +17,7 @@ from rich.text import Text
 from pear.cli.console import err, out, percent
 from pear.cli.options import words
 from pear.cli.output import writable_file, write_json
-from pear.compile.threads import count
+from pear.compile.thread_pools import thread_count
 from pear.engines import Engine, check_name
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import command, numbers, parameters
@@ -109,7 +109,7 @@ def _reproduce(options: Options) -> None:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
     check_name(options.engine)
     if options.dry_run:
-        _dry_run(wanted, options.to, count() if options.jobs is None else options.jobs, options.retry_failed)
+        _dry_run(wanted, options.to, thread_count() if options.jobs is None else options.jobs, options.retry_failed)
         return
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data(wanted, lambda line: status.update(Text(line)))

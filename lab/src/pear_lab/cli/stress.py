@@ -54,7 +54,7 @@ def fuzz(
     ),
 ) -> None:
     """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
-    from pear.compile.threads import count as core_count  # imports torch, as the next line does
+    from pear.compile.thread_pools import thread_count as core_count  # imports torch, as the next line does
     from pear_lab.stress import fuzz as runner
 
     writable_folder(to)

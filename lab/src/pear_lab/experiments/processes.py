@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pear.compile.threads import count
+from pear.compile.thread_pools import thread_count
 from pear.engines import Engine, EngineError, start
 from pear.engines.engine import FutureEngine, OnUpdate, Task, throttle
 
@@ -39,7 +39,7 @@ def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
         EngineError: there is no such engine, or it cannot be reached.
         MissingExtraError: its package is not installed.
     """
-    local_jobs = count() if jobs is None else jobs
+    local_jobs = thread_count() if jobs is None else jobs
     return Processes(local_jobs) if name == "local" and local_jobs > 1 else start(name, jobs)
 
 

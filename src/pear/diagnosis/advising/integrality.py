@@ -14,7 +14,7 @@ from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Subject, evenly
 from pear.diagnosis.wording import counted, seconds
 from pear.errors import FailedSamplesWarning
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 
 _MOST = 16  # samples

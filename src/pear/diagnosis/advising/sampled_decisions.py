@@ -17,7 +17,7 @@ from pear.diagnosis.wording import counted, some
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret import Outcome, outcome
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.rank import row_rank

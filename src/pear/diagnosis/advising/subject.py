@@ -17,10 +17,10 @@ from pear.diagnosis.wording import counted
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
+from pear.problem.dataframe_checks import check_column_order, column_names
 from pear.problem.matrix import to_csr
-from pear.problem.model import inputs_of, plain_of, recourse_model
+from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.problem.problem import FIELDS
-from pear.problem.tables import check_order_of_values, column_names
 from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
 
@@ -88,7 +88,7 @@ class Subject:
     @property
     def problem_device(self) -> torch.device:
         """The device of the user's problem."""
-        return plain_of(self.given).device
+        return plain_problem(self.given).device
 
     @property
     def first(self) -> str:
@@ -106,13 +106,13 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     Raises:
         ProblemError: ``problem`` is no problem, or the costs do not fit it.
     """
-    plain_of(problem)  # which refuses anything else
+    plain_problem(problem)  # which refuses anything else
     columns = tuple(map(str, getattr(costs, "columns", ())))
     values, notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
     if values is not None:
         problem, values, more = _drop_not_finite(problem, values)
         notes += more
-    here, recourse = plain_of(problem).to("cpu"), recourse_model(problem)
+    here, recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
     if recourse is not None and values is not None:
         here = here._with(**recourse.right_hand_sides(values), batch=len(values))
     A, G, Q = (_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
@@ -150,10 +150,10 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
 
 def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
     """(N, k) the given values in float64 on the CPU."""
-    check_order_of_values(problem, column_names(costs), "costs")
+    check_column_order(problem, column_names(costs), "costs")
     tensor = read_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
-    wanted, own_samples = inputs_of(problem), own_rows(problem)
+    wanted, own_samples = input_count(problem), own_rows(problem)
     if values.shape[1] != wanted:
         raise ProblemError(
             f"costs must have shape (N, {wanted}), a column for each predicted value of the problem; got "

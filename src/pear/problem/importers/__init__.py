@@ -3,11 +3,11 @@
 from pear.problem.importers.cvxpy_problem import from_cvxpy
 from pear.problem.importers.gurobi_model import from_gurobipy
 from pear.problem.importers.highs_model import from_highs
+from pear.problem.importers.importer_table import IMPORTERS, Importer, is_model_file, read
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
 from pear.problem.importers.pyepo_model import from_pyepo
 from pear.problem.importers.pyomo_model import from_pyomo
-from pear.problem.importers.registry import IMPORTERS, Importer, is_model, read
 from pear.problem.importers.scipy_arrays import from_scipy
 from pear.problem.model import Model
 
@@ -23,6 +23,6 @@ __all__ = [
     "from_pyepo",
     "from_pyomo",
     "from_scipy",
-    "is_model",
+    "is_model_file",
     "read",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pear.errors import DataError
-from pear.problem.importers.model_arrays import listed
+from pear.problem.importers.model_arrays import join_names
 from pear.problem.importers.row_limits import Array
 
 WHERE = "the CVXPY problem"
@@ -26,7 +26,7 @@ def predicted_parameters(problem: Any, parameters: Any, cvxpy: Any) -> list[Any]
         if not isinstance(one, cvxpy.Parameter):
             raise DataError(f"{WHERE}: parameters[{i}] is a {type(one).__name__}; expected a cvxpy.Parameter")
         if not any(one is p for p in inside):
-            names = listed([p.name() for p in inside]) or "none"
+            names = join_names([p.name() for p in inside]) or "none"
             raise DataError(
                 f"{WHERE}: the parameter {one.name()} is not in it; its parameters: {names}. Pass those that are "
                 "predicted, the same objects as in the problem"
@@ -83,15 +83,15 @@ def check_form(problem: Any, predicted: list[Any]) -> None:
         inside = [p.name() for p in predicted if any(p is other for other in row.parameters())]
         if inside and not (all(part.is_affine() for part in row.args) and row.is_dcp(dpp=True)):
             raise DataError(
-                f"{WHERE}: {constraint_name(row, i)}, {short(row)}, is not linear in decisions and predicted "
-                f"parameters ({listed(inside)}); expected a linear constraint, as A @ x <= p: write it so, or predict "
-                "the product or the function itself as one parameter"
+                f"{WHERE}: {constraint_name(row, i)}, {shorten(row)}, is not linear in decisions and predicted "
+                f"parameters ({join_names(inside)}); expected a linear constraint, as A @ x <= p: write it so, or "
+                "predict the product or the function itself as one parameter"
             )
     _check_objective(problem.objective, predicted)
 
 
 def _check_row(row: Any, i: int) -> None:
-    what = f"{WHERE}: {constraint_name(row, i)}, {short(row)},"
+    what = f"{WHERE}: {constraint_name(row, i)}, {shorten(row)},"
     if type(row).__name__ not in _ROWS:
         raise DataError(
             f"{what} is of kind {type(row).__name__}, which cannot be taken; expected linear constraints: leave it "
@@ -115,14 +115,14 @@ def _check_objective(objective: Any, predicted: list[Any]) -> None:
         if unsigned := [p.name() for p in predicted if any(p is o for o in expression.parameters()) and not sign_of(p)]:
             hint = f"; where {unsigned[0]} multiplies a convex expression, declare it with nonneg=True"
         shape = "convex" if type(objective).__name__ == "Minimize" else "concave"
-        raise DataError(f"{WHERE}: the objective, {short(expression)}, is not {shape} by CVXPY's rules (DCP){hint}")
+        raise DataError(f"{WHERE}: the objective, {shorten(expression)}, is not {shape} by CVXPY's rules (DCP){hint}")
     if not expression.is_qpwa():
         raise DataError(
             f"{WHERE}: the objective needs a cone, from {_culprit([expression], 'is_qpwa')}; expected linear, "
             "quadratic and piecewise-linear terms: replace it, or write the problem as pear.Problem with a smooth term"
         )
     if not objective.is_dcp(dpp=True):
-        names = listed([p.name() for p in predicted if any(p is o for o in expression.parameters())])
+        names = join_names([p.name() for p in predicted if any(p is o for o in expression.parameters())])
         raise DataError(
             f"{WHERE}: the objective is not linear in the predicted parameters ({names}): a product of two of them, a "
             "power or a function; predict the product or the function itself as one parameter"
@@ -131,7 +131,7 @@ def _check_objective(objective: Any, predicted: list[Any]) -> None:
 
 def _culprit(expressions: list[Any], test: str) -> str:
     """The innermost expression that fails a test, as short text."""
-    return next((short(e) for top in expressions for e in _failing(top, test)), short(expressions[0]))
+    return next((shorten(e) for top in expressions for e in _failing(top, test)), shorten(expressions[0]))
 
 
 def _failing(expression: Any, test: str) -> Iterator[Any]:
@@ -141,7 +141,7 @@ def _failing(expression: Any, test: str) -> Iterator[Any]:
         yield expression
 
 
-def short(expression: Any) -> str:
+def shorten(expression: Any) -> str:
     """An expression or constraint as CVXPY prints it, shortened to 80 characters."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 80 else f"{text[:77]}…"
@@ -158,7 +158,7 @@ def sign_of(leaf: Any) -> dict[str, bool]:
     return {} if above == below else {"nonneg" if above else "nonpos": True}
 
 
-def marks(variable: Any, name: str) -> Any:
+def integer_marks(variable: Any, name: str) -> Any:
     """Which entries of a variable are "boolean" or "integer", bool in its shape."""
     given = variable.attributes[name]
     found = np.full(variable.shape, given is True)
@@ -174,7 +174,7 @@ def marks(variable: Any, name: str) -> Any:
     return found
 
 
-def bounds(variable: Any) -> tuple[Array, Array]:
+def variable_bounds(variable: Any) -> tuple[Array, Array]:
     """Bounds of a variable in its shape, infinite where there are none."""
     low, high = np.full(variable.shape, -np.inf), np.full(variable.shape, np.inf)
     given = variable.attributes.get("bounds") or (None, None)
@@ -185,5 +185,5 @@ def bounds(variable: Any) -> tuple[Array, Array]:
     sides = [None if side is None else getattr(side, "value", side) for side in given]
     low = low if sides[0] is None else np.maximum(low, np.broadcast_to(sides[0], low.shape))
     high = high if sides[1] is None else np.minimum(high, np.broadcast_to(sides[1], high.shape))
-    binary = marks(variable, "boolean")
+    binary = integer_marks(variable, "boolean")
     return np.where(binary, np.maximum(low, 0.0), low), np.where(binary, np.minimum(high, 1.0), high)

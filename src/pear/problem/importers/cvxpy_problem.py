@@ -16,20 +16,26 @@ from pear.errors import DataError
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.cvxpy_checks import (
     WHERE,
-    bounds,
     check_form,
     check_leaves,
     constraint_name,
-    marks,
+    integer_marks,
     predicted_parameters,
     sign_of,
+    variable_bounds,
 )
-from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, locate, prices
-from pear.problem.importers.model_arrays import ModelArrays, listed
+from pear.problem.importers.cvxpy_rows import (
+    TaggedConstraint,
+    TaggedRows,
+    check_parameter_use,
+    constraint_prices,
+    locate_tags,
+)
+from pear.problem.importers.files_and_packages import import_optional
+from pear.problem.importers.linear_map import linear_map
+from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.predicted_rows import constraint_map, penalty
-from pear.problem.importers.probe import linear_map
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
@@ -86,12 +92,12 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
         >>> pear.regret(m, [[4.0, 5.0]], [[2.0, 6.0]]).tolist()
         [5.0]
     """
-    cvxpy = package("cvxpy", "cvxpy", "a problem of CVXPY")
+    cvxpy = import_optional("cvxpy", "cvxpy", "a problem of CVXPY")
     if not isinstance(problem, cvxpy.Problem):
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
     predicted = predicted_parameters(problem, parameters, cvxpy)
     check_leaves(problem, predicted)
-    copy = _Copy.of(problem, predicted, prices(problem.constraints, recourse), cvxpy)
+    copy = _Copy.of(problem, predicted, constraint_prices(problem.constraints, recourse), cvxpy)
     check_form(copy.problem, copy.predicted)
     canonical = _Canonical(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_fixed(copy.predicted)
@@ -99,7 +105,7 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     if not predicted:
         made = arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
         return replace(made, recourse=_recourse(canonical, arrays.rows, recourse))
-    labels = [label for p in predicted for label in entries(p)]
+    labels = [label for p in predicted for label in entry_names(p)]
     M, moved, D = canonical.maps(copy.predicted)
     constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
     notes = _notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
@@ -125,11 +131,11 @@ class _Copy:
 
     Attributes:
         problem: the copy.
-        predicted: its parameters.
-        tags: a parameter for every variable of the original, of its shape.
-        limits: constraints that predicted parameters stand in, or that have a price, with tags of their own.
-        tagged: the copy with these, and with ``Σ tag · variable`` in its objective, which tell the column of every
-            entry, and the rows.
+        predicted: the predicted parameters of the copy.
+        tags: for every variable of the original, a parameter of its shape.
+        limits: the constraints that contain predicted parameters or have a price, each with a tag of its own.
+        tagged: the copy with these constraints, and with ``Σ tag · variable`` added to its objective. The tags show
+            which columns belong to each variable, and which rows to each constraint.
     """
 
     problem: Any
@@ -140,7 +146,7 @@ class _Copy:
 
     @staticmethod
     def of(problem: Any, predicted: list[Any], prices: dict[int, Any], cvxpy: Any) -> _Copy:
-        """The copy of a problem whose leaves were checked; prices are those of its constraints, by number."""
+        """Copy a checked problem. ``prices`` are the prices of its constraints, by constraint number."""
         chosen = {id(p) for p in predicted}
         replaced: dict[int, Any] = {
             id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p))
@@ -181,8 +187,9 @@ class _Canonical:
     """CVXPY's matrices of a copy, as functions of its parameters.
 
     Args:
-        copy: its canonical form is that for Clarabel, which comes with CVXPY and takes quadratic objectives.
-        sign: 1 to minimise, −1 to maximise: CVXPY's form always minimises.
+        copy: the copied problem. Its canonical form is the one for the solver Clarabel, which comes with CVXPY and
+            accepts quadratic objectives.
+        sign: 1 to minimise, −1 to maximise. CVXPY's canonical form always minimises.
     """
 
     def __init__(self, copy: _Copy, sign: float) -> None:
@@ -201,8 +208,8 @@ class _Canonical:
         """P, q, d, A and b of ``½ zᵀPz + qᵀz + d`` and ``b + Az ≥ 0`` (= 0 in the first rows) at parameter values.
 
         Args:
-            values: by the ids of parameters; the others are 0.
-            constant: True for all of it, False for the part that is linear in the values.
+            values: values of parameters, by their ids; other parameters are 0.
+            constant: True for the whole, False for the part that is linear in the values.
         """
         found = self._program.apply_parameters(self._zero | values, zero_offset=not constant, quad_obj=self._curved)
         P, (q, d, A, b) = (found[0], found[1:]) if self._curved else (None, found)
@@ -218,7 +225,7 @@ class _Canonical:
                     f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
                     "multiply linear terms alone: give it a value and leave it out of parameters"
                 )
-            check_moves(p.name(), A, b, self.limits)
+            check_parameter_use(p.name(), A, b, self.limits)
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
         """Derivatives of costs (n, k), the objective's constant (k,) and right-hand sides (r, k) by the parameters."""
@@ -235,7 +242,7 @@ class _Canonical:
 
     def columns(self) -> list[Any]:
         """The positions in z of the entries of each original variable, in the shape of the variable."""
-        return locate(self.tags, lambda values: self.at(values)[1])[0]
+        return locate_tags(self.tags, lambda values: self.at(values)[1])[0]
 
 
 def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:
@@ -254,9 +261,9 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str,
                 f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
             )
         layout[v.name()] = torch.tensor(at)
-        names[at.reshape(-1)] = entries(v)
-        integer[at] = marks(v, "boolean") | marks(v, "integer")
-        least, most = bounds(v)
+        names[at.reshape(-1)] = entry_names(v)
+        integer[at] = integer_marks(v, "boolean") | integer_marks(v, "integer")
+        least, most = variable_bounds(v)
         lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
     added = np.flatnonzero(names == "")
     names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
@@ -274,7 +281,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str,
     ), layout
 
 
-def entries(leaf: Any) -> list[str]:
+def entry_names(leaf: Any) -> list[str]:
     """Names of the entries of a variable or parameter, row by row: price, or price[0], …, or price[0,1], …."""
     if not leaf.shape:
         return [leaf.name()]
@@ -295,12 +302,14 @@ def _notes(
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])
     notes = []
     if taken:
-        notes.append(f"Parameters taken at their values: {listed([p.name() for p in taken])}.")
+        notes.append(f"Parameters taken at their values: {join_names([p.name() for p in taken])}.")
     if added.any():
         own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
         notes.append(f"CVXPY adds {own}; decisions leave them out.")
     if constants:
-        notes.append(f"A term of the objective with {listed(constants)} and no decision is left out: it changes none.")
+        notes.append(
+            f"A term of the objective with {join_names(constants)} and no decision is left out: it changes none."
+        )
     if M is not None and M[added].nnz:
         notes.append(
             "Costs of auxiliary variables depend on predicted values, which must keep the sign that the problem "

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.importers.cvxpy_checks import WHERE, constraint_name
-from pear.problem.importers.model_arrays import count, listed
+from pear.problem.importers.model_arrays import count_noun, join_names
 from pear.problem.importers.predicted_rows import check_kind, check_price
 from pear.problem.importers.row_limits import Array
 
@@ -22,12 +22,12 @@ class TaggedConstraint:
     """A constraint whose rows are to be found in CVXPY's matrices.
 
     Attributes:
-        name: its label, or its number.
+        name: the label or the number of the constraint.
         row: the constraint, with the tag added to its right side: ``left ≤ right + tag``.
-        tag: a parameter of its shape.
-        equality: whether it is one.
-        moved_by: names of the predicted parameters in it.
-        price: of a unit of violation; for an equality it may be a pair. None where it has none.
+        tag: a CVXPY parameter with the shape of the constraint.
+        equality: whether the constraint is an equality.
+        moved_by: names of the predicted parameters in the constraint.
+        price: the price per unit of violation, which may be a pair for an equality; None where there is none.
     """
 
     name: str
@@ -39,7 +39,7 @@ class TaggedConstraint:
 
     @staticmethod
     def of(name: str, row: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
-        """The constraint of a copy, with its tag."""
+        """Build the tagged constraint from a constraint ``row`` of the copied problem."""
         tag = cvxpy.Parameter(row.shape, value=np.zeros(row.shape))
         kind = type(row).__name__
         equality = kind in ("Equality", "Zero")
@@ -50,12 +50,12 @@ class TaggedConstraint:
         return TaggedConstraint(name, moved, tag, equality, inside, price)
 
 
-def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
-    """The price of each constraint that ``recourse`` names, by its number; empty where it is no dictionary.
+def constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is no dictionary.
 
     Raises:
         DataError: a key is no constraint of the problem.
-        ProblemError: it is no recourse at all.
+        ProblemError: ``recourse`` is neither a dictionary nor a recourse.
     """
     if not isinstance(recourse, Mapping):
         check_kind(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
@@ -67,20 +67,20 @@ def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
         if len(at) != 1:
             raise DataError(
                 f"{WHERE}: recourse names {key!s}, which is {'no' if not at else 'more than one'} constraint of it; "
-                f"expected the constraints themselves or their names, {listed(names) or 'of which there are none'}"
+                f"expected the constraints themselves or their names, {join_names(names) or 'of which there are none'}"
             )
         found[at[0]] = price
     return found
 
 
-def locate(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
+def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
     """The position of each entry of each tag in the response to the tags, and the length of the response.
 
     Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
 
     Args:
-        tags: parameters of CVXPY.
-        respond: from values of the tags, by their ids, to a vector in which each entry stands in one place.
+        tags: CVXPY parameters.
+        respond: a function from values of the tags, by their ids, to a vector in which each tag entry appears once.
     """
     starts = np.cumsum([1, *(tag.size for tag in tags)])
     numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
@@ -96,12 +96,12 @@ class TaggedRows:
 
     Args:
         tagged: the constraints.
-        respond: from values of the tags, by their ids, to what they add to the right-hand sides (r,).
+        respond: a function from values of the tags, by their ids, to their contributions to the right-hand sides (r,).
     """
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         self.tagged = tuple(tagged)
-        self.rows, self.total = locate([one.tag for one in tagged], respond)
+        self.rows, self.total = locate_tags([one.tag for one in tagged], respond)
 
     def constraint(self, row: int) -> TaggedConstraint | None:
         """The tagged constraint that a row belongs to, if any."""
@@ -120,8 +120,8 @@ class TaggedRows:
         for one, at in zip(self.tagged, self.rows, strict=True):
             if one.price is None:
                 raise DataError(
-                    f"{WHERE}: {one.name} depends on {listed(one.moved_by)}, which is predicted, and recourse has no "
-                    "price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
+                    f"{WHERE}: {one.name} depends on {join_names(one.moved_by)}, which is predicted, and recourse has "
+                    "no price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
                 )
             sides = check_price(WHERE, one.name, one.price, one.equality)
             little[at], much[at] = (_spread(one, side) for side in sides)
@@ -130,8 +130,8 @@ class TaggedRows:
     def sentences(self, recourse: bool) -> list[str]:
         """Sentences for the report: which constraints are predicted, and that a recourse is missing."""
         found = [
-            f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count(at.size, 'row')}) "
-            f"depend{'s' * (at.size == 1)} on {listed(one.moved_by)}."
+            f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count_noun(at.size, 'row')}) "
+            f"depend{'s' * (at.size == 1)} on {join_names(one.moved_by)}."
             for one, at in zip(self.tagged, self.rows, strict=True)
             if one.moved_by
         ]
@@ -149,13 +149,14 @@ def _spread(one: TaggedConstraint, price: Any) -> Array:
         ) from error
 
 
-def check_moves(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
+def check_parameter_use(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
     """Check that a predicted parameter changes only right-hand sides of tagged constraints.
 
     Args:
-        name: of the parameter.
-        A: (r, n) what it adds to the matrix, and ``b`` (r,) to the right-hand sides.
-        rows: of the tagged constraints.
+        name: the name of the parameter.
+        A: (r, n) the part of the matrix that depends on the parameter.
+        b: (r,) the part of the right-hand sides that depends on the parameter.
+        rows: the rows of the tagged constraints.
     """
     entries = sparse.coo_array(A)
     touched = entries.row[entries.data != 0]

@@ -9,12 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
-# What matrices do not hold, by the attribute that counts it.
+# Parts of a model that are refused, by the attribute that counts them.
 _REFUSED = {
     "NumSOS": "SOS constraints",
     "NumQConstrs": "quadratic constraints",
@@ -27,18 +27,18 @@ _REFUSED = {
 def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
     """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
 
-    Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are
-    made limits of their rows again.
+    Pending changes are processed (``model.update()``). Variables that Gurobi adds for ranges (``addRange``) become
+    limits of their rows again.
 
     Args:
-        model: of gurobipy.
+        model: a ``gurobipy.Model``.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: SOS, quadratic or general constraints, lazy
@@ -46,7 +46,7 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
         MissingExtraError: gurobipy is not installed.
     """
-    gurobipy = package("gurobipy", "gurobi", "a model of Gurobi")
+    gurobipy = import_optional("gurobipy", "gurobi", "a model of Gurobi")
     if not isinstance(model, gurobipy.Model):
         raise DataError(f"expected a gurobipy.Model, got {type(model).__name__}; of a file, use pear.from_mps")
     model.update()

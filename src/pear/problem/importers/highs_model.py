@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
@@ -20,17 +20,17 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
     Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
 
     Args:
-        model: of highspy.
+        model: an object of highspy.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Raises:
-        DataError: it is another object, has no variables, or semi-continuous ones.
+        DataError: it is another object, has no variables, or has semi-continuous ones.
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
         MissingExtraError: highspy is not installed.
 
@@ -44,7 +44,7 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
         >>> m.problem, pear.solve(m.problem, m.known).x.tolist()
         (Problem(min, n=2, 1 inequality, bounds), [[1.0, 4.0]])
     """
-    highspy = package("highspy", "highs", "a model of HiGHS")
+    highspy = import_optional("highspy", "highs", "a model of HiGHS")
     if isinstance(model, highspy.Highs):
         model = model.getModel()
     if isinstance(model, highspy.HighsLp):
@@ -67,16 +67,16 @@ def highs_arrays(where: str, model: Any) -> ModelArrays:
     if semi := semi_variable(lp):
         raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
-    Q = curvature(model)
+    Q = highs_curvature(model)
     return ModelArrays(
         where,
-        RowLimits(sparse.csr_array(matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
+        RowLimits(sparse.csr_array(highs_matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
         np.array(lp.col_cost_),
         np.array(lp.col_lower_),
         np.array(lp.col_upper_),
         Q if Q.nnz else None,
         "min" if lp.sense_.name == "kMinimize" else "max",
-        integers(lp),
+        highs_integers(lp),
         float(lp.offset_),
         tuple(name or f"x{i}" for i, name in enumerate(lp.col_names_)),
     )
@@ -91,7 +91,7 @@ def semi_variable(lp: Any) -> str:
     return ""
 
 
-def matrix(lp: Any) -> sparse.csc_array:
+def highs_matrix(lp: Any) -> sparse.csc_array:
     """The constraint matrix of a HiGHS model, (k, n)."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
@@ -102,7 +102,7 @@ def matrix(lp: Any) -> sparse.csc_array:
     return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
 
 
-def curvature(model: Any) -> sparse.csc_array:
+def highs_curvature(model: Any) -> sparse.csc_array:
     """Q of ½ zᵀQz with both triangles, (n, n)."""
     n, hessian = model.lp_.num_col_, model.hessian_
     if not hessian.dim_:
@@ -115,7 +115,7 @@ def curvature(model: Any) -> sparse.csc_array:
     return full
 
 
-def integers(lp: Any) -> Any:
+def highs_integers(lp: Any) -> Any:
     """Which variables are integer, (n,) bool."""
     marks = np.zeros(lp.num_col_, dtype=bool)
     for i, kind in enumerate(lp.integrality_):

@@ -1,4 +1,4 @@
-"""The arrays that each importer fills; they are checked and made a ``Model`` with a report."""
+"""``ModelArrays``: the arrays that each importer fills, which are checked and converted to a ``Model``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.predicted_rows import constraint_map, predicted_rows, recourse_of, without_limits
-from pear.problem.importers.row_limits import Array, RowLimits, finite, limits, tensor
+from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits, to_tensor
 from pear.problem.model import Model
 from pear.problem.problem import Problem
 
@@ -26,15 +26,16 @@ class ModelArrays:
     """The program ``½ zᵀQz + costsᵀz + offset`` with rows, bounds and integers, as an importer reads it.
 
     Attributes:
-        where: names the source in messages and in the report.
-        rows: those that are no bounds.
-        costs: (n,).
-        lb, ub: (n,) bounds, infinite where there are none.
-        Q: (n, n), both triangles, or None.
+        where: the name of the source in messages and in the report.
+        rows: the rows that are not bounds.
+        costs: (n,) costs.
+        lb: (n,) lower bounds, infinite where there are none.
+        ub: (n,) upper bounds, infinite where there are none.
+        Q: (n, n) with both triangles, or None.
         sense: "min" or "max".
         integer: (n,) bool, or None.
-        offset: constant of the objective.
-        variables: n names; left out, x0, x1, ….
+        offset: the constant of the objective.
+        variables: the names of the n variables; by default x0, x1, ….
     """
 
     where: str
@@ -62,24 +63,24 @@ class ModelArrays:
         Args:
             predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
                 May be empty where ``limits`` is not.
-            cost_map: from whatever else is predicted to the costs.
-            layout: as of ``Model``.
-            notes: sentences of the importer's own for the report.
-            limits: names of the rows whose right-hand sides are predicted, behind the costs.
+            cost_map: a map from other predicted values to the costs, or None.
+            layout: the columns of z that belong to each name, as in ``Model``.
+            notes: further sentences for the report.
+            limits: names of the rows whose right-hand sides are predicted. Their values follow the predicted costs.
             recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
 
         Raises:
             DataError: an entry is not finite where it must be.
-            ProblemError: bounds cross, the objective is not convex, or a name is wrong; names the source.
+            ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         """
-        costs = finite(self.where, "cost of variable", self.costs)
+        costs = read_finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         self._check_names(names)
         at = predicted_rows(self.where, self.rows, limits)
         behind = tuple(self.rows.names[i] for i in at)
         if behind:
             predicted = names if predicted is None else predicted
-            notes = (f"Predicted behind the costs: the right-hand sides of {listed(behind)}.", *notes)
+            notes = (f"Predicted behind the costs: the right-hand sides of {join_names(behind)}.", *notes)
         own = cost_map if predicted is None else self._selection(names, predicted, costs, behind)
         inputs = 0 if own is None else own.inputs
         columns = inputs - len(at) + np.arange(len(at))
@@ -87,8 +88,8 @@ class ModelArrays:
         fixed = replace(self, rows=without_limits(self.rows, at))
         made = Model(
             problem=fixed._problem(),
-            known=tensor(costs) if own is None else own.known,
-            offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
+            known=to_tensor(costs) if own is None else own.known,
+            offset=float(read_finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
             constraints=self.rows.labels(),
@@ -100,13 +101,13 @@ class ModelArrays:
         return replace(made, report=self._report(made, notes))
 
     def _problem(self) -> Problem:
-        low = limits(self.where, "lower limit of row", self.rows.low, -np.inf)
-        high = limits(self.where, "upper limit of row", self.rows.high, np.inf)
+        low = read_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
+        high = read_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
         matrix.eliminate_zeros()
-        finite(self.where, "entry of the rows", matrix.data)
-        lb = limits(self.where, "lower bound of variable", self.lb, -np.inf)
-        ub = limits(self.where, "upper bound of variable", self.ub, np.inf)
+        read_finite(self.where, "entry of the rows", matrix.data)
+        lb = read_limits(self.where, "lower bound of variable", self.lb, -np.inf)
+        ub = read_limits(self.where, "upper bound of variable", self.ub, np.inf)
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
             return Problem(
@@ -149,7 +150,7 @@ class ModelArrays:
             )
             raise ProblemError(
                 f"{self.where}: predicted must name variables, each once; got {came}. They are called "
-                f"{listed(names)}; leave predicted out where all costs are predicted"
+                f"{join_names(names)}; leave predicted out where all costs are predicted"
             )
         at = np.array([place[name] for name in chosen], dtype=int)
         known = costs.copy()
@@ -173,7 +174,7 @@ class ModelArrays:
         source = self.where.replace("the ", "The ", 1) if self.where.startswith("the ") else self.where
         sentences = [
             f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
-            f"{count(made.problem.n, 'variable')}{f', {said}' if said else ''}: {listed(tuple(made.layout))}.",
+            f"{count_noun(made.problem.n, 'variable')}{f', {said}' if said else ''}: {join_names(tuple(made.layout))}.",
             self._rows_in_words(),
             _costs_in_words(made),
             *([f"The objective has the constant {made.offset:g}."] if made.offset else []),
@@ -190,7 +191,7 @@ class ModelArrays:
             "row with two limits": int((low & high & ~equal).sum()),
             "row without limits, left out": int((~low & ~high).sum()),
         }
-        return (", ".join(count(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
+        return (", ".join(count_noun(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
 
 
 def _costs_in_words(made: Model) -> str:
@@ -200,13 +201,13 @@ def _costs_in_words(made: Model) -> str:
     M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
     moved = int((np.diff(M.indptr) > 0).sum())
     return (
-        f"Predicted: {count(own.inputs, 'value')}, {listed(own.names)}; {moved} of {n} costs depend on "
+        f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
         f"{'them' if own.inputs > 1 else 'it'}, the others are known."
     )
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
+def count_noun(number: int, noun: str) -> str:
+    """A number and its noun in the right form: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
     if number == 1:
         return f"1 {noun}"
     head, _, tail = noun.partition(" ")
@@ -214,8 +215,8 @@ def count(number: int, noun: str) -> str:
     return f"{number} {plural}{' ' if tail else ''}{tail}"
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names joined by commas; of many names, the middle is left out."""
+def join_names(names: Sequence[str], most: int = 6) -> str:
+    """Names joined by commas. Where there are more than ``most``, those in the middle are left out."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])}, …, {names[-1]}"

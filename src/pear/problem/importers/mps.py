@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional, plain_file, suffix_of
 from pear.problem.importers.highs_model import highs_arrays, semi_variable
 from pear.problem.importers.model_arrays import Names
 from pear.problem.importers.mps_text import check_text
-from pear.problem.importers.source import package, plain_file, suffix_of
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
@@ -21,10 +21,10 @@ _EXPECTED = (
     "an MPS, QPS or LP file with a linear or convex quadratic objective, linear rows, bounds and integers, every entry "
     "written once: no quadratic rows, no SOS, no semi-continuous variables, no indicators"
 )
-# What the reader tells of a file that it has taken as it is written.
+# Messages of the reader about a file that it has read correctly.
 _HARMLESS = ("switching to fixed format parser", "values summed to", "repeated variable in constraints")
 _TOLD = ("WARNING", "ERROR")
-_TWICE = "duplicate"  # of entries of Q in MPS: both triangles where one is expected, or one by mistake
+_TWICE = "duplicate"  # an entry of Q appears twice in MPS: both triangles are given, or an entry is a mistake
 
 
 def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
@@ -38,11 +38,11 @@ def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, reco
         path: ends in .mps, .qps or .lp, or in one of these and .gz.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the costs of the file. Left out, all costs are predicted, and those of the file are ``m.known``.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Returns:
         A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
@@ -71,8 +71,8 @@ def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, reco
 
 
 def read_highs(path: Path) -> Any:
-    """The file as a ``highspy.HighsModel``, once it is certain that nothing was left out or guessed."""
-    highspy = package("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
+    """Read a file as a ``highspy.HighsModel``, and raise where the reader left something out or guessed."""
+    highspy = import_optional("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
     is_lp = suffix_of(path) == ".lp"
     with plain_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"

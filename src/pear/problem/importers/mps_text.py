@@ -1,4 +1,4 @@
-"""Checks of the text of MPS files for errors that HiGHS accepts silently: words for numbers, bounds of no column."""
+"""Checks of the text of MPS files for errors that HiGHS accepts silently: bad numbers and bounds of unknown columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def check_text(path: Path, file: Path, names: Iterable[str], spaces: bool) -> No
     """Raise where an MPS file has a word in place of a number, or a bound of an unknown variable.
 
     Args:
-        path: of the file, as the user knows it.
-        file: its text.
-        names: of the variables that were found.
-        spaces: True where names have spaces in them, so that words do not tell fields apart.
+        path: the path of the file that the user gave, for the message.
+        file: the path of the unpacked text.
+        names: the names of the variables that the reader found.
+        spaces: True where names contain spaces, so that fields cannot be separated at spaces.
 
     Raises:
-        DataError: says which line it is.
+        DataError: names the line and the error.
     """
     columns = set()
     for number, section, words in _lines(file):
@@ -57,7 +57,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _opens_section(words: list[str], indented: bool) -> bool:
-    """Free format needs no indentation: ``RHS R1 4`` is a line of the set RHS, ``RHS`` alone opens a section."""
+    """Whether a line opens a section. In free format ``RHS`` alone does, and ``RHS R1 4`` is a line of data."""
     word = words[0].upper()
     return not indented and (word in _OPENED_WITH_MORE or (word in _SECTIONS and len(words) == 1))
 

@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import plain_file
 from pear.problem.importers.model_arrays import ModelArrays
-from pear.problem.importers.row_limits import RowLimits, finite, limits
-from pear.problem.importers.source import plain_file
+from pear.problem.importers.row_limits import RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 
 SUFFIXES = (".mat",)
@@ -36,11 +36,11 @@ def from_osqp_mat(path: str | Path) -> Model:
     """
     path = Path(path)
     arrays = load(path)
-    P, q, A = arrays["P"], finite(str(path), "q", arrays["q"]), arrays["A"]
-    low, high = limits(str(path), "l", arrays["l"], -np.inf), limits(str(path), "u", arrays["u"], np.inf)
+    P, q, A = arrays["P"], read_finite(str(path), "q", arrays["q"]), arrays["A"]
+    low, high = read_limits(str(path), "l", arrays["l"], -np.inf), read_limits(str(path), "u", arrays["u"], np.inf)
     rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).without_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
-    offset = float(finite(str(path), "r", arrays.get("r", 0.0))[0])
+    offset = float(read_finite(str(path), "r", arrays.get("r", 0.0))[0])
     return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 

@@ -12,15 +12,15 @@ from scipy import sparse
 from pear.errors import DataError, ProblemError
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.recourse import Penalty, Projection
+from pear.problem.penalty_and_projection import Penalty, Projection
 
 
 def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None:
     """The constraint map of a problem made of these rows; None where nothing is predicted.
 
     Args:
-        rows: k of them.
-        D: (k, values) how both limits of every row depend on the predicted values.
+        rows: the k rows.
+        D: (k, values) derivatives of both limits of every row by the predicted values.
     """
     equal, above, below = rows.kinds()
     b, h = D[equal], sparse.csr_array(sparse.vstack([D[above], -D[below]]))
@@ -30,7 +30,7 @@ def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None
 
 
 def penalty(rows: RowLimits, little: Array, much: Array) -> Penalty:
-    """The penalty for falling below (``little``) or exceeding (``much``) the limits of the rows, (k,) each."""
+    """The ``Penalty`` with prices (k,) for falling below (``little``) and exceeding (``much``) the limits of k rows."""
     equal, above, below = rows.kinds()
     h = np.concatenate([much[above], little[below]])
     priced = np.isfinite(little[equal]) | np.isfinite(much[equal])
@@ -38,10 +38,10 @@ def penalty(rows: RowLimits, little: Array, much: Array) -> Penalty:
 
 
 def predicted_rows(where: str, rows: RowLimits, names: Sequence[str] | str | None) -> NDArray[np.int_]:
-    """Numbers of the rows whose right-hand sides are predicted.
+    """The numbers of the rows with these names, whose right-hand sides are predicted.
 
     Raises:
-        ProblemError: a name is no row, is there twice, or has two limits or none: nobody says which is predicted.
+        ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.
     """
     chosen = [names] if isinstance(names, str) else list(names or ())
     for i, name in enumerate(chosen):
@@ -62,23 +62,23 @@ def predicted_rows(where: str, rows: RowLimits, names: Sequence[str] | str | Non
 
 
 def without_limits(rows: RowLimits, at: NDArray[np.int_]) -> RowLimits:
-    """The rows with 0 for the limits that are predicted."""
+    """The rows with 0 in place of the limits of the rows ``at``, which are predicted."""
     low, high = rows.low.copy(), rows.high.copy()
     low[at], high[at] = np.where(np.isfinite(low[at]), 0.0, low[at]), np.where(np.isfinite(high[at]), 0.0, high[at])
     return RowLimits(rows.matrix, low, high, rows.names, rows.numbers)
 
 
 def recourse_of(where: str, rows: RowLimits, given: Any, predicted: Sequence[int] | NDArray[np.int_] = ()) -> Any:
-    """A dictionary from names of rows to prices as a ``Penalty``; a ``Penalty`` or ``Projection`` stays as it is.
+    """Convert a dictionary from names of rows to prices to a ``Penalty``. Any other recourse is returned as it is.
 
     Args:
-        where: what to call the source in an error.
-        rows: of the source.
-        given: what the user passed.
+        where: the name of the source in error messages.
+        rows: the rows of the source.
+        given: the recourse that the user passed.
         predicted: numbers of the rows whose right-hand sides are predicted, which need a price.
 
     Raises:
-        ProblemError: it is something else, a key is no row, or a predicted row has no price.
+        ProblemError: it is no recourse, a key is no row, or a predicted row has no price.
     """
     if not isinstance(given, Mapping):
         name = rows.names[predicted[0]] if len(predicted) else "row"
@@ -104,7 +104,7 @@ def check_kind(where: str, given: Any, expected: str) -> None:
     """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
 
     Raises:
-        ProblemError: it is neither; says which dictionary was ``expected``.
+        ProblemError: it is none of these. The message describes the ``expected`` dictionary.
     """
     if given is not None and not isinstance(given, (Penalty, Projection)):
         raise ProblemError(
@@ -114,10 +114,10 @@ def check_kind(where: str, given: Any, expected: str) -> None:
 
 
 def check_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
-    """The prices of a unit below and above a limit, from one number, or from a pair where it is an equality.
+    """The prices per unit below and above a limit, from one price, or from a pair of prices for an equality.
 
     Raises:
-        DataError: it is neither.
+        DataError: the price has another form or is negative.
     """
     pair = isinstance(price, tuple)
     sides = price if pair else (price, price)

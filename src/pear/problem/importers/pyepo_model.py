@@ -1,4 +1,4 @@
-"""Import of PyEPO models, by the solver's model inside them."""
+"""Import of PyEPO models, from the solver's model that they contain."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.gurobi_model import gurobi_arrays
 from pear.problem.importers.highs_model import highs_arrays
+from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays
-from pear.problem.importers.probe import linear_map
 from pear.problem.importers.pyomo_model import pyomo_arrays
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
@@ -35,7 +35,7 @@ def from_pyepo(optmodel: Any) -> Model:
         ProblemError: what the matrices hold cannot be taken.
         MissingExtraError: PyEPO is not installed.
     """
-    pyepo = package("pyepo.model.opt", "baselines", "a model of PyEPO")
+    pyepo = import_optional("pyepo.model.opt", "baselines", "a model of PyEPO")
     if not isinstance(optmodel, pyepo.optModel):
         came = optmodel.__name__ if isinstance(optmodel, type) else type(optmodel).__name__
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
@@ -68,7 +68,7 @@ def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
         inner.update()
         return replace(gurobi_arrays(inner), where=where)
     if "pyomo" in roots:
-        return replace(pyomo_arrays(inner, package("pyomo.environ", "pyomo", where))[0], where=where)
+        return replace(pyomo_arrays(inner, import_optional("pyomo.environ", "pyomo", where))[0], where=where)
     if "highspy" in roots:
         made = highs_arrays(where, inner.getModel())
         return replace(made, variables=made.variables or tuple(f"x{i}" for i in range(len(made.costs))))

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 # Kinds of components that are taken, or that hold no part of the program.
@@ -29,11 +29,11 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: not one objective, nonlinear expressions,
@@ -41,7 +41,7 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
         ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         MissingExtraError: Pyomo is not installed.
     """
-    pyo = package("pyomo.environ", "pyomo", "a model of Pyomo")
+    pyo = import_optional("pyomo.environ", "pyomo", "a model of Pyomo")
     if not isinstance(model, pyo.Block) or not model.is_constructed():
         raise DataError(
             f"expected a pyomo.environ.ConcreteModel, got {type(model).__name__}; of an abstract model, pass "
@@ -70,7 +70,7 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     if not variables:
         raise DataError(f"{where} has no variables; add them before it is taken")
     place = {id(v): i for i, v in enumerate(variables)}
-    standard = package("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
+    standard = import_optional("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
     objective = _objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
     goal = _QuadraticForm(f"{where}: objective {objective.name}", objective.expr, place, standard)
     costs = np.zeros(len(variables))

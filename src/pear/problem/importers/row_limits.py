@@ -1,4 +1,4 @@
-"""Rows with two limits as importers read them, converted to fields of a ``Problem``; checks of numbers."""
+"""``RowLimits``: rows with two limits, and their conversion to fields of a ``Problem``. Checks of imported numbers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class RowLimits:
     """``low ≤ Mz ≤ high``: rows with two limits, as files have them.
 
     Attributes:
-        matrix: (k, n).
-        low, high: (k,) limits, infinite where there are none.
-        names: of the rows of the source, of which some may have become bounds.
-        numbers: (k,) of the rows among those of the source; left out, all of them in order.
+        matrix: (k, n) coefficients.
+        low: (k,) lower limits, infinite where there are none.
+        high: (k,) upper limits, infinite where there are none.
+        names: the names of all rows of the source, including rows that have become bounds.
+        numbers: (k,) the position of each row among those of the source; None where these are all rows, in order.
     """
 
     matrix: sparse.csr_array
@@ -41,7 +42,7 @@ class RowLimits:
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
 
     def labels(self) -> tuple[str, ...]:
-        """Names of the rows of A and then of G, as in ``fields``; of a row with two limits, also which one."""
+        """Names of the rows of A and then of G, in the order of ``fields``. A row with two limits has two names."""
         equal, above, below = self.kinds()
         numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
         names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
@@ -51,7 +52,7 @@ class RowLimits:
         return (*(names[i] for i in equal.tolist()), *upper, *lower)
 
     def fields(self) -> dict[str, Any]:
-        """A, b, G and h: equal limits make a row of A, every other finite limit one of G.
+        """The fields A, b, G and h. Equal limits become a row of A, and every other finite limit becomes a row of G.
 
         G has the rows with an upper limit first and then, negated, those with a lower one, each in their own order.
         """
@@ -89,8 +90,18 @@ class RowLimits:
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
 
-def limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """Limits of a source, (k,): NO_BOUND and more becomes infinite; NaN and the wrong infinity are refused."""
+def read_limits(where: str, name: str, values: Any, absent: float) -> Array:
+    """Limits of a source as an array (k,), with infinity for NO_BOUND and more.
+
+    Args:
+        where: the name of the source in error messages.
+        name: the name of the limits in error messages.
+        values: the limits.
+        absent: the infinity that means no limit.
+
+    Raises:
+        DataError: a limit is NaN, or infinite with the wrong sign.
+    """
     array = np.array(values, dtype=float).reshape(-1) + 0.0  # -0.0 becomes 0.0
     array[np.abs(array) >= NO_BOUND] *= np.inf
     bad = np.isnan(array) | (array == -absent)
@@ -103,8 +114,8 @@ def limits(where: str, name: str, values: Any, absent: float) -> Array:
     return array
 
 
-def finite(where: str, name: str, values: Any) -> Array:
-    """Numbers of a source, (k,), checked to be finite."""
+def read_finite(where: str, name: str, values: Any) -> Array:
+    """Numbers of a source as an array (k,), checked to be finite."""
     array = np.array(values, dtype=float).reshape(-1)
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])
@@ -112,6 +123,6 @@ def finite(where: str, name: str, values: Any) -> Array:
     return array
 
 
-def tensor(values: Array) -> Tensor:
-    """A copy as a float64 tensor."""
+def to_tensor(values: Array) -> Tensor:
+    """A copy of an array as a float64 tensor."""
     return torch.from_numpy(np.array(values, dtype=np.float64))

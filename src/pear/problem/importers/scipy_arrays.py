@@ -1,4 +1,4 @@
-"""Programs in the form of SciPy's ``linprog`` and ``milp``."""
+"""Import of programs from the arguments of SciPy's ``linprog`` and ``milp``."""
 
 from __future__ import annotations
 

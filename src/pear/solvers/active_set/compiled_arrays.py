@@ -212,7 +212,7 @@ class Workspace(NamedTuple):
 
 
 class CompiledSolutions(NamedTuple):
-    """The solutions that a solve writes, one row per sample; see ``pear.optimality.point`` for the meaning.
+    """The solutions that a solve writes, one row per sample, as in ``pear.optimality.duals_and_active_sets``.
 
     Attributes:
         code: SOLVED, CLOSE or GIVEN_UP.

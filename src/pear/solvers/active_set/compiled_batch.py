@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.compile import threads
+from pear.compile import thread_pools as threads
 from pear.solvers.active_set.compiled_arrays import (
     PROJECT,
     REGRET,
@@ -232,7 +232,7 @@ def _run(
             own = team._replace(turn=np.array([first, worker]))
             compiled_tasks.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
 
-    for future in [threads.pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
+    for future in [threads.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
 
 

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.optimality.curvature import is_convex, is_definite
+from pear.optimality.definiteness import is_convex, is_definite
 from pear.problem import Problem
-from pear.problem.form import MIN_VARIABLES
+from pear.problem.build_program import MIN_VARIABLES
 from pear.problem.problem import FIELDS
 from pear.solvers.active_set import compiled_batch as compiled
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports

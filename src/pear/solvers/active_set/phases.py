@@ -73,7 +73,7 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
 def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
     """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
 
-    Rounding is relative to the natural size of ``pear.optimality.scale``. For a slack, this is the size of the terms of
+    Rounding is relative to a natural size (``pear.optimality.natural_sizes``): for a slack, the size of the terms of
     its row at the start.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]

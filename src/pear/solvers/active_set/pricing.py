@@ -13,7 +13,7 @@ from pear.solvers.active_set.products import add_abs_columns, add_abs_rows
 
 @inner
 def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
-    """Compute the natural size of every multiplier, as ``pear.optimality.scale`` defines it."""
+    """Compute the natural size of every multiplier, as ``pear.optimality.natural_sizes`` defines it."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
     largest = max(largest, curvature_terms(D, w))
@@ -34,7 +34,7 @@ def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def curvature_terms(D: ProgramData, w: Workspace) -> float:
-    """Return an upper bound of the terms that Hx is summed from, as ``pear.optimality.scale`` defines it."""
+    """Return an upper bound of the terms that Hx is summed from, as ``pear.optimality.natural_sizes`` defines it."""
     largest = 0.0
     for j in span(D.n):
         curvature = D.smoothing + (D.sign * D.Q[j, j] if len(D.Q) > 0 else 0.0)

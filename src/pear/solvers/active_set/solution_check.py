@@ -212,7 +212,7 @@ def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Worksp
 
 @inner
 def kkt_residual(D: ProgramData, w: Workspace) -> float:
-    """Compute the KKT residual as ``pear.optimality.residual`` defines it, and keep it in w.
+    """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, and keep it in w.
 
     ``w.left`` must hold the slacks of the rows.
     """

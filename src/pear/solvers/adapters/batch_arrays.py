@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.screen import screen
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import is_sparse
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 
 Array = NDArray[Any]

@@ -13,9 +13,10 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
-from pear.compile import threads
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.compile import thread_pools
+from pear.compile import thread_pools as threads
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
@@ -65,9 +66,9 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
     todo, seconds = candidates.todo, time_limit.seconds_left()
-    clock = _Clock(seconds, len(todo), threads.count())
+    clock = _Clock(seconds, len(todo), threads.thread_count())
     jobs = [job for group in groups(batch, todo) for job in _split_into_jobs(batch, group, clock)]
-    for found in threads.run(_Job.run, jobs, clock.stop.set, seconds):
+    for found in threads.run_in_threads(_Job.run, jobs, clock.stop.set, seconds):
         for answer in found:
             if answer.x is None:
                 candidates.fail(answer.i, answer.status)
@@ -124,7 +125,7 @@ def _split_into_jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Itera
     assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
     units = MilpUnits.of(matrix, batch.integer)
-    for part in threads.parts(len(group.members)):
+    for part in thread_pools.split_samples(len(group.members)):
         yield _Job(batch, group, units.scaled(matrix), units, group.members[part].tolist(), clock)
 
 

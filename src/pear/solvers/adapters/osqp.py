@@ -8,8 +8,8 @@ import numpy as np
 import osqp
 import scipy.sparse as sp
 
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.candidate import Candidate

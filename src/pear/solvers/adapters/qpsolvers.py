@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from qpsolvers.exceptions import ProblemError, SolverError
 
 from pear.errors import UnknownSolverError
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
     Array,

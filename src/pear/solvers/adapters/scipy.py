@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit

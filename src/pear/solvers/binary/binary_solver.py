@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.compile import threads
-from pear.optimality.point import Status
+from pear.compile import thread_pools
+from pear.compile import thread_pools as threads
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.screen import screen
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary.binary_plan import (
@@ -115,7 +116,7 @@ def _answers_by_plan(
         groups.append((plan, members, keys, answers, budget))
         new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
         starts = plan.starts(values[new]) if new else None
-        for part in threads.parts(len(new)):
+        for part in thread_pools.split_samples(len(new)):
             start = None if starts is None else starts[part]
             jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start, budget))
     found: dict[bytes, dict[bytes, SearchResult]] = defaultdict(dict)
@@ -136,4 +137,4 @@ def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
         for job in jobs:
             job.budget[0] = 0
 
-    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.seconds_left())
+    return threads.run_in_threads(_Job.run, jobs, stop, 0.5 * time_limit.seconds_left())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pear.compile.cuda_graphs import capture, captured, copy_all
+from pear.compile.cuda_graphs import capture, captured_function, copy_all
 from pear.solvers.interior_point.newton import Newton, ScaledPrograms
 
 
@@ -36,7 +36,7 @@ def iterates_for(data: ScaledPrograms) -> Newton:
     (B, n), k = data.c.shape, data.R.shape[1]
     rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
-    found = captured("interior point", data.tensors, numbers, lambda: CapturedNewton(data))
+    found = captured_function("interior point", data.tensors, numbers, lambda: CapturedNewton(data))
     if found is None:
         return Newton(data)
     found.load(data)

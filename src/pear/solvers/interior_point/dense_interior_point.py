@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
-from pear.optimality.point import Duals, Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Duals, Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.interior_point import captured_newton
 from pear.solvers.interior_point.newton import Newton, ScaledPrograms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
 from pear.solvers.interior_point import dense_interior_point
 

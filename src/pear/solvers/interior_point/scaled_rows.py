@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point.newton import RowPairs
 
 _NAME, _PAIRS = "interior point", "interior point, pairs of rows"

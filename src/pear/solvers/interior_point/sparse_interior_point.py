@@ -11,9 +11,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.optimality.active import guess_active
-from pear.optimality.point import ActiveSet, Duals, Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.active_set_rule import guess_active
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg import Array

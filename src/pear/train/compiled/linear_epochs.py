@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.losses import PEARLoss, defaults
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.solvers.active_set.compiled_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
 from pear.solvers.active_set.compiled_batch import team_for
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of

@@ -17,8 +17,8 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of, plain_of
-from pear.problem.tables import check_order_of_values, column_names, is_frame
+from pear.problem.dataframe_checks import check_column_order, column_names, is_frame
+from pear.problem.model import input_count, plain_problem
 from pear.train.config import FitConfig
 from pear.train.estimator import model_file
 from pear.train.estimator.display import show_progress
@@ -270,11 +270,11 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         rows, true = validate_data(self, X, y, multi_output=True, y_numeric=True, **numbers)
         values = as_values(self.problem, true, "y")
         if fresh:
-            check_order_of_values(self.problem, columns)
+            check_column_order(self.problem, columns)
             self._columns, self._flat = columns, true.ndim == 1
         else:
             self._check_columns(y)
-        device, features = plain_of(self.problem).device, torch.from_numpy(np.array(rows))
+        device, features = plain_problem(self.problem).device, torch.from_numpy(np.array(rows))
         dtype = dtype or features.dtype
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
@@ -293,7 +293,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """The standardisation of these features, followed by the untrained model."""
         if isinstance(self.model, nn.Module):
             return nn.Sequential(nn.Identity(), copy.deepcopy(self.model))
-        hidden, outputs = tuple(self.hidden_layer_sizes), inputs_of(self.problem)
+        hidden, outputs = tuple(self.hidden_layer_sizes), input_count(self.problem)
         network = make_network(self.model, features.shape[1], outputs, hidden, self._seed())
         return nn.Sequential(Standardise(features), network.to(features))
 
@@ -348,9 +348,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 f"the problem has fields of its own for the {own} rows of fit, and nobody says what those of "
                 "other rows are; pass problem=…, with a row for each of X"
             )
-        if given is not None and inputs_of(given) != inputs_of(self.problem):
+        if given is not None and input_count(given) != input_count(self.problem):
             raise ProblemError(
-                f"the problem given takes {inputs_of(given)} values, and {inputs_of(self.problem)} are predicted"
+                f"the problem given takes {input_count(given)} values, and {input_count(self.problem)} are predicted"
             )
         return self.problem if given is None else given
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of, plain_of
+from pear.problem.model import input_count, plain_problem
 from pear.train.validation import own_rows
 
 
@@ -21,7 +21,7 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
     Raises:
         ProblemError: another number of columns.
     """
-    array, inputs = np.asarray(values), inputs_of(problem)
+    array, inputs = np.asarray(values), input_count(problem)
     rows = array[:, None] if array.ndim == 1 else array
     if rows.ndim != 2 or rows.shape[1] != inputs:
         raise ProblemError(
@@ -39,7 +39,7 @@ def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
 
 def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
     """Convert values to a float64 tensor on the device of the problem."""
-    return torch.as_tensor(values.astype(float), device=plain_of(problem).device)
+    return torch.as_tensor(values.astype(float), device=plain_problem(problem).device)
 
 
 class RegretScorer:

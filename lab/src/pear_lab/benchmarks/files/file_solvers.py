@@ -17,7 +17,7 @@ import torch
 
 from pear.decisions import solve
 from pear.errors import FailedSamplesWarning, MissingExtraError, PearError, UnknownSolverError
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.problem.importers import Model, read
 from pear.solvers.registry import get

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import row_squares, tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_codes import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution

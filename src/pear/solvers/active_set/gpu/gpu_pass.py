@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import Replayed, Store, captured
-from pear.optimality.curvature import is_singular
-from pear.optimality.gap import objective_gap
+from pear.compile.cuda_graphs import CapturedFunction, GraphStore, captured_function
+from pear.optimality.definiteness import is_singular
+from pear.optimality.natural_sizes import Sizes
+from pear.optimality.objective_gap import objective_gap
 from pear.optimality.rule import LARGEST
-from pear.optimality.scale import Sizes
 from pear.problem import Problem
 from pear.problem.convert import float_type
 from pear.problem.matrix import matvec
@@ -55,7 +55,7 @@ class GPUPass:
         self._smoothing: float | None = None
         self._own: CurvedPrograms | None = None
         self._plan: gpu.GPUPlan | None = None
-        self._store = Store()
+        self._store = GraphStore()
         self._curvatures: dict[Hashable, DualCurvature] = {}
         self._probe: Tensor | None = None
 
@@ -173,7 +173,7 @@ class GPUPass:
 
     def _run(
         self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
-    ) -> tuple[Result, Replayed | None]:
+    ) -> tuple[Result, CapturedFunction | None]:
         """Run ``function(*tensors)``; return its result, and the CUDA graph that computed it, or None.
 
         Only calls with the programs of the whole problem are captured as graphs. A part of the samples has new tensors
@@ -184,8 +184,8 @@ class GPUPass:
         if own is self._own:
             self._curvature(own)  # made outside of the graph, so that other graphs can read it
             numbers = _WORK * sum(tensor.numel() for tensor in given) + len(given[0]) * self._current_plan.numbers
-            make = partial(Replayed, lambda given: function(*given), given)
-            graph = captured((name, *self._current_plan.state), given, numbers, make, self._store)
+            make = partial(CapturedFunction, lambda given: function(*given), given)
+            graph = captured_function((name, *self._current_plan.state), given, numbers, make, self._store)
         return (function(*given), None) if graph is None else (graph(given), graph)
 
     def regret_on_device(
@@ -292,7 +292,7 @@ class GPUPass:
         """The problem's own programs, prepared once for each λ; None where the kernel does not take them."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
-            self._store, self._curvatures = Store(), {}
+            self._store, self._curvatures = GraphStore(), {}
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution

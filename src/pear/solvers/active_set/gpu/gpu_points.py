@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.optimality.active import tight_constraints
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import residuals
+from pear.optimality.active_set_rule import tight_constraints
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.kkt_residual import residuals
+from pear.optimality.natural_sizes import Sizes
 from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
-from pear.optimality.scale import Sizes
 from pear.optimality.verify import Verification, verify
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, NO_ROOM, OPTIMAL, SINGULAR
 
 _BY_POINT = ("x", "curvature", "y", "lower", "upper", "rows", "optimal", "no_room", "singular")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, row_squares
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import compiled_arrays
 from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, FREE, UNBOUNDED

@@ -1,8 +1,8 @@
 """Refinement with exact residuals, for systems whose terms cancel beyond the accuracy of float64.
 
-A reduced system is solved in float64, its residual is computed exactly, and the point is corrected as the sum of two
-vectors. Each round gains as many digits as the factorisation has, so that a few rounds are enough even where rows are
-parallel to 1e-10.
+Each round computes the residual of a reduced system exactly, solves the system for a correction in float64, and adds
+the correction to a point that is stored as the sum of two vectors. Each round gains as many digits as the factorisation
+has, so that a few rounds are enough even where rows are parallel to 1e-10.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Array, DoubleDouble, ExactSample, rounded
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import Residuals
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.exact_residuals import Array, DoubleDouble, ExactSample, round_to_float64
+from pear.optimality.kkt_residual import Residuals
 from pear.optimality.verify import Verification, verify
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.null_space import NullSpace
 
 Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""Right-hand sides (f, r_eq, r_in) of one sample in; x and the multipliers of the rows out."""
+"""A function from the right-hand sides (f, r_eq, r_in) of one sample to x and the multipliers of its rows."""
 
 _ROUNDS = 12
 
 
 def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble, y: DoubleDouble) -> Residuals:
-    """Correct x (n,) and the multipliers y (p + m,) in place, until a round no longer halves the correction.
+    """Correct a point and its multipliers in place, until a round no longer halves the correction.
+
+    Args:
+        sample: the program.
+        solve: solves the reduced system.
+        active: the constraints to hold.
+        x: (n,) the point.
+        y: (p + m,) the multipliers of the rows.
 
     Returns:
-        The residuals of the optimality conditions, accurate to the last digit.
+        The residuals of the optimality conditions at the corrected point, accurate to the last digit.
     """
     left, n, smallest = sample.residuals(x, y), len(x.high), np.inf
     first: Array | None = None
@@ -41,8 +48,8 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble
         change = torch.cat(solve(-left.gradient, -left.equality, rows), 1)[0].numpy()
         sizes = _sizes(change, n)
         first = np.where(sizes > 0, sizes, 1.0) if first is None else first
-        size = float((sizes / first).max())  # by the first one: x may go to zero
-        if not size < 0.5 * smallest:  # also where it is not a number
+        size = float((sizes / first).max())  # relative to the first correction, because x may go to zero
+        if not size < 0.5 * smallest:  # also true where size is NaN
             break
         smallest = size
         x.add(change[:n])
@@ -55,8 +62,10 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
     """Refine one point (1, n) on its working set, and verify it by its exact residuals.
 
     Args:
-        qp: one dense program on the CPU.
-        x: (1, n) a point near the solution; duals: its multipliers; working: the constraints to hold.
+        qp: a batch of one dense program on the CPU.
+        x: (1, n) a point near the solution.
+        duals: the multipliers of the point.
+        working: the constraints to hold.
     """
     sample, system = ExactSample(qp), NullSpace(qp, working)
     held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
@@ -64,17 +73,17 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
     y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
     left = refine(sample, system.solve, working, point, y)
     fixed = working.fixed[0].numpy()
-    z, multipliers = rounded(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
+    z, multipliers = round_to_float64(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
     return verify(qp, z, multipliers, working, left)
 
 
-def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
-    """The program whose solution on the active set of ``qp`` is the projection P e, e (B, n)."""
+def projection_program(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
+    """The programs whose solutions on the active sets of ``qp`` are the projections P e, for e (B, n)."""
     zero: dict[str, Any] = {name: torch.zeros_like(getattr(qp, name)) for name in ("b", "h")}
     return replace(qp, c=-e, **zero, lb=torch.full_like(qp.lb, -torch.inf), ub=torch.full_like(qp.ub, torch.inf))
 
 
 def _sizes(change: Array, n: int) -> Array:
-    """The largest correction of x and that of y; NaN where a correction is not a number."""
+    """The largest absolute entry of the first n corrections (of x) and of the others (of y). Shape (2,)."""
     parts = np.split(np.abs(change), [n])
     return np.array([part.max(initial=0.0) for part in parts])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 
 
 def objective_gap(d: Tensor, Hd: Tensor, slack: Tensor, duals: Duals) -> Tensor:
@@ -15,9 +15,10 @@ def objective_gap(d: Tensor, Hd: Tensor, slack: Tensor, duals: Duals) -> Tensor:
     point. No term is negative, so that nothing cancels and even a tiny gap is accurate to rounding.
 
     Args:
-        d: (B, n) from the solutions to the points; Hd: (B, n) their curvature terms.
-        slack: (B, m) of the rows at the points.
-        duals: multipliers of the solutions.
+        d: (B, n) the points minus the solutions.
+        Hd: (B, n) the product of H and d.
+        slack: (B, m) the slacks of the inequality rows at the points.
+        duals: the multipliers of the solutions.
     """
     curved = 0.5 * (d * Hd).sum(1).clamp(min=0)
     gap = curved - (duals.bound * d).clamp(max=0).sum(1)

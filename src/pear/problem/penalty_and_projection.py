@@ -1,4 +1,4 @@
-"""Recourse: what happens where a decision made under a forecast violates the true constraints."""
+"""``Penalty`` and ``Projection``: the recourse where a decision made under a forecast violates the true constraints."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pear.problem.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """The decision stays as it is, and pays a price per unit of violation of the true constraints: overtime, shortage.
+    """A recourse that keeps the decision and charges a price per unit of violation, as for overtime or shortage.
 
-    The problem becomes elastic: with slacks s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. That is what is
-    decided under the forecast, what the decision is charged for under the truth, and what the best decision minimises,
+    The problem becomes elastic: with slacks s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. The same
+    objective is minimised under the forecast, charged under the true constraints, and minimised by the best decision,
     so that regret is never negative.
 
-    Every price is a number, for all predicted rows of its kind, or one for each row of the problem: infinite for a row
-    that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective, positive
-    for minimisation and maximisation alike.
+    Every price is a single number for all predicted rows of its kind, or has one number for each row of the problem,
+    which is infinite for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit
+    of the objective, and positive for minimisation and maximisation alike.
 
     Args:
-        b: of equalities, for too little (Az < b) and too much (Az > b); a tuple of two prices them apart, and one
-            of them may be 0.
-        h: of inequalities, for Gz > h.
-        lb: of lower bounds, for z < lb.
-        ub: of upper bounds, for z > ub.
+        b: the price of violated equalities. A tuple of two gives one price for too little (Az < b) and one for too much
+            (Az > b), of which one may be 0.
+        h: the price of violated inequalities, Gz > h.
+        lb: the price of violated lower bounds, z < lb.
+        ub: the price of violated upper bounds, z > ub.
 
     Example:
         >>> Penalty(b=(9.0, 1.0), h=[2.0, float("inf")])
@@ -78,14 +78,15 @@ class Penalty:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The decision is replaced by the nearest point of the true feasible set, whose true cost is paid.
+    """A recourse that replaces the decision by the nearest point of the true feasible set, whose true cost is paid.
 
-    ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be empty. Where the forecast itself allows no
-    point, ẑ is the best of the points with the least total violation of the predicted rows.
+    The nearest point of a decision ẑ is ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be
+    empty. Where no point is feasible under the forecast, ẑ is the best of the points with the least total violation of
+    the predicted rows.
 
     Args:
-        weights: a number or (n,), positive; left out, 1.
-        price: of a unit of violation that remains in an infeasible forecast: what the loss adds for it.
+        weights: a positive number or (n,) positive numbers; 1 by default.
+        price: the price that the loss adds per unit of violation where the forecast is infeasible.
 
     Example:
         >>> Projection(weights=[1.0, 4.0])
@@ -121,10 +122,10 @@ Recourse = Penalty | Projection
 
 
 def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
-    """Check that a recourse fits the predicted rows. None passes here; ``recourse_model`` refuses it later.
+    """Check that a recourse fits the predicted rows. None passes, because a recourse may be added later.
 
     Raises:
-        ProblemError: there are no such rows, or it does not fit the problem.
+        ProblemError: no rows are predicted, or the recourse does not fit the problem.
     """
     if constraints is None:
         if recourse is not None:

@@ -1,7 +1,7 @@
-"""Reduced KKT systems of a batch, dense or sparse behind one interface.
+"""The reduced KKT systems of a batch, dense or sparse, behind one interface.
 
-Repair and projection use a working set through ``ReducedSystems`` alone. Whether H and J are dense tensors or sparse
-matrices is decided here.
+Repair and projection use the protocol ``ReducedSystems`` only. ``reduced_systems`` chooses between the dense and the
+sparse implementation.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.optimality.point import ActiveSet
-from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import least_curvature
-from pear.sensitivity.reduced import ReducedKKT
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import is_noise
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT
+from pear.sensitivity.program_curvature import curvature_sign
 
 if TYPE_CHECKING:
-    from pear.sensitivity.sparse_reduced import SparseReduced
+    from pear.sensitivity.sparse_reduced import SparseReducedKKT
 
-_LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
+_LARGE = 1_000  # number of variables from which sparse systems of dense programs are faster than dense ones
 
 SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
-"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,), whose meaning depends on the call."""
+"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,), which each method explains."""
 
 
 class ReducedSystems(Protocol):
-    """``[H_FF J_Fᵀ; J_F 0]`` on the working set of every sample, factorised.
+    """The factorised system ``[H_FF J_Fᵀ; J_F 0]`` of every sample, with F its free variables and J its held rows.
 
     Attributes:
         usable: (B,) bool, False where a system could not be factored.
-        cheap: False where a factorisation takes too long to exchange one constraint at a time.
+        cheap: True where a factorisation is fast enough to exchange constraints one at a time.
     """
 
     @property
@@ -45,15 +45,15 @@ class ReducedSystems(Protocol):
     def cheap(self) -> bool: ...  # noqa: D102
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve for one right-hand side per sample; the flag is True where the residual vanished."""
+        """Solve for one right-hand side per sample. The flag is True where the residual vanished."""
         ...
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``solve`` without the check of the residual, for steps whose result is verified anyway."""
+        """``solve`` without the check of the residual, for callers that verify the result themselves."""
         ...
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve with a decision on the rank; the flag is True where x is unique."""
+        """Solve after deciding the rank of the rows. The flag is True where x is unique."""
         ...
 
     def flat(self, f: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class ReducedSystems(Protocol):
         ...
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of the rows; the flag is True where all tangent directions are curved."""
+        """P e and the multipliers of the rows. The flag is True where all tangent directions have curvature."""
         ...
 
     def tangent_dim(self) -> Tensor:
@@ -70,13 +70,13 @@ class ReducedSystems(Protocol):
 
 
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
-    """The systems of these programs with the constraints ``active`` held."""
+    """The reduced systems of these programs with the constraints ``active`` held with equality."""
     if qp.is_sparse:
         return SparseSystems(qp, active, [None] * qp.batch)
     if qp.c.is_cuda:
         return ReducedKKT.replayed(qp, active)[0]
     sparse = qp.sparse_form() if qp.n >= _LARGE else None
-    return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
+    return ReducedKKT(qp, active) if sparse is None else SparseThenDenseSystems(qp, sparse, active)
 
 
 class SparseSystems:
@@ -85,38 +85,38 @@ class SparseSystems:
     Args:
         qp: the programs.
         active: the constraints to hold.
-        kept: systems that are there already, one per sample or None.
+        kept: for each sample its system where that has been built already, else None.
     """
 
-    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReducedKKT | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
 
     @classmethod
     def joined(
         cls, qp: QuadraticProgram, active: ActiveSet, singles: Sequence[ReducedSystems | None], room: int
     ) -> SparseSystems:
-        """The systems of a batch from those of its samples, which were made one by one.
+        """The systems of a batch, joined from those of its samples, which were built one by one.
 
         Args:
             qp: the programs.
             active: the constraints to hold.
-            singles: for each sample its ``SparseSystems``, or None.
-            room: how many numbers all factors that are kept may hold; later samples lose theirs.
+            singles: for each sample a ``SparseSystems`` of that sample alone, or None.
+            room: how many entries all kept factors together may have. Factors beyond that are dropped.
         """
-        kept: list[SparseReduced | None] = []
+        kept: list[SparseReducedKKT | None] = []
         for single in cast("Sequence[SparseSystems | None]", singles):
             system = None if single is None else single.kept[0]
             room -= 0 if system is None else system.fill
             kept.append(system if room >= 0 else None)
         return cls(qp, active, kept)
 
-    def of(self, i: int) -> SparseReduced:
+    def of(self, i: int) -> SparseReducedKKT:
         """The system of sample i."""
-        from pear.sensitivity.sparse_reduced import SparseReduced  # brings numba, which dense programs do not need
+        from pear.sensitivity.sparse_reduced import SparseReducedKKT  # brings numba, which dense programs do not need
 
         system = self.kept[i]
         if system is None:
-            system = SparseReduced(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
+            system = SparseReducedKKT(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
             self.kept[i] = system
         return system
 
@@ -127,23 +127,25 @@ class SparseSystems:
 
     @property
     def cheap(self) -> bool:
-        """True where so few variables are free that an exchange takes far less time than an iteration of a solver."""
+        """True where so few variables are free that an exchange is much faster than an iteration of a solver."""
         return all(self.of(i).small for i in range(self.qp.batch))
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve for one right-hand side per sample, in threads; the flag is True where the residual vanished."""
+        """Solve for one right-hand side per sample, in threads. The flag is True where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
         r = torch.cat([r_eq, r_in], 1)
 
         def one(i: int) -> None:
-            if not (bool(f[i].any()) or bool(r[i].any())):  # zero, also for samples that have no solution
+            if not (
+                bool(f[i].any()) or bool(r[i].any())
+            ):  # the solution is zero, even where the system cannot be factored
                 good[i] = True
                 return
             found, multipliers, good[i] = self.of(i).solve(f[i].numpy(), r[i].numpy())
             x[i], v[i] = torch.from_numpy(found), torch.from_numpy(multipliers)
 
-        in_threads(one, B)
+        map_in_threads(one, B)
         return x, v[:, :p], v[:, p:], good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,36 +155,40 @@ class SparseSystems:
     solve_carefully = solve  # no rank is decided for a large sparse matrix
 
     def flat(self, f: Tensor) -> Tensor:
-        """Zero: directions without curvature are not searched for in a large sparse matrix."""
+        """Zero, because directions without curvature are not computed for a large sparse matrix. Shape (B, n)."""
         return torch.zeros_like(f)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of least norm; the flag is True where all tangent directions are curved."""
+        """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
         x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)
         return x, v_eq, v_in, good & self.curved(good)
 
     def curved(self, where: Tensor) -> Tensor:
-        """Whether the objective is curved along every tangent direction, (B,) bool; tested only ``where`` (B,)."""
-        if least_curvature(self.qp) > 0:
+        """Whether the objective is curved along every tangent direction, (B,) bool.
+
+        Args:
+            where: (B,) bool, the samples to test; the result is False for the others, unless every H is definite.
+        """
+        if curvature_sign(self.qp) > 0:
             return torch.ones_like(where)
         return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
 
     def tangent_dim(self) -> Tensor:
-        """Raise ProblemError: the dimension needs the rank of a large sparse matrix."""
+        """Raise ProblemError, because the rank of a large sparse matrix is not computed."""
         raise ProblemError(
             "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
             "pass Q, A and G as dense arrays where they fit"
         )
 
 
-class RankedSystems(SparseSystems):
-    """The reduced systems of dense programs in sparse form. Where the rank matters, dense systems decide it.
+class SparseThenDenseSystems(SparseSystems):
+    """The reduced systems of large dense programs: sparse ones first, and dense ones where the rank must be decided.
 
     Args:
-        qp: the programs.
-        sparse: the same on their non-zeros.
+        qp: the dense programs.
+        sparse: the same programs with sparse matrices.
         active: the constraints to hold.
     """
 
@@ -195,7 +201,7 @@ class RankedSystems(SparseSystems):
         return ReducedKKT(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of the rows; dense systems are used where the refinement does not converge."""
+        """P e and the multipliers of the rows, by dense systems where the refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast
@@ -208,8 +214,8 @@ class RankedSystems(SparseSystems):
         return self._dense.tangent_dim()
 
 
-def in_threads(function: Callable[[int], None], count: int) -> None:
-    """Call the function for 0, …, count − 1, on as many threads as torch may use."""
+def map_in_threads(function: Callable[[int], None], count: int) -> None:
+    """Call ``function(i)`` for i = 0, …, count − 1, in as many threads as torch uses."""
     threads = min(torch.get_num_threads(), count)
     if threads < 2:
         for i in range(count):

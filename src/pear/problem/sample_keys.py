@@ -1,4 +1,4 @@
-"""Sample keys: the ids under which a batch's samples are recognised, and the rows of a problem that they select."""
+"""Sample keys: the ids of the samples of a batch, and the rows of a problem that they select."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_keys(
     Args:
         keys: ids of the samples, or None.
         batch: the number of samples.
-        problem: where given and its fields differ by sample, every key must be one of its row numbers.
+        problem: a problem or None. Where its fields differ between samples, every key must be one of its row numbers.
 
     Raises:
         ProblemError: the keys do not name every sample once, or name no row of ``problem``.
@@ -39,7 +39,7 @@ def as_keys(
     return ids
 
 
-def rows_of(problem: Problem, keys: list[Hashable] | None) -> Problem:
+def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:
     """Select the rows named by the keys from a problem whose fields differ by sample; return any other unchanged.
 
     Raises:

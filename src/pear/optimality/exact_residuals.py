@@ -1,8 +1,8 @@
 """Residuals without rounding errors, for points whose terms cancel beyond the accuracy of float64.
 
-Nearly parallel rows have multipliers of 1e9 that cancel each other. The rounding of these terms in float64 is then
-larger than the residual that is allowed. Here a point is the unevaluated sum of two vectors, each product is split into
-two numbers without an error, and a sum is rounded once, at its end.
+Nearly parallel rows can have multipliers of 1e9 that cancel each other. The rounding of these terms in float64 is then
+larger than the allowed residual. Here a point is stored as the unevaluated sum of two vectors, each product is computed
+as the exact sum of two numbers, and each sum is rounded only once, at its end.
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.optimality.point import Duals
-from pear.optimality.residual import Residuals
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.kkt_residual import Residuals
+from pear.problem.quadratic_program import QuadraticProgram
 
 Array = NDArray[np.float64]
 
-_SPLITTER = 2.0**27 + 1.0  # cuts the 53 bits of a float64 in halves
+_SPLITTER = 2.0**27 + 1.0  # splits the 53 bits of a float64 into two halves
 
 
 @dataclass
 class DoubleDouble:
-    """A vector as the unevaluated sum ``high + low``, about twice as accurate as float64."""
+    """A vector stored as the unevaluated sum ``high + low``, with about twice the digits of float64.
+
+    Attributes:
+        high: (k,) the vector rounded to float64.
+        low: (k,) the rounding error of ``high``; zero by default.
+    """
 
     high: Array
     low: Array = field(default_factory=lambda: np.zeros(0))
@@ -35,7 +40,7 @@ class DoubleDouble:
         self.low = self.low if len(self.low) else np.zeros_like(self.high)
 
     def add(self, change: Array) -> None:
-        """Add a float64 vector, in place; what float64 would round off goes to ``low``."""
+        """Add a float64 vector in place. The rounding error of the addition is kept in ``low``."""
         total = self.high + change
         back = total - self.high
         lost = (self.high - (total - back)) + (change - back)
@@ -44,17 +49,23 @@ class DoubleDouble:
         self.low = low - (self.high - total)
 
 
-def affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
-    """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,)."""
+def exact_affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
+    """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,).
+
+    Args:
+        matrix: (r, k).
+        x: (k,).
+        *constants: vectors (r,) to add.
+    """
     terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
     return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
 
 
 class ExactSample:
-    """One dense program as numpy arrays, with residuals that are computed without cancellation.
+    """One dense program as numpy arrays, whose residuals are computed without cancellation errors.
 
     Args:
-        qp: one program, on the CPU.
+        qp: a batch of one program, on the CPU.
     """
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -70,11 +81,11 @@ class ExactSample:
         both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
         absent = np.isinf(data["h"])
         right = np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])])
-        rows = affine(self._rows, x, right)
+        rows = exact_affine(self._rows, x, right)
         slack = np.where(absent, np.inf, -rows[self._p :])
         values = (
-            affine(data["H"], x),
-            affine(self._columns, both, data["c"]),
+            exact_affine(data["H"], x),
+            exact_affine(self._columns, both, data["c"]),
             rows[: self._p],
             slack,
             (x.high - data["lb"]) + x.low,
@@ -83,8 +94,15 @@ class ExactSample:
         return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
 
-def rounded(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
-    """The point and its multipliers in float64, as a batch of one."""
+def round_to_float64(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
+    """A point and its multipliers rounded to float64, as a batch of one.
+
+    Args:
+        x: (n,) the point.
+        y: (p + m,) the multipliers of the rows.
+        p: the number of equality rows.
+        bound: (n,) the multipliers of the bounds.
+    """
     point, equality, inequality, bounds = (
         torch.from_numpy(value.copy())[None] for value in (x.high, y.high[:p], y.high[p:], bound)
     )
@@ -92,7 +110,7 @@ def rounded(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[tor
 
 
 def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
-    """The products ``matrix[i, j] * x[j]`` in float64, and the rounding error of each."""
+    """The products ``matrix[i, j] * x[j]`` in float64, and the exact rounding error of each. Shapes (r, k)."""
     product = matrix * x
     a_high, a_low = _split(matrix)
     b_high, b_low = _split(x)
@@ -101,6 +119,7 @@ def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _split(value: Array) -> tuple[Array, Array]:
+    """Split numbers into a high and a low half, whose products are exact in float64."""
     scaled = _SPLITTER * value
     high = scaled - (scaled - value)
     return high, value - high

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Status(IntEnum):
-    """The outcome of one sample; ``sentence`` says what it means and what to do about it."""
+    """The outcome of one sample. ``sentence`` explains it and says what to do."""
 
     SOLVED = 0
     INACCURATE = 1
@@ -24,7 +24,7 @@ class Status(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """What the status means, and what to do about it."""
+        """An explanation of the status, with advice."""
         return _SENTENCES[self]
 
 
@@ -42,23 +42,26 @@ _SENTENCES = {
 
 
 class TensorRecord:
-    """Base of dataclasses whose tensors share their first dimension: select, write, join and move rows together."""
+    """Base class of dataclasses whose tensors share their first dimension.
+
+    Its methods select, overwrite, join and move the rows of all tensors together.
+    """
 
     def __getitem__(self, index: Any) -> Any:
         return self.map(lambda value: value[index])
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Move every tensor, as ``torch.Tensor.to`` does."""
+        """A copy with every tensor moved or converted as ``torch.Tensor.to`` does."""
         return self.map(lambda value: value.to(*args, **kwargs))
 
     @classmethod
     def cat(cls, parts: Sequence[Any]) -> Any:
-        """One object with the rows of several, in their order."""
+        """One object with the rows of all ``parts``, in their order."""
         columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}  # type: ignore[arg-type]
         return cls(**{name: torch.cat(column) for name, column in columns.items()})
 
     def put(self, index: Tensor, rows: Any) -> None:
-        """Write ``rows`` into this object at ``index``, in place."""
+        """Overwrite the rows at ``index`` with those of the object ``rows``, in place."""
         for f in fields(self):  # type: ignore[arg-type]
             mine, theirs = getattr(self, f.name), getattr(rows, f.name)
             if isinstance(mine, TensorRecord):
@@ -67,7 +70,7 @@ class TensorRecord:
                 mine[index] = theirs
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
-        """The same object with ``function`` applied to every tensor."""
+        """A copy with ``function`` applied to every tensor."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
         def one(value: Any) -> Any:
@@ -80,12 +83,12 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class Duals(TensorRecord):
-    """Multipliers of the minimised problem, signed so that ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
+    """Multipliers of the minimisation, signed so that ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
 
     Attributes:
-        equality: (B, p), free in sign.
-        inequality: (B, m), never negative.
-        bound: (B, n), at most 0 at a lower bound and at least 0 at an upper bound.
+        equality: (B, p) multipliers of the equalities, of either sign.
+        inequality: (B, m) multipliers of the inequalities, never negative.
+        bound: (B, n) multipliers of the bounds: at most 0 at a lower bound, at least 0 at an upper bound.
     """
 
     equality: Tensor
@@ -98,8 +101,9 @@ class ActiveSet(TensorRecord):
     """The inequalities and bounds that hold with equality. Equality rows are always active and are not listed.
 
     Attributes:
-        rows: (B, m) bool, active rows of G.
-        lower, upper: (B, n) bool, variables at their bounds.
+        rows: (B, m) bool, the active rows of G.
+        lower: (B, n) bool, the variables at their lower bounds.
+        upper: (B, n) bool, the variables at their upper bounds.
     """
 
     rows: Tensor
@@ -108,11 +112,11 @@ class ActiveSet(TensorRecord):
 
     @property
     def fixed(self) -> Tensor:
-        """Variables held by a bound, (B, n) bool."""
+        """The variables at one of their bounds, (B, n) bool."""
         return self.lower | self.upper
 
     def same(self, other: ActiveSet) -> Tensor:
-        """Whether both sets are equal, (B,) bool."""
+        """Whether this set equals the other, for each sample, (B,) bool."""
         rows = (self.rows == other.rows).all(1)
         return rows & (self.lower == other.lower).all(1) & (self.upper == other.upper).all(1)
 
@@ -121,12 +125,12 @@ class ActiveSet(TensorRecord):
         return self.rows.sum(1) + self.fixed.sum(1)
 
     def only(self, where: Tensor) -> ActiveSet:
-        """The same sets for the samples ``where`` (B,), and empty ones for the others."""
+        """A copy in which only samples where ``where`` (B,) is True keep their set; the others get an empty one."""
         keep = where[:, None]
         return ActiveSet(self.rows & keep, self.lower & keep, self.upper & keep)
 
     @classmethod
     def none(cls, batch: int, n: int, m: int, device: torch.device) -> ActiveSet:
-        """Sets in which nothing is active."""
+        """Empty active sets for ``batch`` samples with n variables and m inequality rows."""
         rows, lower, upper = (torch.zeros(batch, k, dtype=torch.bool, device=device) for k in (m, n, n))
         return cls(rows, lower, upper)

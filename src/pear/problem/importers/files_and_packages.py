@@ -1,4 +1,4 @@
-"""Files and optional packages that importers need."""
+"""Access to the files and optional packages that importers need."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 from pear.errors import DataError, MissingExtraError
 
 
-def package(name: str, extra: str, what: str) -> Any:
-    """An optional package, imported when it is needed.
+def import_optional(name: str, extra: str, what: str) -> Any:
+    """Import an optional package when it is needed, and return it.
 
     Args:
-        name: of the package.
-        extra: of ours that installs it.
-        what: needs it, in words.
+        name: the name of the package.
+        extra: the extra of pear-dfl that installs it.
+        what: the feature that needs it, for the error message.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -51,12 +51,12 @@ def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -
     """A context with the file itself, or with a temporary copy that is unpacked and has the ending ``rename``.
 
     Args:
-        path: of the file.
-        suffixes: those that are taken, with or without ``.gz`` behind them.
-        rename: suffix that the reader wants; None for the file's own.
+        path: the path of the file.
+        suffixes: the accepted endings, to which ``.gz`` may be added.
+        rename: the ending that the reader requires; None for the file's own.
 
     Raises:
-        DataError: it is missing, no file, empty, of another kind, or its compression is broken.
+        DataError: the file is missing, a folder, empty, of another kind, or badly compressed.
     """
     suffix = suffix_of(path)
     if suffix not in suffixes:

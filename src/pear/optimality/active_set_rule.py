@@ -1,8 +1,8 @@
-"""The rule that says which constraints are active.
+"""The rule that decides which constraints are active.
 
-*Guess* (from an inexact point): a constraint is taken as active where its slack is no larger than its multiplier, both
-free of units. *Final* (at the exact point): a constraint is active where it is tight, whatever its multiplier. A tight
-constraint with a zero multiplier is weakly active, and counts as active. The final set therefore depends on the
+At an inexact point the active set is a guess: a constraint counts as active where its slack, free of units, is no
+larger than its multiplier. At an exact solution a constraint is active where it is tight, whatever its multiplier. A
+tight constraint with a zero multiplier is weakly active, and counts as active. The final set therefore depends on the
 decision alone, and not on which of several possible multipliers a solver returns.
 """
 
@@ -11,17 +11,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.natural_sizes import RelativeResiduals, positive
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
-from pear.optimality.scale import RelativeResiduals, positive
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, row_squares
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def guess_active(
     qp: QuadraticProgram, x: Tensor, duals: Duals, scale: tuple[Tensor, Tensor] | None = None
 ) -> ActiveSet:
-    """The active set that approximate points (B, n) and their multipliers suggest, by complementarity.
+    """The active set that approximate points and their multipliers suggest, by complementarity.
 
     Slacks are measured in units of the largest decision and multipliers in units of the largest cost. These units are
     the same for all constraints of a sample, because on the central path of an interior-point solver the product of
@@ -29,9 +29,10 @@ def guess_active(
 
     Args:
         qp: the programs.
-        x, duals: the points and their multipliers.
-        scale: the units of a solver that has its own: (m,) factors of the rows of G, and (n,) units of the variables.
-            By default rows are scaled to length one and variables are not scaled.
+        x: (B, n) the points.
+        duals: their multipliers.
+        scale: the factors of the rows of G (m,) and the units of the variables (n,) in which the solver works. By
+            default rows are scaled to length one and variables are not scaled.
     """
     rows, columns = (1 / positive(row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
     size = positive((x / columns).abs().amax(1, keepdim=True))
@@ -46,15 +47,15 @@ def guess_active(
 def tight_constraints(
     qp: QuadraticProgram, measured: RelativeResiduals, working: ActiveSet
 ) -> tuple[ActiveSet, ActiveSet]:
-    """The active set of exact solutions, and the weakly active part of it.
+    """The active set of exact solutions, and the weakly active constraints in it.
 
     Args:
         qp: the programs.
-        measured: the slacks and multipliers of the solutions.
-        working: the constraints they are computed with; tight by construction.
+        measured: the slacks and multipliers of the solutions, relative to their natural sizes.
+        working: the constraints that the solutions were computed with, which are tight by construction.
 
     Returns:
-        All tight constraints, and those among them whose multiplier is zero. A variable whose bounds coincide is never
+        All tight constraints, and those of them whose multiplier is zero. A variable whose bounds coincide is never
         weakly active.
     """
     s, pinned = measured, qp.lb == qp.ub

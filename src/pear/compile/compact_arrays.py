@@ -1,15 +1,15 @@
 """Arrays and tuples of arrays in a form that compiles quickly and runs fast.
 
-numba passes an array as nine machine words, and checks at every access whether the index counts from the end. A tuple
-of thirty arrays takes hundreds of instructions to pass on, which LLVM has to optimise away for every call.
+numba passes an array as nine machine words, and checks at every access whether the index is negative. Passing a tuple
+of thirty arrays therefore takes hundreds of instructions, which LLVM has to optimise away for every call.
 
-``refer`` stores a named tuple of arrays in memory and returns its address, a ``Ref``; functions pass the address on. A
-``Ref`` has the attributes of the tuple. Its arrays are ``Block`` values: the address of the first element and the
-shape of a C-contiguous array. An index into a block is never negative. It has one integer for each dimension, or is a
-single integer, which gives a row.
+``refer`` stores a named tuple of arrays in memory and returns its address, a ``Ref``. Functions pass this address on. A
+``Ref`` has the attributes of the tuple. Its arrays are ``Block`` values, each of which holds the shape of a
+C-contiguous array and the address of its first element. An index into a block must not be negative. It has one integer
+for each dimension and gives an element, or is a single integer and gives a row.
 
-LLVM is told that a ``Ref``, and elements of different types, never share memory (type-based alias analysis). After a
-write to an array it then does not load the addresses of all others again, which takes a third of the run time off.
+Metadata tells LLVM that a ``Ref`` and array elements of different types never share memory (type-based alias analysis).
+LLVM then need not reload the addresses of all arrays after a write to one of them, which saves a third of the run time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numba.extending import intrinsic, lower_builtin, lower_getattr, lower_getat
 
 
 class Block(types.Type):
-    """The type of a compact array."""
+    """The numba type of a compact array with elements of type ``dtype`` and ``ndim`` dimensions."""
 
     def __init__(self, dtype: Any, ndim: int) -> None:
         self.dtype, self.ndim = dtype, ndim
@@ -35,7 +35,10 @@ class Block(types.Type):
 
 
 class Ref(types.Type):
-    """The type of the address of a named tuple, ``kind``; its name is short, because symbols are made of it."""
+    """The numba type of the address of a named tuple of type ``kind``.
+
+    Its name is a short digest, because numba builds the names of symbols from it.
+    """
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -61,7 +64,7 @@ def _is_tuple(kind: Any) -> bool:
 
 
 def _compact(kind: Any) -> Any:
-    """The compact form of a type: arrays become blocks, also within tuples; everything else stays."""
+    """The compact form of a numba type: arrays become blocks, also within tuples. Other types stay as they are."""
     if isinstance(kind, types.Array):
         if kind.layout != "C":
             raise TypeError(f"got an array of layout {kind.layout!r}, expected 'C'; copy it with np.ascontiguousarray")
@@ -71,8 +74,8 @@ def _compact(kind: Any) -> Any:
     return kind
 
 
-def _tagged(instruction: Any, module: Any, memory: str) -> Any:
-    """An instruction that reads or writes this kind of memory, and no other."""
+def _mark_memory(instruction: Any, module: Any, memory: str) -> Any:
+    """Mark an instruction as one that reads or writes only memory of the given kind, and return it."""
     root = module.add_metadata(["pear"])
     kind = module.add_metadata([memory, root, ir.IntType(64)(0)])
     instruction.set_metadata("tbaa", module.add_metadata([kind, kind, ir.IntType(64)(0)]))
@@ -83,30 +86,30 @@ def _block(context: Any, builder: Any, kind: Block, data: Any, shape: list[Any])
     return _pair(context, builder, kind, data, pack_array(builder, shape))
 
 
-def _converted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """A value in its compact form."""
+def _convert(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Generate code that converts a value of type ``kind`` to its compact form."""
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         return _block(context, builder, _compact(kind), array.data, unpack_tuple(builder, array.shape))
     if _is_tuple(kind):
-        parts = [_converted(context, builder, part, builder.extract_value(value, k)) for k, part in enumerate(kind)]
+        parts = [_convert(context, builder, part, builder.extract_value(value, k)) for k, part in enumerate(kind)]
         return context.make_tuple(builder, _compact(kind), parts)
     return value
 
 
 def _refer(typing: Any, value: Any) -> Any:
-    """Put a named tuple into the memory of the function that calls this, its arrays as blocks; returns its address."""
+    """Store a named tuple, with its arrays as blocks, on the stack of the calling function and return its address."""
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-        held = _converted(context, builder, call.args[0], arguments[0])
+        held = _convert(context, builder, call.args[0], arguments[0])
         address = alloca_once(builder, held.type)
-        _tagged(builder.store(held, address), builder.module, "Ref")
+        _mark_memory(builder.store(held, address), builder.module, "Ref")
         return address
 
     return signature(Ref(_compact(value)), value), generate
 
 
-refer: Any = intrinsic(_refer)  # called in compiled code with the value alone
+refer: Any = intrinsic(_refer)  # compiled code calls refer(value); numba adds the first argument
 
 
 @infer_getattr
@@ -114,7 +117,7 @@ class _RefAttributes(AttributeTemplate):
     key = Ref
 
     def generic_resolve(self, ref: Ref, name: str) -> Any:  # type: ignore[override]
-        """A tuple within the tuple has an address of its own."""
+        """The type of an attribute: a ``Ref`` for a tuple within the tuple, or the type of the field itself."""
         if name not in ref.kind.fields:
             return None
         kind = ref.kind[ref.kind.fields.index(name)]
@@ -125,7 +128,7 @@ class _RefAttributes(AttributeTemplate):
 def _ref_attribute(context: Any, builder: Any, ref: Ref, address: Any, name: str) -> Any:
     k = ref.kind.fields.index(name)
     field = builder.gep(address, [ir.IntType(32)(0), ir.IntType(32)(k)], inbounds=True)
-    return field if _is_tuple(ref.kind[k]) else _tagged(builder.load(field), builder.module, "Ref")
+    return field if _is_tuple(ref.kind[k]) else _mark_memory(builder.load(field), builder.module, "Ref")
 
 
 @infer_getattr
@@ -152,8 +155,8 @@ def _len(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return builder.extract_value(arguments[0], [1, 0])
 
 
-def _whole(block: Any, index: Any) -> Any:
-    """The type of an index that gives an element, or None."""
+def _element_index(block: Any, index: Any) -> Any:
+    """The type that an index is cast to where it gives one element of a block; None where it gives a row."""
     if isinstance(index, types.Integer) and block.ndim == 1:
         return types.intp
     integers = _is_tuple(index) and all(isinstance(part, types.Integer) for part in index)
@@ -166,7 +169,7 @@ class _Get(AbstractTemplate):
         block, index = arguments
         if not isinstance(block, Block):
             return None
-        if whole := _whole(block, index):
+        if whole := _element_index(block, index):
             return signature(block.dtype, block, whole)
         return signature(Block(block.dtype, block.ndim - 1), block, types.intp)
 
@@ -175,12 +178,12 @@ class _Get(AbstractTemplate):
 class _Set(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
         block, index, _value = arguments
-        whole = _whole(block, index) if isinstance(block, Block) else None
+        whole = _element_index(block, index) if isinstance(block, Block) else None
         return signature(types.none, block, whole, block.dtype) if whole else None
 
 
-def _address(builder: Any, call: Any, arguments: Any) -> Any:
-    """Of the element at an index, or of the row that it begins."""
+def _element_address(builder: Any, call: Any, arguments: Any) -> Any:
+    """The address of the element at an index, or of the first element of the row at an index."""
     block, index = arguments[:2]
     indices = [index] if isinstance(call.args[1], types.Integer) else unpack_tuple(builder, index)
     shape, position = unpack_tuple(builder, builder.extract_value(block, 1)), indices[0]
@@ -192,24 +195,24 @@ def _address(builder: Any, call: Any, arguments: Any) -> Any:
 
 @lower_builtin(operator.getitem, Block, types.Any)
 def _get(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    address, kind = _address(builder, call, arguments), call.return_type
+    address, kind = _element_address(builder, call, arguments), call.return_type
     if isinstance(kind, Block):
         shape = unpack_tuple(builder, builder.extract_value(arguments[0], 1))
         return _block(context, builder, kind, address, shape[1:])
-    loaded = _tagged(builder.load(address), builder.module, str(kind))
+    loaded = _mark_memory(builder.load(address), builder.module, str(kind))
     return context.data_model_manager[kind].from_data(builder, loaded)
 
 
 @lower_builtin(operator.setitem, Block, types.Any, types.Any)
 def _set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    address, kind = _address(builder, call, arguments), call.args[0].dtype
+    address, kind = _element_address(builder, call, arguments), call.args[0].dtype
     stored = builder.store(context.data_model_manager[kind].as_data(builder, arguments[2]), address)
-    _tagged(stored, builder.module, str(kind))
+    _mark_memory(stored, builder.module, str(kind))
     return context.get_dummy_value()
 
 
 class Span(types.IterableType):
-    """The type of ``span``."""
+    """The numba type of the result of ``span``."""
 
     def __init__(self) -> None:
         super().__init__(name="Span")
@@ -217,12 +220,12 @@ class Span(types.IterableType):
 
     @property
     def iterator_type(self) -> Any:
-        """Of its iterator."""
+        """The type of the iterator over a span."""
         return self._iterator
 
 
 class SpanIterator(types.SimpleIteratorType):  # type: ignore[name-defined]
-    """The type of the iterator: the address of the next integer, and where it ends."""
+    """The numba type of the iterator over a span: the address of the next integer, and the end of the span."""
 
     def __init__(self) -> None:
         super().__init__(name="SpanIterator", yield_type=types.intp)
@@ -241,7 +244,7 @@ class _SpanIteratorModel(models.StructModel):
 
 
 def span(*bounds: int) -> range:
-    """``range`` with a step of 1, in a tenth of the instructions."""
+    """``range`` with a step of 1. In compiled code it takes a tenth of the instructions of ``range``."""
     return range(*bounds)
 
 
@@ -279,7 +282,7 @@ def _pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any
 
 
 def _floor(typing: Any, x: Any) -> Any:
-    """The greatest whole number up to x, as a floating-point number, in one instruction."""
+    """The greatest integer not above x, as a float64, in one machine instruction."""
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         return builder.call(builder.module.declare_intrinsic("llvm.floor", [arguments[0].type]), arguments)
@@ -291,9 +294,9 @@ floor: Any = intrinsic(_floor)
 
 
 def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
-    """Call the compiled function at an address, which returns nothing and takes just these types.
+    """Call the compiled function at an address. It returns nothing and takes arguments of exactly these types.
 
-    A function that is called by its name would be compiled again as a part of the caller.
+    A function that is called by its name would be compiled again as part of the caller.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -306,11 +309,18 @@ def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
     return signature(types.none, types.intp, arguments), generate
 
 
-call_address: Any = intrinsic(_call_address)  # called in compiled code with address and arguments
+call_address: Any = intrinsic(_call_address)  # compiled code calls call_address(address, arguments)
 
 
 def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-    """The address of a compiled function for arguments like these; compiles it, or loads it, where that is needed."""
+    """The address of the machine code of a function for arguments of these types.
+
+    The function is compiled, or loaded from the cache, where that has not been done yet.
+
+    Args:
+        function: a function that numba compiles.
+        arguments: example arguments, of which only the types matter.
+    """
     kinds = tuple(map(typeof, arguments))
     function.compile(kinds)
     code = function.overloads[kinds]

@@ -1,4 +1,4 @@
-"""A problem whose variables are measured in other units."""
+"""Conversion of a problem to other units of its variables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
     """The same problem in the variables ``z / units``. Its costs are the original costs times the units.
 
     Args:
-        problem: continuous, and without φ.
+        problem: a continuous problem without a smooth term.
         units: (n,) positive.
 
     Example:
         >>> import torch
-        >>> from pear.problem.units import in_units
+        >>> from pear.problem.variable_units import in_units
         >>> in_units(Problem(A=[[1.0, 2.0]], b=[4.0], ub=[4.0, 2.0]), torch.tensor([2.0, 1.0])).A
         tensor([[2., 2.]], dtype=torch.float64)
     """
@@ -34,7 +34,7 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
 def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
     """Fields of a problem in the variables ``z / units``: AU, GU, UQU and bounds / units, with U = diag(units).
 
-    Differentiable; right-hand sides stay as they are.
+    The result is differentiable. Right-hand sides stay as they are.
     """
     return {name: _RULES[name](value, units) if name in _RULES else value for name, value in fields.items()}
 

@@ -1,4 +1,4 @@
-"""Checks of DataFrames with predicted and true values: the order of their columns and rows."""
+"""Checks of the order of columns and rows in DataFrames with predicted and true values."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def column_names(value: Any) -> tuple[Any, ...] | None:
     return tuple(value.columns) if is_frame(value) else None
 
 
-def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
+def check_column_order(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
     """Check that columns named like the predicted values are in the model's order.
 
     Args:
-        problem: a plain one has the names x0, x1, …
-        columns: of the table, or None where it has no names.
-        name: of the table, as the user knows it.
+        problem: a model with names, or a plain problem, whose values are called x0, x1, …
+        columns: the column names of the table, or None where it has none.
+        name: the name of the table in error messages.
 
     Raises:
-        ProblemError: the same names in another order.
+        ProblemError: the columns have the same names in another order.
     """
     if columns is None:
         return
@@ -43,15 +43,15 @@ def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | Non
         )
 
 
-def check_tables(problem: Problem | Model, predicted: Any, true: Any) -> None:
+def check_same_order(problem: Problem | Model, predicted: Any, true: Any) -> None:
     """Check that DataFrames of predicted and true values have the same columns and rows in the same order.
 
     Raises:
-        ProblemError: they do not, so that numbers that do not belong together would be compared.
+        ProblemError: their columns or rows differ in order, so that the wrong numbers would be compared.
     """
     columns = [column_names(table) for table in (predicted, true)]
     for name, own in zip(("predicted", "true"), columns, strict=True):
-        check_order_of_values(problem, own, name)
+        check_column_order(problem, own, name)
     if None not in columns and columns[0] != columns[1]:
         same = set(columns[0] or ()) == set(columns[1] or ())
         advice = "pass predicted[true.columns]" if same else "give both the names of the predicted values"

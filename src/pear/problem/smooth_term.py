@@ -1,4 +1,4 @@
-"""A smooth convex (or concave) term of the objective beyond the quadratic one."""
+"""``Smooth``: a smooth convex or concave term of the objective, in addition to the quadratic one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from pear.problem.convert import ArrayLike, shape, to_float64
 class Smooth:
     """A twice differentiable φ given by three batched functions of z (B, n), float64 in and out.
 
-    Convex where the problem minimises, concave where it maximises: φ is added to the objective as it is written.
+    φ is convex where the problem minimises and concave where it maximises. It is added to the objective as it is.
 
     Attributes:
-        value: (B, n) to (B,), φ(z).
-        gradient: (B, n) to (B, n), ∇φ(z).
-        hessian: (B, n) to (B, n, n), ∇²φ(z).
-        start: (n,) a point inside the domain of φ, for functions such as a logarithm; None where every z will do.
+        value: a function from z (B, n) to φ(z) (B,).
+        gradient: a function from z (B, n) to ∇φ(z) (B, n).
+        hessian: a function from z (B, n) to ∇²φ(z) (B, n, n).
+        start: (n,) a point inside the domain of φ, for functions such as a logarithm; None where φ is defined
+            everywhere.
 
     Example:
         The logarithm of each holding, Σ log zᵢ, concave on z > 0:
@@ -71,7 +72,7 @@ class Smooth:
         return other
 
     def checked_value(self, z: Tensor) -> Tensor:
-        """φ(z), (B,); raises where the function returns another shape."""
+        """φ(z), (B,), checked to have this shape."""
         value = self.value(z)
         if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
             came = f"shape {shape(value)}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,8 +1,8 @@
 """A cache on disk that never runs outdated machine code.
 
-numba keeps compiled code on disk beside the source, and compiles again when the file of the function that is called has
-changed. A change in a file that it calls into goes unnoticed. ``discard_if_stale`` closes that gap: it
-keeps a digest of all sources that end up in the machine code beside the cache, and empties the cache when they change.
+numba keeps compiled code on disk and compiles a function again when the file that defines it has changed. It does not
+notice changes in other files whose functions are compiled into the same machine code. ``discard_if_stale`` therefore
+stores a digest of all these source files beside the cache, and empties the cache when the digest changes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ _DIGEST = "sources.sha256"
 def discard_if_stale(sources: tuple[Path, ...], cached: Path) -> None:
     """Empty a numba cache whose sources have changed since it was filled.
 
-    Done before anything is loaded from the cache. One that cannot be written to is left alone. Several processes may do
-    this at once: a file that is gone already is no error, and the digest is replaced in one step, at the end.
+    Callers do this before they load anything from the cache. A cache that cannot be written to is left as it is.
+    Several processes may call this at the same time: a file that is already gone is no error, and the digest is
+    replaced atomically at the end.
 
     Args:
-        sources: packages (all Python files below them) and single files.
-        cached: directory of the compiled code.
+        sources: the source files: single Python files, and packages with all Python files below them.
+        cached: the directory of the compiled code.
     """
     digest, note = _digest(sources), cached / _DIGEST
     try:
@@ -42,7 +43,7 @@ def discard_if_stale(sources: tuple[Path, ...], cached: Path) -> None:
 
 
 def _digest(sources: tuple[Path, ...]) -> str:
-    """Of all sources, by name and content."""
+    """The SHA-256 digest of the names and contents of all source files."""
     total = hashlib.sha256()
     for source in sources:
         for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:

@@ -1,4 +1,4 @@
-"""Whether a dense curvature is positive definite, positive semidefinite, or singular."""
+"""Tests whether a dense curvature is positive definite, positive semidefinite, or singular."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ import torch
 from torch import Tensor
 
 from pear.optimality.rule import INDEFINITE
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
-_COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
+_COARSE = 1e-6  # rounding error of a float32 factorisation per row, with a safety margin
 
 
 def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is certainly positive definite.
+    """Whether ``sign·Q + smoothing·I`` is certainly positive definite, for Q (B or 1, n, n). Shape (B or 1,), bool.
 
     The matrix is shifted by more than the rounding error of float32 and factored in that type, which takes half the
-    time of a float64 factorisation. A matrix that is close to singular may come out as not definite.
+    time of a float64 factorisation. The result may be False for a definite matrix that is close to singular.
     """
     diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
-    top = diagonal.amax(1, keepdim=True)  # which no entry of a definite matrix exceeds
+    top = diagonal.amax(1, keepdim=True)  # no entry of a definite matrix is larger
     coarse = Q.float() if sign > 0 else -Q.float()
     coarse.diagonal(dim1=1, dim2=2).copy_(diagonal - _COARSE * Q.shape[1] * top)
     return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
 
 
 def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is positive semidefinite up to rounding."""
+    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding. Shape (B or 1,), bool.
+
+    Args:
+        Q: (B or 1, n, n) symmetric matrices.
+        sign: 1 or −1.
+        smoothing: λ ≥ 0.
+    """
     convex = is_definite(Q, sign, smoothing)
     rest = (~convex).nonzero()[:, 0]
     if len(rest):
@@ -38,7 +44,7 @@ def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 
 
 def is_singular(qp: QuadraticProgram) -> Tensor:
-    """(B or 1,) bool: the dense or diagonal H of the programs is not positive definite."""
+    """Whether the dense or diagonal H of the programs is not positive definite. Shape (B or 1,), bool."""
     if qp.diagonal:
         return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
     return torch.linalg.cholesky_ex(qp.H).info > 0

@@ -1,4 +1,4 @@
-"""The matrix of a linear function that can only be called."""
+"""The matrix of a linear function, found by calling the function."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from scipy import sparse
 
 from pear.problem.importers.row_limits import Array
 
-_ROUNDING = 1e-12  # of the largest value: what differs by less is the same number
+_ROUNDING = 1e-12  # relative to the largest value; smaller differences are rounding
 
 
 def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array | None:
-    """M (n, k) of ``function(y) = M y``, or None where it is not linear.
+    """The matrix M (n, k) with ``function(y) = M y``, or None where the function is not linear.
 
-    Where every row of M has one entry, as usual in cost maps, three calls tell it: ``M 1`` gives the entries,
-    ``M (1, …, k)`` their columns, and a random y confirms both. Otherwise every column is asked for.
+    Where every row of M has at most one entry, as is usual in cost maps, three calls are enough: ``M 1`` gives the
+    entries, ``M (1, …, k)`` their columns, and a random y confirms both. Otherwise the function is called for every
+    column.
 
     Args:
-        function: (k,) → (n,).
-        k: how many values it takes.
+        function: a function from y (k,) to an array (n,).
+        k: the number of values that the function takes.
 
     Example:
         >>> import numpy as np
@@ -31,7 +32,7 @@ def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array |
     """
     if not k:
         return sparse.csr_array((len(function(np.zeros(0))), 0))
-    # Exact in float32, too, which some functions round to.
+    # These values are exact in float32 too, to which some functions round.
     values = np.random.default_rng(0).integers(1, 2**20, k) / 2.0**10
     expected = function(values)
     entries, numbered = function(np.ones(k)), function(np.arange(1.0, k + 1))

@@ -1,4 +1,4 @@
-"""Whether a problem is kept dense or sparse, and the program that its fields and a cost make."""
+"""The program built from the fields of a problem and a cost, and the choice between dense and sparse matrices."""
 
 from __future__ import annotations
 
@@ -11,25 +11,30 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import MATRICES, is_per_sample
 from pear.problem.matrix import Matrix, SparseMatrix, is_sparse
+from pear.problem.quadratic_program import QuadraticProgram
 
 MIN_VARIABLES = 500
-"""Problems with fewer variables are dense whatever they came as: dense is faster there."""
+"""Problems with fewer variables are always kept dense, because that is faster."""
 MAX_SHARE = 0.05
 """Largest share of non-zeros among the entries of H, A and G together of a problem that is kept sparse."""
 MAX_DENSE = 16_384
-"""Variables up to which the (n, n) curvature of a dense problem fits."""
-_PLANS = 3  # smoothings that a sparse problem keeps a plan for: a loss's, that of its evaluation, and one more
+"""Largest number of variables of a dense problem, whose (n, n) curvature must fit in memory."""
+_PLANS = 3  # number of smoothings that a sparse problem keeps a plan for: training, evaluation and one more
 
 
 def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Whether a problem made of these fields is kept sparse.
 
-    It is where a matrix came in sparse form, n is at least 500, and H, A and G together have at most 5 % non-zeros. A
-    problem of bounds alone is sparse where its curvature would not fit densely. Tensors on another device, and a smooth
-    term, keep a problem dense.
+    A problem is kept sparse where a matrix was given in sparse form, n is at least 500, and H, A and G together have at
+    most 5 % non-zeros. A problem with bounds only is sparse where its dense curvature would not fit in memory. A
+    problem with tensors on a GPU, or with a smooth term, is always dense.
+
+    Args:
+        given: the fields that were given, by name.
+        n: the number of variables where it was given, else None.
+        smooth: whether the problem has a smooth term.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
     if smooth or any(isinstance(value, Tensor) and value.device.type != "cpu" for value in given.values()):
@@ -49,7 +54,7 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     return count <= MAX_SHARE * rows * columns
 
 
-def quadratic_program(
+def build_program(
     fields: Mapping[str, Any],
     cost: Tensor,
     sign: int,
@@ -58,15 +63,15 @@ def quadratic_program(
     plans: dict[Any, Any],
     is_sparse: bool,
 ) -> QuadraticProgram:
-    """The minimisation form of checked fields in the user's sense; absent fields become empty or infinite.
+    """Build the minimisation form of a problem from its checked fields. Absent fields become empty or infinite.
 
     Args:
-        fields: of the problem, in the user's own sense, without those that are absent.
-        cost: (B, n).
+        fields: the fields of the problem that are present, in the user's own sense.
+        cost: (B, n) costs in the user's own sense.
         sign: 1 to minimise, −1 to maximise.
         smoothing: λ, which is added to the diagonal of H.
-        integer: (n,) bool, or None.
-        plans: the plan of a dense problem; of a sparse one, a plan for each smoothing.
+        integer: (n,) bool, or None for a continuous problem.
+        plans: the plan of a dense problem, or a plan for each smoothing of a sparse problem.
         is_sparse: whether the matrices are sparse.
     """
     cost = sign * cost.detach().to(torch.float64)
@@ -98,7 +103,7 @@ def quadratic_program(
 def _plan_of_smoothing(
     plans: dict[Any, Any], some: Mapping[str, Any], n: int, sign: int, smoothing: float
 ) -> dict[str, Any]:
-    """The plan of a sparse problem for one smoothing, which holds H; plans of the last few smoothings are kept."""
+    """The plan of a sparse problem for one smoothing, with its H. The plans of the last few smoothings are kept."""
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))

@@ -1,4 +1,4 @@
-"""The one form that everything behind ``Problem`` works on: a batch of convex quadratic programs."""
+"""``QuadraticProgram``: a batch of convex quadratic programs, the one form that all solvers work on."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class QuadraticProgram:
         lb, ub: (B or 1, n) bounds, infinite where absent.
         integer: (n,) bool, or None for a continuous problem.
         diagonal: True where every H is known to be diagonal (an LP, smoothed or not).
-        plan: what solvers compute once from the constraints, by name. All programs with the same constraints share it;
-            of sparse programs, all with the same matrices.
+        plan: data that solvers compute once from the constraints, by name. All programs with the same constraints share
+            it. Sparse programs share it where their matrices are the same.
     """
 
     H: Matrix
@@ -97,7 +97,7 @@ class QuadraticProgram:
 
     @property
     def shares_constraints(self) -> bool:
-        """True where a plan holds for every sample: they have the same constraints, or the same sparse matrices."""
+        """True where one plan serves every sample: all have the same constraints, or the same sparse matrices."""
         return self.is_sparse or all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
 
     def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
@@ -111,11 +111,11 @@ class QuadraticProgram:
         return replace(self, **selected, plan=self.plan if self.shares_constraints else {})
 
     def prepare_once(self, name: str, prepare: Callable[[QuadraticProgram], PreparedData]) -> PreparedData:
-        """The result of ``prepare(self)``, which is computed once and kept in the plan under ``name``.
+        """The result of ``prepare(self)``, computed once and kept in the plan under ``name``.
 
         Args:
-            name: of the entry in the plan.
-            prepare: uses the constraints alone, or the matrices alone where the programs are sparse.
+            name: the name of the entry in the plan.
+            prepare: a function that uses the constraints only, or the matrices only where the programs are sparse.
         """
         if name not in self.plan:
             self.plan[name] = prepare(self)
@@ -123,9 +123,10 @@ class QuadraticProgram:
         return found
 
     def sparse_form(self) -> QuadraticProgram | None:
-        """The same programs with sparse matrices; None where they are small, dense, on a GPU or differ between samples.
+        """The same programs with sparse matrices, or None where that would not be faster or is not possible.
 
-        The matrices are converted once for the last H, and are kept in the plan. So is what solvers prepare for them.
+        It is None for few variables, many non-zeros, data on a GPU, and matrices that differ between samples. The
+        converted matrices are kept in the plan until H changes, with everything that solvers prepare for them.
         """
         if self.is_sparse:
             return self

@@ -1,4 +1,4 @@
-"""The reduced KKT system: the KKT system after variables at their bounds are eliminated.
+"""The reduced KKT systems of dense programs: their KKT systems after variables at their bounds are eliminated.
 
 With F the free variables and K the active rows, every solution, gradient and derivative of this package solves
 
@@ -20,21 +20,22 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay
-from pear.optimality.exact import DoubleDouble, ExactSample
-from pear.optimality.point import ActiveSet
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.exact_residuals import DoubleDouble, ExactSample
+from pear.optimality.natural_sizes import is_noise
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
-from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.exact_refinement import projection_program, refine
 from pear.sensitivity.null_space import NullSpace
-from pear.sensitivity.refine import homogeneous, refine
 from pear.solvers.linalg.cholesky import CholeskyFactor, factor
 
-_SHIFT = 1e-7  # of the rows, relative to the curvature
+_SHIFT = 1e-7  # δ, relative to the curvature
 _REFINEMENTS = 4
-_STEPS = 32
-_CANCELS = 1e4  # terms of the rows this much larger than what they add up to have lost the digits that count
+_STEPS = 32  # padded sizes are multiples of this, so that few shapes occur
+_CANCELS = 1e4  # terms larger than their sum by this factor leave too few correct digits in the sum
 SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
+"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,)."""
 
 
 class ReducedKKT:
@@ -43,7 +44,7 @@ class ReducedKKT:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        sizes: the common numbers of free variables and of active rows, where they are known.
+        sizes: the padded numbers of free variables and of active rows; None to compute the smallest that fit.
     """
 
     cheap = True
@@ -57,7 +58,7 @@ class ReducedKKT:
         self._H = _block(qp.H, self._free, self._free_mask)
         J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
         self._J = J * self._free_mask[:, None, :]
-        # rows of length one: neither the shift nor the rank may depend on the units in which a row is written
+        # rows are scaled to length one, so that neither the shift nor the rank depends on their units
         length = torch.linalg.vector_norm(self._J, dim=2)
         self._length = torch.where(length > 0, length, torch.ones_like(length))
         self._J = self._J / self._length[:, :, None]
@@ -72,14 +73,19 @@ class ReducedKKT:
     def replayed(
         cls, qp: QuadraticProgram, active: ActiveSet, then: Callable[..., Any] | None = None, *given: Any
     ) -> tuple[ReducedKKT, Any]:
-        """The systems and ``then(systems, qp, active, *given)``, on a GPU as one CUDA graph where that saves time.
+        """Build the systems and call ``then(systems, qp, active, *given)``, by one CUDA graph where that saves time.
 
         Args:
-            qp, active: as for the systems.
-            then: reads no number of a tensor; its result does not contain the programs.
-            *given: further arguments.
+            qp: the programs.
+            active: the constraints to hold with equality.
+            then: a function that reads no number of a tensor on the host, and whose result does not contain the
+                programs; None for none.
+            *given: further arguments of ``then``.
+
+        Returns:
+            The systems, and the result of ``then``.
         """
-        # sizes in steps, so that batches that differ by little have the same shapes
+        # sizes are rounded up, so that batches that differ by little have the same shapes
         f, k = (
             min(-(-size // _STEPS) * _STEPS, most)
             for size, most in zip(common_sizes(active), (qp.n, qp.m), strict=True)
@@ -87,15 +93,15 @@ class ReducedKKT:
 
         def run(qp: QuadraticProgram, active: ActiveSet, *given: Any) -> tuple[ReducedKKT, Any]:
             systems = cls(qp, active, (f, k))
-            return systems._bare(), None if then is None else then(systems, qp, active, *given)
+            return systems._without_programs(), None if then is None else then(systems, qp, active, *given)
 
-        known = qp.is_linear  # from here on: to find out would be a look at H
+        known = qp.is_linear  # computed before the capture, because it reads H on the host
         numbers = max(qp.H.numel(), qp.A.numel(), qp.G.numel(), qp.batch * f * (f + qp.p + k))
         systems, result = replay(("systems", known, f, k, then), run, (qp, active, *given), numbers)
         systems._qp, systems._active = qp, active
         return systems, result
 
-    def _bare(self) -> ReducedKKT:
+    def _without_programs(self) -> ReducedKKT:
         """A copy without the programs, which ``solve`` does not need."""
         bare = object.__new__(type(self))
         vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
@@ -103,37 +109,43 @@ class ReducedKKT:
 
     @property
     def usable(self) -> Tensor:
-        """All True, (B,) bool: a system that cannot be factored has the solution NaN, which no check accepts."""
+        """All True, (B,) bool. The solution of a system that cannot be factored is NaN, which every check rejects."""
         return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve for one right-hand side per sample by the fast path.
 
         Args:
-            f: (B, n); entries of fixed variables are ignored.
-            r_eq, r_in: (B, p) and (B, m); entries of inactive rows are ignored.
+            f: (B, n) right-hand side of stationarity; entries of fixed variables are ignored.
+            r_eq: (B, p) right-hand side of the equalities.
+            r_in: (B, m) right-hand side of the inequalities; entries of inactive rows are ignored.
 
         Returns:
             x (B, n), zero on fixed variables; the multipliers (B, p) and (B, m), zero on inactive rows; and (B,) bool,
-            where the residual vanished.
+            True where the residual vanished up to rounding.
         """
         f_free, r = self._gather(f, r_eq, r_in)
         x, v = self._refined(f_free, r)
-        good = self._vanished(*self._residual(f_free, r, x, v), f_free, r, x, v)
+        good = self._residual_vanishes(*self._residual(f_free, r, x, v), f_free, r, x, v)
         return *self._scatter(x, v), good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``solve`` without the check of the residual, for steps whose result is verified anyway."""
+        """``solve`` without the check of the residual, for callers that verify the result themselves."""
         return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Solve by rank decision: least residual in the rows, least norm among the solutions.
+        """Solve by the careful path, which decides the rank of the rows by a singular value decomposition.
+
+        Among all x with the least residual in the rows, the one of least norm is returned.
 
         Args:
-            f, r_eq, r_in: as for ``solve``.
+            f: (B, n) right-hand side of stationarity; entries of fixed variables are ignored.
+            r_eq: (B, p) right-hand side of the equalities.
+            r_in: (B, m) right-hand side of the inequalities; entries of inactive rows are ignored.
 
         Returns:
-            x, the two multipliers, and (B,) bool, where x is unique (curvature on the whole tangent space).
+            x (B, n); the multipliers (B, p) and (B, m); and (B,) bool, True where x is unique, because the objective is
+            curved along every tangent direction.
         """
         f_free, r = self._gather(f, r_eq, r_in)
         U, S, V, rank = self._decompose()
@@ -161,42 +173,43 @@ class ReducedKKT:
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """P e for e (B, n), with the multipliers of the rows. The careful path is taken only where the fast one fails.
+        """Project e onto the tangent space. The careful path is taken only where the fast path fails.
 
         Args:
-            e: (B, n).
-            least_multipliers: where rows are dependent, return the multipliers of least norm, accurate to rounding. The
-                fast path has them to about the square root of rounding only.
+            e: (B, n) vectors to project.
+            least_multipliers: whether to return, where rows are dependent, the multipliers of least norm accurate to
+                rounding. The fast path computes them to about the square root of rounding only.
 
         Returns:
-            P e (B, n), v_eq (B, p), v_in (B, m), and (B,) bool, where the tangent space is curved throughout.
+            P e (B, n), the multipliers of the rows (B, p) and (B, m), and (B,) bool, True where the objective is curved
+            along every tangent direction.
         """
         B, _, p, m = self._shape
         zeros = e.new_zeros(B, p), e.new_zeros(B, m)
         if least_multipliers:
-            return self._exactly(e, *self.solve_carefully(e, *zeros))
+            return self._refine_exactly(e, *self.solve_carefully(e, *zeros))
         fast = self._solve_replayed(e, *zeros)
         good = fast[3]
         if not bool(good.all()):
             careful = self.solve_carefully(e, *zeros)
             x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
             fast = x, v_eq, v_in, good | careful[3]
-        return self._exactly(e, *fast)
+        return self._refine_exactly(e, *fast)
 
     def _solve_replayed(self, *sides: Tensor) -> SystemSolution:
         """``solve``, on a GPU as one CUDA graph where that saves time."""
         numbers = self._H.numel() + self._J.numel()
-        solved: SystemSolution = replay("solve", ReducedKKT.solve, (self._bare(), *sides), numbers)
+        solved: SystemSolution = replay("solve", ReducedKKT.solve, (self._without_programs(), *sides), numbers)
         return solved
 
-    def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
+    def _refine_exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
         """Refine with exact residuals where the projection may be as small as the rounding of float64."""
         if x.is_cuda:
             return torch.where(is_noise(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
-        mixed = self._mixed()
+        mixed = self._mixes_units()
         x = torch.where((is_noise(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
         for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
-            qp, active = homogeneous(self._qp[i], e[i]), self._active[i]
+            qp, active = projection_program(self._qp[i], e[i]), self._active[i]
             system = NullSpace(qp, active)
             g, v = (
                 DoubleDouble(x[i][0].numpy().copy()),
@@ -213,8 +226,8 @@ class ReducedKKT:
         top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
         return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))
 
-    def _mixed(self) -> Tensor:
-        """Whether the units of variables differ so much that a rank in these units is unreliable, (B,) bool."""
+    def _mixes_units(self) -> Tensor:
+        """Whether the units of variables differ so much that the rank is unreliable. Shape (B,), bool."""
         curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
         mixed = _spread(curvature) > _CANCELS
         return mixed | (_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
@@ -240,7 +253,7 @@ class ReducedKKT:
         return factor(S)
 
     def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-        """A preconditioner: residuals in, corrections (dx, dv) out; NaN where a system could not be factored."""
+        """Corrections (dx, dv) for the residuals (rest_f, rest_r); NaN where a system could not be factored."""
         J, factored = self._J, self._factored
         if self._from_rows:
             h = self._H.diagonal(dim1=1, dim2=2)
@@ -260,21 +273,21 @@ class ReducedKKT:
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
 
-    def _vanished(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
+    def _residual_vanishes(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
         """Whether both residuals are rounding errors of the terms they are computed from; False for NaN. Shape (B,)."""
         if not f.shape[1]:
             return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
         terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
         good = rest_f.abs().amax(1) <= SHARP * terms
         if r.shape[1]:
-            # by the size of x itself: rows parallel to 1e-10 would pass by the size that f/h allows it. Where the
-            # tangent space is a point, x is zero, and f/h tells what of it is rounding
+            # compare with the size of x itself: with f/h, the largest size that x can have, rows parallel to 1e-10
+            # would pass. Where the tangent space is a point, x is zero up to rounding, which f/h tells
             size, largest = x.abs().amax(1), f.abs().amax(1) / self._max_curvature
             good &= (rest_r.abs().amax(1) <= SHARP * (size + r.abs().amax(1))) | (size <= NEGLIGIBLE * largest)
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """J_F = U S Vᵀ with the full V, and which singular values count as non-zero, bool."""
+        """U, S and the full V of J_F = U S Vᵀ, and a mask of the singular values that count as non-zero."""
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
@@ -320,7 +333,7 @@ def _spread(size: Tensor) -> Tensor:
 
 
 def common_sizes(active: ActiveSet) -> list[int]:
-    """The largest number of free variables, and of active rows, of any sample. The host reads nothing else."""
+    """The largest number of free variables, and of active rows, of any sample, read from the device in one transfer."""
     masks = (~active.fixed, active.rows)
     most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
     sizes: list[int] = torch.stack(most).tolist()
@@ -328,9 +341,17 @@ def common_sizes(active: ActiveSet) -> list[int]:
 
 
 def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The positions of the True entries of each row, (B, k) padded with 0, and which of them are no padding."""
+    """The positions of the True entries in each row of a mask.
+
+    Args:
+        mask: (B, n) bool.
+        k: the number of positions to return; no row has more True entries.
+
+    Returns:
+        The positions (B, k), padded with 0, and (B, k) bool, True where a position is not padding.
+    """
     count = mask.cumsum(1)
-    place = torch.where(mask, count - 1, k)  # the others all to one column behind the last
+    place = torch.where(mask, count - 1, k)  # False entries all go to an extra last column
     column = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     found = column.new_zeros(len(mask), k + 1).scatter_(1, place, column)[:, :k]
     real = torch.arange(k, device=mask.device) < count[:, -1:] if mask.shape[1] else found > 0
@@ -338,7 +359,7 @@ def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
-    """H[index, index] of each sample, with a diagonal on the padding."""
+    """H[index, index] of each sample, with a positive diagonal where ``real`` is False (padding). Shape (B, f, f)."""
     rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
     block = H[rows, index[:, :, None], index[:, None, :]]
     block = block * (real[:, :, None] & real[:, None, :])

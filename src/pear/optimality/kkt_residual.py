@@ -1,4 +1,4 @@
-"""The KKT residual: how far a point is from optimal, free of units, the same for every solver."""
+"""The KKT residual: a measure, free of units, of how far a point is from optimal. It is the same for every solver."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals, TensorRecord
+from pear.optimality.duals_and_active_sets import Duals, TensorRecord
+from pear.optimality.natural_sizes import PointUnits, Sizes, positive
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import PointUnits, Sizes, positive
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,12 @@ class Residuals(TensorRecord):
     """The residuals of the optimality conditions at a point, in the units of the data.
 
     Attributes:
-        curvature: (B, n) Hx.
+        curvature: (B, n) the product Hx.
         gradient: (B, n) Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds.
-        equality: (B, p) Ax − b.
-        rows, lower, upper: (B, m), (B, n), (B, n) slacks; infinite where absent, negative where violated.
+        equality: (B, p) the residuals Ax − b.
+        rows: (B, m) the slacks h − Gx; infinite where a row is absent, negative where it is violated.
+        lower: (B, n) the slacks x − lb, with the same meaning.
+        upper: (B, n) the slacks ub − x, with the same meaning.
     """
 
     curvature: Tensor
@@ -34,7 +36,14 @@ class Residuals(TensorRecord):
 
 
 def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Residuals:
-    """The residuals of points x (B, n) with multipliers; ``curvature`` is Hx, where it is known already."""
+    """The residuals of the optimality conditions at points x.
+
+    Args:
+        qp: the programs.
+        x: (B, n) the points.
+        duals: their multipliers.
+        curvature: (B, n) the product Hx where it is known already, else None.
+    """
     curvature = matvec(qp.H, x) if curvature is None else curvature
     gradient = lagrangian_gradient(qp, x, duals, curvature)
     equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
@@ -43,19 +52,20 @@ def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor |
 
 
 def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
-    """Hx + c + Aᵀ equality + Gᵀ inequality, (B, n): the gradient without the multipliers of the bounds."""
+    """The gradient Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds. Shape (B, n)."""
     gradient = (matvec(qp.H, x) if curvature is None else curvature) + qp.c
     gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
     return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 
 
 def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
-    """Largest scaled violation of the optimality conditions at points x (B, n) with multipliers, (B,).
+    """The largest scaled violation of the optimality conditions at points x (B, n) with multipliers. Shape (B,).
 
-    Primal: |Az − b|, (Gz − h)₊ and bound violations, per unit row and unit of size. Dual: stationarity and the signs of
-    multipliers, per dual unit. Complementarity: multiplier times slack, per unit of both. The unit of size is the
-    largest entry of the decision, the dual unit the largest of the cost, of the curvature term Hx and of a share of
-    what Hx is summed from; bounds that are never met do not count.
+    Primal violations are |Ax − b|, (Gx − h)₊ and violations of the bounds. They are divided by the length of the row
+    and the unit of size, the largest entry of the decision. Dual violations are the residual of stationarity and
+    multipliers of the wrong sign. They are divided by the dual unit, which is the largest entry of the cost, of Hx, and
+    of a fraction of the terms that Hx is summed from. Violations of complementarity are products of a multiplier and
+    its slack, divided by both units. Bounds that are not reached do not enter the units.
     """
     left, sizes = residuals(qp, x, duals), Sizes.cached(qp)
     return scaled_residual(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
@@ -63,7 +73,7 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 
 def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> Tensor:
     """The KKT residual from the residuals ``left``, the sizes of the data and the units of the points. Shape (B,)."""
-    # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
+    # where x is huge along a flat direction, the rounding error of Hx must not exceed the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
     largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
     largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from pear.errors import DataError
 from pear.problem.importers import mps, osqp_mat
-from pear.problem.importers.source import suffix_of
+from pear.problem.importers.files_and_packages import suffix_of
 from pear.problem.model import Model
 
 
 @dataclass(frozen=True)
 class Importer:
-    """One row: an importer and the files it reads.
+    """A row of the table: an importer and the files it reads.
 
     Attributes:
-        name: in words.
-        suffixes: how its files end, without ``.gz``.
-        read: path in, model out.
+        name: the files it reads, in words.
+        suffixes: the endings of these files, without ``.gz``.
+        read: a function from a path to a model.
     """
 
     name: str
@@ -33,16 +33,16 @@ IMPORTERS = (
 )
 
 
-def is_model(path: Path) -> bool:
+def is_model_file(path: Path) -> bool:
     """True where some importer reads files that end like this one."""
     return any(suffix_of(path) in row.suffixes for row in IMPORTERS)
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file, by the importer that its ending names.
+    """Read a model from a file, by the importer for the ending of its name.
 
     Raises:
-        DataError: no importer reads such files, or the file cannot be taken.
+        DataError: no importer reads such files, or the file cannot be imported.
     """
     path = Path(path)
     for row in IMPORTERS:

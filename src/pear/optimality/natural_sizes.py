@@ -1,10 +1,10 @@
-"""Natural sizes: the number that each slack and each multiplier is compared with.
+"""Natural sizes: the numbers by which slacks and multipliers are divided before they are compared with tolerances.
 
 A problem may have a bound of 1e9 that no decision reaches, or a cost of 1e6 that keeps one variable at zero. Tolerances
 relative to the largest number of a sample would then be coarse for everything else. Each constraint therefore has its
-own size for its slack and its multiplier. The size is at least the terms that the slack or multiplier is computed from,
-and at least a share of the largest size in the sample, because rounding spreads to all constraints. The share of a
-variable is no larger than the distance between its bounds, which show in what unit it is measured.
+own size for its slack and its multiplier. The size is at least the sum of the terms that the slack or multiplier is
+computed from, and at least a fraction of the largest size in the sample, because rounding spreads to all constraints.
+For a variable this fraction is no larger than the distance between its bounds, which shows the unit it is measured in.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import Matrix, matvec, plus_matvec, plus_tmatvec, row_squares
+from pear.problem.quadratic_program import QuadraticProgram
 
 if TYPE_CHECKING:
-    from pear.optimality.residual import Residuals  # which measures by these sizes
+    from pear.optimality.kkt_residual import Residuals  # imports this module
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -32,10 +32,14 @@ class RelativeResiduals:
     """Slacks, multipliers and residuals of a point, each divided by its natural size.
 
     Attributes:
-        slack_rows, slack_lower, slack_upper: (B, m), (B, n), (B, n); infinite where absent, negative where violated.
-        multiplier_rows: positive where rightly signed; multiplier_bound: so at an upper bound, and negative at a lower.
+        slack_rows: (B, m) slacks of the inequality rows; infinite where a row is absent, negative where it is violated.
+        slack_lower: (B, n) slacks of the lower bounds, with the same meaning.
+        slack_upper: (B, n) slacks of the upper bounds, with the same meaning.
+        multiplier_rows: (B, m) multipliers of the inequality rows; positive where the sign is right.
+        multiplier_bound: (B, n) multipliers of the bounds; the right sign is positive at an upper bound and negative at
+            a lower bound.
         equality: (B, p) residuals of the equalities.
-        stationarity: (B, n) residuals of the gradient, multipliers of the bounds included.
+        stationarity: (B, n) residuals of the gradient of the Lagrangian, multipliers of the bounds included.
     """
 
     slack_rows: Tensor
@@ -52,15 +56,20 @@ class Sizes:
     """The part of the natural sizes that depends on the data alone, computed once for data that comes with many costs.
 
     Attributes:
-        abs_A, abs_G: (B or 1, p, n) and (B or 1, m, n) entries without their signs.
-        norms_A, norms_G: (B or 1, p) and (B or 1, m) lengths of the rows, 1 where a row is empty.
-        abs_b, abs_h: right-hand sides without their signs, 0 where infinite, but for the least that can be divided by;
-            abs_lb, abs_ub: bounds without their signs, 0 where infinite.
-        width: (B or 1, n) distances between the bounds, at least as much; pinned: (B or 1, n) bool, where the bounds
-            coincide, or None where they are known not to.
+        abs_A: (B or 1, p, n) absolute values of A.
+        abs_G: (B or 1, m, n) absolute values of G.
+        norms_A: (B or 1, p) lengths of the rows of A, 1 where a row is empty.
+        norms_G: (B or 1, m) lengths of the rows of G, 1 where a row is empty.
+        abs_b: (B or 1, p) absolute values of b, at least the smallest positive float64.
+        abs_h: (B or 1, m) absolute values of h, at least the smallest positive float64, which stands for infinity too.
+        abs_lb: (B or 1, n) absolute values of lb, 0 where infinite.
+        abs_ub: (B or 1, n) absolute values of ub, 0 where infinite.
+        width: (B or 1, n) distances between the bounds, at least the smallest positive float64.
+        pinned: (B or 1, n) bool, True where the bounds coincide; None where it is known that none do.
         limit: (B or 1, 1) the least size that bounds and rows suggest for a decision, infinite where they suggest none.
-        top: (B or 1, 1) the largest diagonal entry of H; root: (B or 1, n) roots of the diagonal, with the largest,
-            ``root_top`` (B or 1, 1).
+        top: (B or 1, 1) the largest diagonal entry of H.
+        root: (B or 1, n) square roots of the diagonal of H.
+        root_top: (B or 1, 1) the largest entry of ``root``.
     """
 
     abs_A: Matrix
@@ -80,7 +89,7 @@ class Sizes:
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> Sizes:
-        """The sizes of these programs."""
+        """Compute the sizes of these programs."""
         norms_A, norms_G = (positive(row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
         limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
         least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
@@ -101,7 +110,7 @@ class Sizes:
 
     @classmethod
     def cached(cls, qp: QuadraticProgram) -> Sizes:
-        """The sizes of these programs, computed once and kept with the program object."""
+        """The sizes of these programs, computed once and stored in the program object."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
             kept["sizes"] = cls.of(qp)
@@ -109,7 +118,7 @@ class Sizes:
         return sizes
 
     def with_curvature(self, H: Matrix) -> Sizes:
-        """The sizes for the same constraints and another curvature (B or 1, n, n)."""
+        """The sizes for the same constraints and another curvature H (B or 1, n, n)."""
         return replace(self, **_curvature(H))
 
 
@@ -124,13 +133,15 @@ class PointUnits:
     """The units at the points of a batch, from which the natural sizes and the KKT residual are computed.
 
     Attributes:
-        abs_x, abs_c, abs_hx: (B, n) decision, cost and curvature term without their signs.
-        gradient: (B, n) what is left of the gradient, multipliers of the bounds included.
-        cost: (B, 1) the largest cost.
-        size: (B, 1) the largest decision, and no less than FLOOR of what the data suggests.
-        least: (B, 1) what that much of a decision comes to by the curvature.
-        curvature: (B, 1) the largest term that Hx is summed from, at most: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. Where
-            these terms cancel, Hx is rounding, and would be measured by rounding.
+        abs_x: (B, n) absolute values of the decision x.
+        abs_c: (B, n) absolute values of the cost c.
+        abs_hx: (B, n) absolute values of Hx.
+        gradient: (B, n) residual of the gradient of the Lagrangian, multipliers of the bounds included.
+        cost: (B, 1) the largest entry of ``abs_c``.
+        size: (B, 1) the largest entry of ``abs_x``, or a tiny fraction (FLOOR) of the size that the data suggests.
+        least: (B, 1) that tiny fraction times the largest diagonal entry of H: the smallest dual unit.
+        curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. Where
+            these terms cancel, Hx itself is only rounding and no measure of its error.
     """
 
     abs_x: Tensor
@@ -144,7 +155,7 @@ class PointUnits:
 
     @classmethod
     def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> PointUnits:
-        """The units of points x (B, n) with multipliers."""
+        """The units at points x (B, n) with multipliers ``duals`` and residuals ``left``."""
         abs_x, abs_c = x.abs(), qp.c.abs()
         cost = abs_c.amax(-1, keepdim=True)
         floor = FLOOR * least_size(cost, sizes)
@@ -160,8 +171,18 @@ class PointUnits:
         )
 
 
-def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> RelativeResiduals:
-    """Divide multipliers and the residuals ``left`` by their natural sizes, at points with these units."""
+def relative_residuals(
+    qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits
+) -> RelativeResiduals:
+    """Divide the multipliers ``duals`` and the residuals ``left`` of points by their natural sizes.
+
+    Args:
+        qp: the programs.
+        duals: the multipliers of the points.
+        left: the residuals at the points.
+        sizes: the sizes of the data.
+        units: the units at the points.
+    """
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
     terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
@@ -188,11 +209,12 @@ def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, u
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     """The smallest size that the data of a sample suggests for its decision; 1 where it suggests none. Shape (B, 1).
 
-    It is the smallest non-zero number among the largest ``cost`` (B, 1) divided by the curvature, the bounds, and the
-    distances of the rows from the origin. A bound of 1e15 that is never active then sets no unit for a decision of size
-    1. The size matters only where the decision is zero: rounding would otherwise be compared with rounding.
+    The size is the smallest non-zero number among three: the largest ``cost`` (B, 1) divided by the curvature, the
+    bounds, and the distances of the rows from the origin. By taking the smallest, a bound of 1e15 that is never active
+    does not set the unit of a decision of size 1. The size matters only for decisions near zero, where rounding would
+    otherwise be compared with rounding.
     """
-    by_curvature = cost / sizes.top  # infinite or not a number without curvature, and below zero where that is wrong
+    by_curvature = cost / sizes.top  # infinite or NaN without curvature, negative for a negative diagonal
     least = torch.minimum(torch.where(by_curvature > 0, by_curvature, torch.inf), sizes.limit)
     return torch.where(least < torch.inf, least, 1.0)
 
@@ -204,15 +226,15 @@ def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
 
 
 def positive(value: Tensor) -> Tensor:
-    """The value, or 1 where it is zero, so that it can be a divisor."""
+    """The value where it is positive, and 1 elsewhere, so that it can be a divisor."""
     return torch.where(value > 0, value, 1.0)
 
 
 def finite_abs(value: Tensor) -> Tensor:
-    """|value|, or 0 where it is infinite: an absent limit has no size."""
+    """The absolute value, or 0 where the value is infinite, because an absent limit has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
 
 
 def _divisor(scale: Tensor) -> Tensor:
-    """The scale, raised to the smallest positive float64: where it is zero, so is the quantity divided by it."""
+    """The scale, but at least the smallest positive float64. Where it is zero, the quantity to divide is zero too."""
     return scale.clamp(min=_TINY)

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from pear.problem.problem import Problem
 
 
-def table(title: str, facts: Mapping[str, object], note: str = "") -> str:
+def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     """An HTML table with a title, a row for each fact, and a note below; all text is escaped.
 
     Args:
-        title: of the table.
+        title: the caption of the table.
         facts: the values of the rows, by name; those that are None or empty are left out.
-        note: sentences, one a line.
+        note: sentences, one per line.
 
     Example:
-        >>> table("Problem", {"rows <": 2, "nothing": None})
+        >>> html_table("Problem", {"rows <": 2, "nothing": None})
         '<table><caption>Problem</caption><tr><th>rows &lt;</th><td>2</td></tr></table>'
     """
     rows = "".join(
@@ -31,18 +31,18 @@ def table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>{below}"
 
 
-def some(names: tuple[str, ...], most: int = 4) -> str:
-    """The first few names, and how many there are.
+def summarise_names(names: tuple[str, ...], most: int = 4) -> str:
+    """The number of names and the first few of them, in one line.
 
     Example:
-        >>> some(("a", "b")), some(("a", "b", "c", "d", "e", "f"))
+        >>> summarise_names(("a", "b")), summarise_names(("a", "b", "c", "d", "e", "f"))
         ('2: a, b', '6: a, b, c, …')
     """
     shown = names if len(names) <= most else (*names[: most - 1], "…")
     return f"{len(names)}: {', '.join(shown)}"
 
 
-def facts(problem: Problem) -> dict[str, object]:
+def problem_facts(problem: Problem) -> dict[str, object]:
     """The properties of a problem, by name; None where one does not apply."""
     terms = {"quadratic": problem.Q, "with a smooth term": problem.phi}
     integers = "" if problem.integer is None else f", {int(problem.integer.sum())} of them integer"

@@ -1,4 +1,4 @@
-"""Thread pools: how many threads to use, work that can be stopped, and the address of torch's own threads."""
+"""Thread pools: the number of threads, work that can be stopped, and the address of torch's OpenMP function."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PARTS = 8  # for each thread
-_TICK = 0.1  # seconds between two looks at the clock; Ctrl-C is noticed in between
-_PROCESS = os.getpid()  # as long as it is the same, nobody has forked since this module was imported
+_PARTS = 8  # parts of a batch for each thread
+_TICK = 0.1  # seconds between two checks of the clock, at which Ctrl-C is noticed too
+_PROCESS = os.getpid()  # a process with another id is a fork of the one that imported this module
 _JOBS: ContextVar[int | None] = ContextVar("jobs", default=None)
 
 
 @contextmanager
-def using(jobs: int | None) -> Iterator[None]:
-    """Set how many threads the calls inside use; None is one for each core, and one in a worker process."""
+def limit_threads(jobs: int | None) -> Iterator[None]:
+    """A context within which solves use ``jobs`` threads.
+
+    Args:
+        jobs: the number of threads. None means one for each core, or a single one in a worker process.
+    """
     token = _JOBS.set(jobs)
     try:
         yield
@@ -36,8 +40,8 @@ def using(jobs: int | None) -> Iterator[None]:
         _JOBS.reset(token)
 
 
-def count() -> int:
-    """How many threads to solve with."""
+def thread_count() -> int:
+    """The number of threads that a solve uses."""
     if (jobs := _JOBS.get()) is not None:
         return jobs
     if parent_process() is not None:  # its other workers use the other cores
@@ -45,13 +49,13 @@ def count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def parts(size: int) -> list[slice]:
-    """Split ``size`` samples into small parts, so that no thread works alone on a large one at the end."""
-    step = max(1, size // (_PARTS * count()))
+def split_samples(size: int) -> list[slice]:
+    """Split ``size`` samples into small slices, so that no thread is left alone with a large one at the end."""
+    step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 
 
-def run(
+def run_in_threads(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     stop: Callable[[], None],
@@ -60,14 +64,15 @@ def run(
     """Call ``function`` for every item, in threads, and return the results in the order of the items.
 
     Args:
-        function: called in a thread; compiled code in it has to release Python's lock.
+        function: the function to call. Compiled code in it must release Python's global lock to run in parallel.
         items: its arguments, one for each call.
-        stop: makes every call of ``function``, begun or not, return soon. It is called when time is up, and on Ctrl-C,
-            which is raised here once the calls that have begun are back.
-        seconds: time after which ``stop`` is called.
+        stop: makes every call of ``function`` return soon, including calls that have not begun. It is called when the
+            time is up, after an error, and on Ctrl-C. Ctrl-C is raised again once all calls that had begun have
+            returned.
+        seconds: the time after which ``stop`` is called.
     """
     end = time.monotonic() + seconds
-    futures = [pool(count(), "integer").submit(function, item) for item in items]
+    futures = [shared_pool(thread_count(), "integer").submit(function, item) for item in items]
     pending = set(futures)
     try:
         while pending:
@@ -84,8 +89,8 @@ def run(
             wait(begun)
 
 
-def pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """The pool of that name, one for the whole process; Python ends its threads at exit."""
+def shared_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    """The thread pool of this name and size, of which the process has one. Python ends its threads at exit."""
     return _pool(threads, name, os.getpid())  # a forked child has none of its parent's threads
 
 
@@ -97,7 +102,7 @@ def _pool(threads: int, name: str, process: int) -> ThreadPoolExecutor:
 def openmp_address() -> int:
     """The address of ``GOMP_parallel`` in the OpenMP library that torch uses; 0 where there is none.
 
-    A forked child gets 0: the library would wait for its parent's threads, which the child does not have.
+    It is 0 in a forked child, where the library would wait for the parent's threads, which the child does not have.
     """
     return _find_openmp() if os.getpid() == _PROCESS else 0
 
@@ -107,5 +112,7 @@ def _find_openmp() -> int:
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     if not library.exists():
         return 0
-    function = getattr(ctypes.CDLL(str(library)), "GOMP_parallel", None)  # found in what torch is linked with, too
+    function = getattr(
+        ctypes.CDLL(str(library)), "GOMP_parallel", None
+    )  # also searches the libraries that torch is linked with
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

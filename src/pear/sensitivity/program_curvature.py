@@ -1,0 +1,107 @@
+"""Tests of the curvature H of programs, dense or sparse: whether it is convex, definite or singular. Products H⁻¹e."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.optimality.definiteness import is_convex, is_definite, is_singular
+from pear.optimality.rule import INDEFINITE
+from pear.problem.quadratic_program import QuadraticProgram
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from pear.solvers.linalg.saddle import Saddle, SaddlePattern
+
+_LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H, may be zero
+
+
+def is_convex_program(qp: QuadraticProgram) -> Tensor:
+    """Whether H is positive semidefinite up to rounding. Shape (B or 1,), bool."""
+    return torch.tensor([curvature_sign(qp) >= 0]) if qp.is_sparse else is_convex(qp.H)
+
+
+def is_singular_program(qp: QuadraticProgram) -> Tensor:
+    """Whether H is not positive definite. Shape (B or 1,), bool."""
+    return torch.tensor([curvature_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_singular(qp)
+
+
+def is_nearly_singular(qp: QuadraticProgram) -> Tensor:
+    """Whether H is singular, or so close to singular that a factorisation only just succeeds. Shape (B or 1,), bool."""
+    return is_singular_program(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
+
+
+def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
+    """Compute H⁻¹ e. Shape (B, n).
+
+    Args:
+        qp: the programs, with a positive definite H. Where H is diagonal, e is divided by the diagonal.
+        e: (B, n) vectors.
+    """
+    if qp.diagonal:
+        return e / qp.H.diagonal(dim1=1, dim2=2)
+    if qp.is_sparse:
+        factor: Saddle = qp.prepare_once("inverse", lambda qp: _saddle(qp).factor(np.zeros(qp.n), np.zeros(0)))
+        rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
+        return torch.from_numpy(np.stack(rows)) if rows else e
+    return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
+
+
+def curvature_sign(qp: QuadraticProgram) -> int:
+    """The sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite.
+
+    The sign is computed once and kept in the plan of the program.
+    """
+    return qp.prepare_once("sign", _sign)
+
+
+def _sign(qp: QuadraticProgram) -> int:
+    """Compute the sign that ``curvature_sign`` returns: by diagonal dominance, by factorisations, or by Lanczos."""
+    H: sparse.csr_array = qp.H.csr
+    diagonal = H.diagonal()
+    top = float(np.abs(diagonal).max(initial=0.0))
+    coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
+    margin = float((diagonal - coupling).min(initial=np.inf))
+    if margin > INDEFINITE * top:
+        return 1  # every diagonal entry exceeds the sum of the other entries of its row
+    if not coupling.any() or top == 0:
+        return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
+    pattern = _saddle(qp)
+    if not pattern.direct:
+        return _sign_by_lanczos(H, top)
+    if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
+        return 1
+    return 0 if pattern.factor(np.full(qp.n, INDEFINITE * top), np.zeros(0)).is_positive else -1
+
+
+def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
+    """The sign of the least eigenvalue by Lanczos iterations, for an H whose factor would have too many non-zeros.
+
+    Args:
+        H: (n, n) curvature.
+        top: the largest absolute diagonal entry of H.
+    """
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh  # takes long to import, and few programs need it
+
+    start = np.random.default_rng(0).standard_normal(H.shape[0])
+    try:
+        least = float(eigsh(H, k=1, which="SA", v0=start, ncv=40, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])
+    except ArpackNoConvergence as error:
+        # the estimates decrease to the eigenvalue; one that has not converged is close to zero
+        least = float(error.eigenvalues.min()) if len(error.eigenvalues) else 0.0
+    if least < -INDEFINITE * top:
+        return -1
+    return 1 if least > _LANCZOS * top else 0
+
+
+def _saddle(qp: QuadraticProgram) -> SaddlePattern:
+    """The pattern of a saddle-point system that consists of H alone, without constraint rows."""
+    from scipy import sparse
+
+    from pear.solvers.linalg.saddle import SaddlePattern  # imports numba, which dense programs do not need
+
+    return SaddlePattern(qp.H.csr, sparse.csr_array((0, qp.n)))
