@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pear
 from pear.compile import threads
-from pear.decisions.integer import CheckedIntegers, verify_integers
+from pear.decisions.integer_programs import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.base import Candidate

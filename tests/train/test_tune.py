@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, race
-from pear.train.race import label, multiple_of_auto
+from pear.train.successive_halving import label, multiple_of_auto
 from pear.train.tune import _stages, default_candidates
 
 TASK = pear.tasks.shortest_path((3, 3))

@@ -18,8 +18,8 @@ import torch
 from pear.decisions.solve import OnFailure
 from pear.errors import ProblemError
 from pear.losses.defaults import BOOSTING
-from pear.losses.guided import check_guidance
-from pear.losses.pear import PEARLoss
+from pear.losses.guided_regret import check_guidance
+from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import inputs_of
 from pear.train.validation import own_rows, regret_on

@@ -62,7 +62,7 @@ def train(
     weights so far.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
-    from pear.train.threads import one_thread
+    from pear.train.one_thread import one_thread
 
     table = read_table(data)
     named, priced = _parse_prices(words(costs))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import Statuses, gradient_error, regret_of_program, renumbered
+from pear.decisions.batch_regrets import Statuses, gradient_error, regret_of_program, renumbered
 from pear.decisions.solve import fail, solve_verified
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem import Problem

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
+from pear.decisions.failed_guesses import FailedGuesses
 from pear.decisions.failures import known_infeasible, name_failures
-from pear.decisions.guesses import FailedGuesses
 from pear.decisions.repair import RepairResult, repair, sharpen_points
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status

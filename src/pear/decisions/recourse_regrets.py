@@ -22,9 +22,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pear.decisions.batch_regrets import Statuses, objective_value, regret_of_program
 from pear.decisions.decider import both_statuses
-from pear.decisions.recourse import Forecast, RealisedCosts, RecourseDecider, Values
-from pear.decisions.regrets import Statuses, objective_value, regret_of_program
+from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.keys import rows_of

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.integer import refuse_curvature, solve_integer
+from pear.decisions.integer_programs import refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
-from pear.decisions.smooth import solve_smooth
+from pear.decisions.smooth_objective import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
@@ -104,7 +104,7 @@ def _solve_forecast(
     overrides: dict[str, Any],
 ) -> Solution:
     """``solve`` for a model with predicted right-hand sides."""
-    from pear.decisions.recourse import solve_forecast  # which is built on this module
+    from pear.decisions.recourse_decider import solve_forecast  # which is built on this module
 
     if overrides:
         raise ProblemError(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretDecider
+from pear.decisions.batch_regrets import RegretDecider
 from pear.decisions.solution import described, worst_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import RegretCall, Regrets

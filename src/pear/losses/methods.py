@@ -15,7 +15,7 @@ from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
 from pear.losses.mse import MSELoss
 from pear.losses.own_problem import OwnProblem
-from pear.losses.pear import PEARLoss
+from pear.losses.pear_loss import PEARLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.problem import Model, Problem

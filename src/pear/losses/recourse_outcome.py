@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.decisions.recourse import RecourseDecider, decide_forecast
-from pear.decisions.regrets import objective_value
+from pear.decisions.batch_regrets import objective_value
+from pear.decisions.recourse_decider import RecourseDecider, decide_forecast
 from pear.decisions.solve import fail
 from pear.problem import Model
 

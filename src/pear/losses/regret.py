@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import gradient_error
+from pear.decisions.batch_regrets import gradient_error
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
 from pear.losses.defaults import GRADIENT

@@ -13,8 +13,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.costs import SyntheticTask
-from pear.tasks.paths import Graph
+from pear.tasks.path_graph import Graph
+from pear.tasks.synthetic_task import SyntheticTask
 from pear.tasks.task import check_finite
 
 Direction = Literal["forward", "cross"]

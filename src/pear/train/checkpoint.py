@@ -19,11 +19,11 @@ from pear.problem import Model, Problem
 from pear.problem.matrix import is_sparse
 from pear.problem.problem import FIELDS
 from pear.train import archive
-from pear.train.errors import TrainingError
+from pear.train.early_stopping import EarlyStopping
 from pear.train.history import History
 from pear.train.samples import SampleSource
 from pear.train.samples.features import leaves
-from pear.train.stopping import EarlyStopping
+from pear.train.training_error import TrainingError
 
 KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
 _NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest

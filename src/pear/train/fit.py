@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint, data_identity
-from pear.train.config import FitConfig
+from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
 from pear.train.keyed_loss import accept_keys
-from pear.train.order import Order, shuffled
 from pear.train.ranks import Ranks, loss_counts
+from pear.train.sample_order import Order, shuffled
 from pear.train.samples import SampleSource, as_samples
 from pear.train.samples.features import Keys
 from pear.train.samples.in_memory import MemorySamples
 from pear.train.samples.loader import LoaderSamples
-from pear.train.samples.stream import StreamSamples
+from pear.train.samples.parquet_stream import StreamSamples
 from pear.train.samples.unusable import check_costs
 from pear.train.training_run import TrainingRun
 from pear.train.validation import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pear.train.config import FitConfig
+from pear.train.fit_config import FitConfig
 from pear.train.samples.features import Features, call
 
 logger = logging.getLogger("pear")

@@ -24,13 +24,13 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.train import archive
 from pear.train.checkpoint import load_weights, loss_identity, model_identity
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
-from pear.train.order import Order
+from pear.train.fit_config import FitConfig
+from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
 from pear.train.samples.features import leaves
 from pear.train.samples.in_memory import SampleBatch
 from pear.train.samples.loader import LoaderSamples
+from pear.train.training_error import TrainingError
 
 T = TypeVar("T")
 

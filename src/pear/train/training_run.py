@@ -16,17 +16,17 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from pear.losses import PEARLoss
 from pear.train.checkpoint import Checkpoint, load_weights
 from pear.train.compiled import LinearEpochs
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
-from pear.train.flat import FlatRegret
+from pear.train.fit_config import FitConfig
+from pear.train.flat_regret import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
 from pear.train.keyed_loss import KeyedLoss, step_guidance
-from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
+from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
 from pear.train.samples.features import call
 from pear.train.samples.in_memory import MemorySamples, SampleBatch
 from pear.train.samples.unusable import masks
+from pear.train.training_error import TrainingError
 from pear.train.validation import Score, evaluate
 
 

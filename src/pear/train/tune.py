@@ -16,13 +16,13 @@ from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_of, recourse_model
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
 from pear.train.estimator.networks import make_network
+from pear.train.fit_config import FitConfig
 from pear.train.history import History
-from pear.train.race import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
 from pear.train.samples.features import check_order, leaves, read_features, read_rows
 from pear.train.samples.in_memory import MemorySamples, SampleBatch
+from pear.train.successive_halving import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
+from pear.train.training_error import TrainingError
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
 
 FINALISTS = 2

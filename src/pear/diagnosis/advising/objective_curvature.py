@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.recourse import choose_recourse_smoothing
+from pear.decisions.recourse_decider import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solve import choose_smoothing
 from pear.diagnosis.advising.findings import Findings

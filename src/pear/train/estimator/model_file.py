@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pear.errors import DataError, PearError, ProblemError
-from pear.losses.module import DecisionModule
+from pear.losses.decision_module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS

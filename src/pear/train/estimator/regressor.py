@@ -19,17 +19,17 @@ from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import inputs_of, plain_of
 from pear.problem.tables import check_order_of_values, column_names, is_frame
-from pear.train.config import FitConfig
 from pear.train.estimator import model_file
-from pear.train.estimator.display import show_progress
-from pear.train.estimator.names import as_table, variable_names
 from pear.train.estimator.networks import Standardise, make_network
-from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
+from pear.train.estimator.progress_display import show_progress
+from pear.train.estimator.regret_scorer import as_tensor, as_values, minus_regret
+from pear.train.estimator.result_tables import as_table, variable_names
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 from pear.train.initialisation import make_optimizer
 from pear.train.keyed_loss import accept_keys, step_guidance
-from pear.train.order import shuffled
-from pear.train.race import multiple_of_auto
+from pear.train.sample_order import shuffled
+from pear.train.successive_halving import multiple_of_auto
 from pear.train.validation import given_problem, own_rows
 
 try:

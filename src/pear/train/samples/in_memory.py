@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.order import Order
+from pear.train.sample_order import Order
 from pear.train.samples.features import (
     Features,
     Keys,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from pear.errors import ProblemError
-from pear.train.order import Order
+from pear.train.sample_order import Order
 from pear.train.samples.features import Features, Keys, leaves, nonfinite_rows, read_keys
 from pear.train.samples.in_memory import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
 from pear.train.samples.unusable import refuse_or_warn, unusable

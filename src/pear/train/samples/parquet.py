@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import DataError, MissingExtraError, ProblemError
-from pear.train.samples.columns import InputColumns, check_type, join_columns, width_of
+from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
 """How many samples are in memory at a time, unless the caller says otherwise."""

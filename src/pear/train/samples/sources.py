@@ -13,7 +13,7 @@ from pear.train.samples.features import check_order
 from pear.train.samples.in_memory import MemorySamples, describe, parameter_of, read_batch
 from pear.train.samples.loader import LoaderSamples
 from pear.train.samples.parquet import ParquetSamples
-from pear.train.samples.stream import StreamSamples
+from pear.train.samples.parquet_stream import StreamSamples
 
 SampleSource = MemorySamples | LoaderSamples | StreamSamples
 

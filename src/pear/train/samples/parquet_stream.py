@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import DataError
-from pear.train.order import Order
+from pear.train.sample_order import Order
 from pear.train.samples.in_memory import MemorySamples, SampleBatch, parameter_of
 from pear.train.samples.parquet import ParquetSamples, Piece, RowGroup, regroup
 from pear.train.samples.unusable import masks

@@ -16,12 +16,12 @@ from torch import nn
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError
 from pear.losses.methods import method
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
-from pear.train.order import in_order, shuffled
+from pear.train.sample_order import in_order, shuffled
 from pear.train.samples.in_memory import MemorySamples
+from pear.train.training_error import TrainingError
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]

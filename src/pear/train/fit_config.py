@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 
 from pear.errors import ProblemError
-from pear.train.stopping import EarlyStopping
+from pear.train.early_stopping import EarlyStopping
 
 Start = Literal["mse", "standardised", "given"]
 

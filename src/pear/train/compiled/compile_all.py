@@ -17,8 +17,8 @@ from pear.problem import Problem
 from pear.solvers.active_set import batch, layout
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
-from pear.train.config import FitConfig
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 
 
 class CompiledPart(NamedTuple):

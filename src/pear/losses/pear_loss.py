@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.batch_regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.recourse_regrets import RecourseRegrets
-from pear.decisions.regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.solve import OnFailure, fail
 from pear.errors import ProblemError
 from pear.losses import defaults
+from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import GUIDED
 from pear.losses.eager import eager
-from pear.losses.guided import GuidedRegret, check_guidance
+from pear.losses.guided_regret import GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
-from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch

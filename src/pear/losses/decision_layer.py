@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decisions
-from pear.decisions.recourse import Values
+from pear.decisions.recourse_decider import Values
 from pear.decisions.solve import OnFailure, fail
 from pear.errors import ProblemError
+from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
-from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
 from pear.problem.keys import as_keys

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
-from pear.decisions.recourse import RecourseDecider, choose_recourse_smoothing
+from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.problem import CostMap, Model, Problem
@@ -37,7 +37,7 @@ class DecisionModule(nn.Module):
         super().__init__()
         check_on_failure(on_failure)
         check_solver(solver)
-        self.warned_of_flat = False  # see pear.train.flat
+        self.warned_of_flat = False  # see pear.train.flat_regret
         self._chosen: Smoothing | None = None
         self._recourse: RecourseDecider | None = None
         self.on_failure, self._solver = on_failure, solver
