@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.solution import Solution
-from pear.decisions.solve import check_smoothing, check_solver, fail, solve, solve_verified
+from pear.decisions.solve import check_smoothing, check_solver, report_failures, solve, solve_verified
 from pear.diagnosis.constraints import name_constraints, price_constraints
 from pear.diagnosis.decision_path import ACCURACY, follow
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
@@ -107,7 +107,7 @@ def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedS
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)
-    fail(solved.status, "raise", "the problem")
+    report_failures(solved.status, "raise", "the problem")
     return solved
 
 

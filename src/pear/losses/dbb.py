@@ -50,12 +50,12 @@ class DBBLoss(DecisionLoss):
         """The mean regret, with the interpolation behind the decision."""
         best = self.best(true, ids)
         step = self.problem.sign * self.interpolation
-        z: Tensor = _Interpolated.apply(predicted, lambda cost: self.decide(cost, ids), step)
+        z: Tensor = _InterpolatedDecision.apply(predicted, lambda cost: self.decide(cost, ids), step)
         with self.timed("gradient"):
             return ((true * z).sum(1) - (true * best).sum(1)).abs().mean()
 
 
-class _Interpolated(torch.autograd.Function):
+class _InterpolatedDecision(torch.autograd.Function):
     """A decision whose derivative is that of the straight line to the decision under moved costs."""
 
     @staticmethod

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.decisions.decider import Decisions
 from pear.decisions.recourse_decider import Values
-from pear.decisions.solve import OnFailure, fail
+from pear.decisions.solve import OnFailure, report_failures
 from pear.errors import ProblemError
 from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import DECISION
@@ -98,7 +98,7 @@ class DecisionLayer(DecisionModule):
         if self.recourse_model is not None:
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
-        scale = self.settle(cost, ids, **given)
+        scale = self.settle_smoothing(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
@@ -113,7 +113,7 @@ class DecisionLayer(DecisionModule):
         self.status = decisions.status
         if not decisions.all_solved:
             trained = torch.is_grad_enabled() and inputs.requires_grad
-            fail(self.status, self.on_failure, "the decision layer", spreads=trained)
+            report_failures(self.status, self.on_failure, "the decision layer", spreads=trained)
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
         """(B, n) elastic decisions under predicted values (B, k), differentiable."""

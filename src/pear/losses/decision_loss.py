@@ -52,7 +52,7 @@ class DecisionLoss(nn.Module):
         check_number("mse_weight", mse_weight, least=0.0)
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._decide = None if decide is None else with_keys(decide)
+        self._decide = None if decide is None else KeyedFunction(decide)
 
     @eager
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
@@ -145,7 +145,7 @@ class DecisionLoss(nn.Module):
             self.seconds[what] += time.perf_counter() - began
 
 
-class with_keys(Generic[Result]):  # noqa: N801 (it stands for a function)
+class KeyedFunction(Generic[Result]):
     """Calls a function with a tensor, and with its sample ids where the function has an argument ``keys``."""
 
     def __init__(self, function: Callable[..., Result]) -> None:

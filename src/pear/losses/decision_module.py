@@ -83,7 +83,7 @@ class DecisionModule(nn.Module):
     def smoothing(self, smoothing: float | Literal["auto"]) -> None:
         check_smoothing(smoothing)
         self._smoothing: float | Literal["auto"] = smoothing if smoothing == "auto" else float(smoothing)
-        self._use(None if smoothing == "auto" else Smoothing.given(smoothing))
+        self._use_smoothing(None if smoothing == "auto" else Smoothing.given(smoothing))
 
     @property
     def chosen_smoothing(self) -> float | None:
@@ -121,14 +121,14 @@ class DecisionModule(nn.Module):
         ids = as_keys(keys, len(costs))
         unsettled = self._chosen is None
         if self.recourse_model is None:
-            chosen = self.settle(self.costs(costs, ids), ids)
+            chosen = self.settle_smoothing(self.costs(costs, ids), ids)
         else:
             self.recourse_decider(costs, ids)
             assert self._chosen is not None
             chosen = self._chosen
         if unsettled and times != 1:
             chosen = chosen.times(times)
-            self._use(chosen)
+            self._use_smoothing(chosen)
         return chosen.value
 
     def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
@@ -140,11 +140,11 @@ class DecisionModule(nn.Module):
         """
         assert self.recourse_model is not None
         if self._recourse is None:
-            self._use(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
+            self._use_smoothing(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
         assert self._recourse is not None
         return self._recourse
 
-    def settle(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
+    def settle_smoothing(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
         """The smoothing in use; "auto" chooses it by the first costs (B, n) that come.
 
         Args:
@@ -153,7 +153,9 @@ class DecisionModule(nn.Module):
             **fields: what replaces the problem's fields in this call.
         """
         if self._chosen is None:
-            self._use(choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields))
+            self._use_smoothing(
+                choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields)
+            )
             assert self._chosen is not None
         return self._chosen
 
@@ -161,7 +163,7 @@ class DecisionModule(nn.Module):
         """Convert decisions (..., n) of the decider's problem to the user's, or costs (..., n) the other way round."""
         return values if self._chosen is None else self._chosen.times_units(values)
 
-    def _use(self, chosen: Smoothing | None) -> None:
+    def _use_smoothing(self, chosen: Smoothing | None) -> None:
         """Use this smoothing; new units make another problem for the solver."""
         self._chosen = chosen
         if self.recourse_model is not None:
@@ -183,7 +185,7 @@ class DecisionModule(nn.Module):
         """Go on with the λ of a saved state, where this one is "auto" too."""
         if self._smoothing == "auto":
             value = state["smoothing"]
-            self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
+            self._use_smoothing(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
 
     def sample_state(self) -> dict[str, Any]:
         """What is kept of the samples between calls, as arrays, numbers and strings; not part of ``state_dict``."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.batch_regrets import RegretDecider
-from pear.decisions.solution import described, worst_residual
+from pear.decisions.solution import describe_statuses, worst_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import RegretCall, Regrets
 
@@ -41,7 +41,7 @@ class LastCall:
         facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
         facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
         told = "".join(f"; {name} {fact}" for name, fact in facts.items())
-        return f"LastCall({described(self.status, self.decision.shape[1])}{told})"
+        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{told})"
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without the properties that are computed on demand."""

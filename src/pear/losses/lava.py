@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number, with_keys
+from pear.losses.decision_loss import Decide, DecisionLoss, KeyedFunction, check_number
 from pear.losses.own_problem import OwnProblem
 from pear.problem import Model, Problem
 
@@ -56,7 +56,7 @@ class LAVALoss(DecisionLoss):
         super().__init__(problem.relaxed(), decide)
         check_number("threshold", threshold)
         self.threshold = float(threshold)
-        self._adjacent = with_keys(adjacent or OwnProblem(self.problem).adjacent)
+        self._adjacent = KeyedFunction(adjacent or OwnProblem(self.problem).adjacent)
         self._away: dict[tuple[Hashable, bytes], _Differences] = {}
         self._away_in = self.problem
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pear.decisions.batch_regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.recourse_regrets import RecourseRegrets
-from pear.decisions.solve import OnFailure, fail
+from pear.decisions.solve import OnFailure, report_failures
 from pear.errors import ProblemError
 from pear.losses import defaults
 from pear.losses.decision_module import DecisionModule
@@ -230,7 +230,7 @@ class PEARLoss(DecisionModule):
             shares_curvature: whether the true objective has the predicted curvature.
         """
         Q = None if Q is None else torch.as_tensor(Q)
-        scale = self.settle(true, keys, Q=Q)
+        scale = self.settle_smoothing(true, keys, Q=Q)
         if scale.units is not None:
             predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
         if shares_curvature:
@@ -256,8 +256,8 @@ class PEARLoss(DecisionModule):
         if known is not None and self.on_failure == "mask":
             status, true_status = torch.where(known[0] == 0, status, 0), torch.where(known[1] == 0, true_status, 0)
         plain = self.recourse_model is None
-        fail(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
-        fail(true_status, self.on_failure, "the true costs" if plain else "the truth")
+        report_failures(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
+        report_failures(true_status, self.on_failure, "the true costs" if plain else "the truth")
 
     def count(self, samples: int, reused: int) -> None:
         """Add samples to the totals, and how many of them kept their working set."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pear.decisions.batch_regrets import objective_value
 from pear.decisions.recourse_decider import RecourseDecider, decide_forecast
-from pear.decisions.solve import fail
+from pear.decisions.solve import report_failures
 from pear.problem import Model
 
 
@@ -36,7 +36,7 @@ class RecourseOutcome:
             x = self._decider.solve_integers(self._truth, keys).x
         else:
             best, status = self._decider.best(self._truth, keys)
-            fail(status, "raise", "the true values")
+            report_failures(status, "raise", "the true values")
             x = best.x
         self.best = self.value(x[:, : model.elastic.n])
 
@@ -47,7 +47,7 @@ class RecourseOutcome:
             SolveError: recourse finds no feasible point.
         """
         realised = self._decider.realise(z, self._truth, self.keys, wanted=False)
-        fail(realised.status, "raise", "the recourse")
+        report_failures(realised.status, "raise", "the recourse")
         x, program = realised.x, realised.program
         return self.model.problem.sign * objective_value(program, x)
 

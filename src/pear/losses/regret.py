@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.batch_regrets import gradient_error
-from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
+from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, report_failures, solve, solve_verified
 from pear.errors import ProblemError
 from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
@@ -69,10 +69,10 @@ def regret_gradient(
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
     problem, predicted, true = scale.problem(problem), scale.times_units(predicted), scale.times_units(true)
     solved = solve_verified(problem, predicted, scale.value, solver, Q=Q)
-    fail(solved.status, on_failure, "the predicted costs")
+    report_failures(solved.status, on_failure, "the predicted costs")
     error = gradient_error(solved, predicted, true, Q, true_Q)
     known = error.isfinite().all(1)
-    fail(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
+    report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
     g = inject_normal(solved.qp, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions import solve
-from pear.decisions.solve import fail
+from pear.decisions.solve import report_failures
 from pear.errors import ProblemError
 from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
 from pear.optimality.point import Status
@@ -145,4 +145,4 @@ class Task:
 def check_finite(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
-    fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)
+    report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import fail, solve
+from pear.decisions.solve import report_failures, solve
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
 from pear.losses.regret import Outcome, outcome
@@ -179,7 +179,7 @@ def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> Memo
     keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
         status = best_status(model, costs.double(), keys)
-        fail(status, "mask", "the problem")
+        report_failures(status, "mask", "the problem")
         solved = status == Status.SOLVED
     else:
         rows, costs_of = _rows(problem, keys)
