@@ -2,7 +2,8 @@
 
     screen → warm start → solver → verify → repair → name the failure → ask another solver
 
-Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole. Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
+Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole.
+Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class _PipelineRun:
                 begun = candidate if candidate.resume is not None else None
 
     def examine_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
-        """Test the samples ``index`` (k,) that the candidate calls infeasible or unbounded and that are not ``good``."""
+        """Test samples of ``index`` (k,) that the candidate calls infeasible or unbounded and that are not ``good``."""
         claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
         suspects = torch.zeros_like(self.verified)
         suspects[index] = claimed & ~good
@@ -259,7 +260,7 @@ class _PipelineRun:
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
-            # a method that verifies leaves few and hard samples; repaired alone, they do not depend on the batch's rounding
+            # a method that verifies leaves few hard samples; repaired alone, they do not depend on their neighbours
             for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
                 if len(some) == len(index):
                     return self._repair_candidate(index, qp, candidate, max_exchanges)

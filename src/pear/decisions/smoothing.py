@@ -134,7 +134,7 @@ def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach
 
 
 def _contrast(costs: Tensor, decisions: Tensor) -> float:
-    """Return the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with different decisions; 0 without any."""
+    """Return the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with other decisions; 0 without any."""
     ratios = [costs.new_zeros(0)]
     for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
         change = decisions.roll(shift, 0) - decisions

@@ -15,8 +15,8 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. A row whose status is not SOLVED holds NaN, except that a row with TIME_LIMIT holds the best
-            feasible point that was found in time, if any.
+        x: (B, n) decisions. A row whose status is not SOLVED holds NaN. Only a row with TIME_LIMIT may hold the best
+            feasible point that was found in time.
         value: (B,) objective in the problem's own sense, smoothing included.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.

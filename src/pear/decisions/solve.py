@@ -46,9 +46,9 @@ def solve(
 ) -> Solution:
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
 
-    The answer of a solver is only a candidate: it is verified, and its active set is repaired where needed. The returned
-    decision satisfies the optimality conditions to rounding. An integer problem is solved in integers, and the proof of
-    optimality is checked.
+    The answer of a solver is only a candidate: it is verified, and its active set is repaired where needed. The
+    returned decision satisfies the optimality conditions to rounding. An integer problem is solved in integers, and the
+    proof of optimality is checked.
 
     Args:
         problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs. Where
@@ -57,8 +57,8 @@ def solve(
         smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" picks λ_j for each variable from costs
             and decisions, in any units, adds ``½ Σ λ_j z_j²``, and logs it.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" raises an error that names the samples without a solution. "mask" warns instead; these samples
-            get NaN and a status.
+        on_failure: "raise" raises an error that names the samples without a solution. "mask" warns instead; these
+            samples get NaN and a status.
         time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
             left. Samples that are not proven optimal by then get the status TIME_LIMIT: "raise" names their gaps,
             "mask" returns the best points found. Continuous problems ignore the limit.

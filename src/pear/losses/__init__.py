@@ -1,4 +1,4 @@
-"""Losses and layers: what a predictor is trained with."""
+"""Losses and layers for training a predictor."""
 
 from pear.losses.dbb import DBBLoss
 from pear.losses.decision_layer import DecisionLayer

@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.decisions import solve
 from pear.decisions.solve import report_failures
 from pear.errors import ProblemError
-from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
+from pear.losses.regret import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
@@ -127,7 +127,7 @@ class Task:
         forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
         check_pair(forecast, costs)
         true_Q = true_curvature(self.problem, Q, true_Q, len(forecast))
-        return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
+        return compare_decisions(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
         """The regret of given decisions beside the value of the best ones.
@@ -139,7 +139,7 @@ class Task:
         """
         costs = as_batch(true).detach()
         check_pair(decisions, costs)
-        return outcome(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
+        return compare_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
 
 
 def check_finite(costs: Tensor, what: str) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pear.decisions.solve import report_failures, solve
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
-from pear.losses.regret import Outcome, outcome
+from pear.losses.regret import Outcome, compare_decisions
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.keys import as_keys, rows_of
@@ -160,7 +160,7 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     best = solve(rows, true).x
 
     def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return outcome(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
+        return compare_decisions(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
 
     return normalised_regret
 
