@@ -19,7 +19,8 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Arr
 
     At z, the variables N are at a bound and the rows K are tight. Let y ≥ 0 measure how far a direction leaves each of
     these constraints. After the other variables F are eliminated from the rows K, the feasible directions are the y
-    with ``M y = 0``. Where z is not degenerate, M is empty, and every y_j alone is an edge. Otherwise the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
+    with ``M y = 0``. Where z is not degenerate, M is empty, and every y_j alone is an edge. Otherwise
+    the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
 
     Args:
         z: (n,) a vertex.

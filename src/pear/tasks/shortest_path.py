@@ -47,7 +47,7 @@ class ShortestPath(SyntheticTask):
         return self.graph.cheapest(costs.double()).to(costs.dtype)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """(B, n) the same: the vertices of the linear program are the paths."""
+        """Return the same decisions (B, n) as ``decide``, because the vertices of the linear program are the paths."""
         return self.decide(cost)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Training: one loop for every loss."""
+"""Training of models: ``fit``, ``tune``, their settings and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile everything ahead of its first use."""
+"""``compile_all``: compiles all compiled functions ahead of their first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from pear.train.fit_config import FitConfig
 
 
 class CompiledPart(NamedTuple):
-    """The name of what was compiled, the seconds that took, and whether the cache had it already."""
+    """A part of the compiled code.
+
+    Attributes:
+        part: its name.
+        seconds: the time that compiling took.
+        was_cached: whether the cache had it already.
+    """
 
     part: str
     seconds: float
