@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, race
+from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
 from pear.train.successive_halving import describe_settings, multiple_of_auto
 from pear.train.tune import _stages, default_candidates
 
@@ -123,7 +123,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    advance = race.Candidate.advance
+    advance = successive_halving.Candidate.advance
 
     def spied(self: Any, *args: Any) -> None:
         trained.append(describe_settings(self.settings))
@@ -131,7 +131,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
         if self.settings == bad and self.history.best is not None:
             object.__setattr__(self.history.best, "metric", -1.0)
 
-    monkeypatch.setattr(race.Candidate, "advance", spied)
+    monkeypatch.setattr(successive_halving.Candidate, "advance", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
     assert trained.count(describe_settings(bad)) == 2

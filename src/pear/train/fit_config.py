@@ -26,7 +26,7 @@ class FitConfig:
         min_improvement: the least sufficient improvement, as a share of the last sufficient metric; 0.01 is 1 %.
         time_cap: seconds after which to stop, even within an epoch; None sets no limit.
         seed: the seed of the order of the samples, or a generator to draw the order from.
-        clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None sets no limit.
+        clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None: no limit.
         halve_after: the learning rate is halved after more than this many checks in a row without a better metric; None
             keeps it.
         start: how a run begins, where ``fit`` makes the optimizer. With "standardised", an untrained last layer is

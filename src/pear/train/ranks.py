@@ -165,7 +165,7 @@ class Ranks:
         return archive.unpack(self.from_rank_0(place, lambda: archive.pack(place, 1, content())))
 
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
-        """Raise TrainingError unless all ranks have the same model, loss and config; then copy the weights of rank 0."""
+        """Raise TrainingError unless all ranks have the same model, loss and config; then copy rank 0's weights."""
         if self.size > 1:
             self.meet(f"a model {model_identity(model)}")
             self.meet(f"a loss {loss_identity(loss)}")
@@ -173,7 +173,7 @@ class Ranks:
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
-        """Raise TrainingError unless all ranks have the same samples; a DataLoader is compared later, batch by batch."""
+        """Raise TrainingError unless all ranks have the same samples; DataLoaders are compared later, by batch."""
         if self.size == 1:
             return
         if isinstance(samples, LoaderSamples):
@@ -295,7 +295,7 @@ class Ranks:
 
 
 def loss_counts(loss: Any) -> tuple[int, int]:
-    """Return how many samples a loss has processed and how many kept their working set; zeros where it does not count."""
+    """Return how many samples a loss has processed, and how many kept their working set; zeros for other losses."""
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
 

@@ -73,8 +73,9 @@ class TuneResult:
 def default_candidates(problem: Problem | Model) -> list[Settings]:
     """Return the default candidates of ``tune``, at most twelve.
 
-    They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. For a problem with a
-    quadratic term, the smoothing is not varied. SPO+ is left out for such a problem, and for predicted right-hand sides.
+    They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. Where the problem
+    has a quadratic term, the smoothing is not varied. SPO+ is left out for such a problem and for
+    predicted right-hand sides.
     """
     costs_alone, problem = recourse_model(problem) is None, plain_of(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
@@ -103,9 +104,9 @@ def tune(
 ) -> TuneResult:
     """Find the loss and the settings that decide best on validation samples.
 
-    ``tune`` uses successive halving: all candidates train for a few epochs, the better half continues for twice as many,
-    and so on; the last two train to the end. Candidates are compared by validation regret. All begin with the same
-    weights and see the samples in the same order.
+    ``tune`` uses successive halving: all candidates train for a few epochs, the better half continues for twice as
+    many, and so on; the last two train to the end. Candidates are compared by validation regret. All begin with
+    the same weights and see the samples in the same order.
 
     Args:
         problem: the decision problem; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps

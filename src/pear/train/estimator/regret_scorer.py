@@ -62,7 +62,7 @@ class RegretScorer:
         self.problem = problem
 
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
-        """Return minus the normalised regret of ``estimator.predict(X)``: 0 where all decisions are best, else negative."""
+        """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
         return minus_regret(self.problem, estimator.predict(X), C)
 
     def __repr__(self) -> str:
