@@ -47,7 +47,7 @@ from lesson_parts import (
 from pear.decisions import smoothing
 from pear.pages.style import LIGHT, OURS, canvas, plain_log, save
 from pear.tasks import Samples, ShortestPath
-from pear.train.config import Start
+from pear.train.fit_config import Start
 from pear_lab.data import load_building, load_energy
 from pear_lab.tasks import SharedLinear, Subset, building, building_split, energy_split
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
-    from pear.train.estimator.scorer import regret_scorer
+    from pear.train.estimator.regret_scorer import regret_scorer
     from pear.train.samples import ParquetSamples
 
 __all__ = [
@@ -118,7 +118,7 @@ _NAMES = {
     ),
     "pear.train": ("FitConfig", "fit", "tune"),
     "pear.train.estimator.regressor": ("DecisionRegressor",),
-    "pear.train.estimator.scorer": ("regret_scorer",),
+    "pear.train.estimator.regret_scorer": ("regret_scorer",),
     "pear.train.samples": ("ParquetSamples",),
 }
 """The public names of each module. A module is imported when one of its names is first used."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
-from pear.train.estimator import display
+from pear.train.estimator import progress_display
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -183,7 +183,7 @@ def test_ctrl_c_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch,
             raise KeyboardInterrupt
         return ""
 
-    monkeypatch.setattr(display, "_line", stop)
+    monkeypatch.setattr(progress_display, "_line", stop)
     result = run("train", "knapsack.mps", "data.csv", *QUICK)
     assert result.exit_code == 130, result.output
     assert said in result.output

@@ -18,7 +18,7 @@ import pear
 from pear.cli.app import app
 from pear.compile import jit
 from pear.compile.jit import address_of, call_address, entry, floor, inner, notice, refer, span
-from pear.train.compiled.ahead import PARTS
+from pear.train.compiled.compile_all import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer import CheckedIntegers, verify_integers
+from pear.decisions.integer_programs import CheckedIntegers, verify_integers
 from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import binary_plan as plans
@@ -315,7 +315,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _COUNT], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["0 1", "1 0", "0 1"]
     check(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 2.0, 2.0], [2.0, 1.0, 2.0]]), np.array([3.0, 3.0]))
-    assert list(Path(search_all.stats.cache_path).glob("branch.search_all-*.nbi"))
+    assert list(Path(search_all.stats.cache_path).glob("branch_and_bound.search_all-*.nbi"))
 
 
 # --- the verdict on a candidate -------------------------------------------------------------------------------------

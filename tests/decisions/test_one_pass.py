@@ -159,7 +159,7 @@ def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
 
     def kept() -> list[bool]:
         table, slots = one_pass._table([0, 1], 2)
-        return [bool(known) for known in one_pass._marked(table, slots, np.inf)]
+        return [bool(known) for known in one_pass._is_unchanged(table, slots, np.inf)]
 
     assert kept() == [False, False]
     loss(COSTS[:1], -COSTS[:1], keys=[1])

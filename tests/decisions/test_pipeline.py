@@ -63,13 +63,13 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     from pear.decisions import failures
 
     asked: list[int] = []
-    solve = failures.linear_program
+    solve = failures.solve_linear_program
 
     def noted(*args: Any, **options: Any) -> Any:
         asked.append(len(args[0]))
         return solve(*args, **options)
 
-    monkeypatch.setattr(failures, "linear_program", noted)
+    monkeypatch.setattr(failures, "solve_linear_program", noted)
     return asked
 
 

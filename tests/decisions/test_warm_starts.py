@@ -41,7 +41,7 @@ def test_a_hit_compares_the_fingerprint() -> None:
     assert table.exact_rows(slots, fingerprint(costs(2, 3), 0.1, {"Q": torch.eye(3)})) is None
     assert table.exact_rows(store.slots(["b", "a"]), mark) is None
     table.put(slots, torch.zeros(2, 3), mark, good=torch.tensor([True, False]))
-    assert table.known(slots, mark).tolist() == [True, False]
+    assert table.holds_exact(slots, mark).tolist() == [True, False]
 
 
 def test_an_answer_is_known_under_its_own_slot_only() -> None:
@@ -50,10 +50,10 @@ def test_an_answer_is_known_under_its_own_slot_only() -> None:
     table = starts.table("x", lambda size: torch.zeros(size, 1))
     mark = fingerprint(torch.tensor([[1.0, 2.0]]), 0.5)
     table.put(slots[1:2], torch.ones(1, 1), mark)
-    assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
+    assert table.holds_exact(slots, mark.expand(3, -1)).tolist() == [False, True, False]
     assert table.exact_rows(slots[:1], mark) is None
     table.put(slots[:2], torch.ones(2, 1), mark.expand(2, -1), torch.tensor([False, True]))
-    assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
+    assert table.holds_exact(slots, mark.expand(3, -1)).tolist() == [False, True, False]
 
 
 def test_a_table_grows_by_doubling_and_only_when_it_must() -> None:
@@ -277,9 +277,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from pear.solvers.registry import Backend
 
     names: list[str] = []
-    solve, program = Backend.solve, failures.linear_program
+    solve, program = Backend.solve, failures.solve_linear_program
     monkeypatch.setattr(Backend, "solve", lambda self, *args, **o: names.append(self.name) or solve(self, *args, **o))
-    monkeypatch.setattr(failures, "linear_program", lambda *args, **o: names.append("lp") or program(*args, **o))
+    monkeypatch.setattr(failures, "solve_linear_program", lambda *args, **o: names.append("lp") or program(*args, **o))
     return names
 
 

@@ -118,7 +118,7 @@ def test_fit_steps_a_loss_inside_another() -> None:
 
 
 def test_a_loop_without_steps_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pear.losses.pear._MANY_CALLS", 3)
+    monkeypatch.setattr("pear.losses.pear_loss._MANY_CALLS", 3)
     loss, true = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1), torch.zeros(1, 2)
     for _ in range(4):
         loss(torch.ones(1, 2, requires_grad=True), true)

@@ -10,7 +10,7 @@ import torch
 
 import pear
 from pear.tasks import Portfolio, Task, knapsack, portfolio, shortest_path
-from pear.tasks.costs import polynomial_costs
+from pear.tasks.synthetic_task import polynomial_costs
 from pear_lab.tasks import building
 
 

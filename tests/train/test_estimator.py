@@ -13,7 +13,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train.estimator import display
+from pear.train.estimator import progress_display
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -279,7 +279,7 @@ def test_progress_is_shown_to_those_who_ask(capsys: Any, caplog: Any, monkeypatc
     assert capsys.readouterr() == ("", "")
     regressor(max_epochs=2, verbose=True).fit(X[:40], C[:40])
     assert "epoch 2: loss" in capsys.readouterr().out
-    monkeypatch.setattr(display, "find_spec", lambda name: None)
+    monkeypatch.setattr(progress_display, "find_spec", lambda name: None)
     with caplog.at_level(logging.INFO, "pear"):
         regressor(max_epochs=2, verbose=True).fit(X[:40], C[:40])
     assert "epoch 2: loss" in caplog.text

@@ -18,7 +18,7 @@ from pear.solvers.active_set import compiled_tasks as kernels
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs
 from pear.train.compiled import epoch_kernel as epoch
-from pear.train.compiled.ahead import PARTS
+from pear.train.compiled.compile_all import PARTS
 
 PATHS = pear.tasks.shortest_path((3, 3))
 SIMPLEX = pear.Problem(A=torch.ones(1, PATHS.problem.n), b=[1.0], lb=0.0)

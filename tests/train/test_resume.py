@@ -19,8 +19,8 @@ import pear
 from pear.losses import make_loss
 from pear.solvers.active_set import saved_starts as saved
 from pear.train import archive
-from pear.train.errors import TrainingError
 from pear.train.history import Progress
+from pear.train.training_error import TrainingError
 
 GRID = pear.tasks.shortest_path((4, 4))
 X, C = (part.double() for part in GRID.samples(60, degree=4))

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, race
-from pear.train.race import label, multiple_of_auto
+from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
+from pear.train.successive_halving import describe_settings, multiple_of_auto
 from pear.train.tune import _stages, default_candidates
 
 TASK = pear.tasks.shortest_path((3, 3))
@@ -50,8 +50,8 @@ def test_the_best_of_the_race_comes_back_trained(tuned: TuneResult, samples: tup
     assert tuned.history.best is not None
     assert tuned.history.best.metric == rows[0].regret == min(row.regret for row in rows)
     assert [row.regret for row in rows] == sorted(row.regret for row in rows)
-    assert {row.candidate for row in rows} == {label(one) for one in FEW}
-    assert label(tuned.best) == rows[0].candidate
+    assert {row.candidate for row in rows} == {describe_settings(one) for one in FEW}
+    assert describe_settings(tuned.best) == rows[0].candidate
     assert {row.epochs for row in rows} == {3, 4}  # 5 candidates for 3 epochs, the better 3 of them for 4
     assert [row.epochs for row in rows].count(4) == 3
     assert all(row.seconds > 0 for row in rows)
@@ -123,18 +123,18 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    advance = race.Candidate.advance
+    advance = successive_halving.Candidate.advance
 
     def spied(self: Any, *args: Any) -> None:
-        trained.append(label(self.settings))
+        trained.append(describe_settings(self.settings))
         advance(self, *args)
         if self.settings == bad and self.history.best is not None:
             object.__setattr__(self.history.best, "metric", -1.0)
 
-    monkeypatch.setattr(race.Candidate, "advance", spied)
+    monkeypatch.setattr(successive_halving.Candidate, "advance", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
-    assert trained.count(label(bad)) == 2
+    assert trained.count(describe_settings(bad)) == 2
     assert len(trained) == 4 + 2
 
 
@@ -225,7 +225,7 @@ def test_every_method_races_on_a_problem_of_ones_own() -> None:
     # DBB's interpolation is published for two tasks alone
     candidates = [{"method": name} | ({"interpolation": 10.0} if name == "dbb" else {}) for name in names]
     found = pear.tune(problem, features, costs, candidates=candidates, config=SHORT)
-    assert {row.candidate: row.note for row in found.rows} == {label(one): "" for one in candidates}
+    assert {row.candidate: row.note for row in found.rows} == {describe_settings(one): "" for one in candidates}
     assert all(math.isfinite(row.regret) for row in found.rows)
 
 
@@ -238,7 +238,7 @@ def test_default_candidates_suit_the_problem() -> None:
     linear = default_candidates(TASK.problem)
     assert len(linear) == 12
     assert {one["method"] for one in linear} == {"mse", "spo+", "pear"}
-    assert len({label(one) for one in linear}) == 12
+    assert len({describe_settings(one) for one in linear}) == 12
     whole = default_candidates(pear.tasks.random_knapsack(items=5, dimensions=1, seed=0).problem)
     assert "spo+relaxed" in {one["method"] for one in whole}
     curved = default_candidates(pear.Problem(Q=np.eye(2), lb=0.0, ub=1.0))

@@ -23,7 +23,7 @@ import pear
 from pear.errors import DataError, ProblemError
 from pear.train import archive
 from pear.train.checkpoint import pack_weights, read_weights
-from pear.train.errors import TrainingError
+from pear.train.training_error import TrainingError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 

@@ -21,7 +21,7 @@ from one_run import execute
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pear.tasks.paths import Graph
+from pear.tasks.path_graph import Graph
 from pear_lab.experiments import (
     EXPERIMENTS,
     FILE_NAME,

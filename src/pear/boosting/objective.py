@@ -1,10 +1,9 @@
-"""Regret as a custom objective of gradient boosting, with a second derivative, and as a metric.
+"""Regret as a custom objective and as a metric of gradient boosting.
 
-With e = ŷ − y the error of the forecast and g the gradient of the loss, the curvature of the loss along its gradient is
-``h = Σ gᵀg / Σ eᵀg``: for a linear program with smoothing λ, where g = P e and P is a projection divided by λ, it is
-1/λ. What is handed to the trees is ``g / h`` with a second derivative of 1. A leaf's step then has the unit of the
-costs, as under the squared error, and settings such as the learning rate, ``lambda_l2`` or ``min_child_weight`` mean
-what they mean there.
+Let e = ŷ − y be the error of the forecast and g the gradient of the loss. The curvature of the loss along its gradient
+is ``h = Σ gᵀg / Σ eᵀg``; for a linear program with smoothing λ it is 1/λ. The objective returns ``g / h`` with a second
+derivative of 1. A leaf's step then has the unit of the costs, as under the squared error, and settings such as the
+learning rate, ``lambda_l2`` or ``min_child_weight`` have the same meaning.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import torch
 from pear.decisions.solve import OnFailure
 from pear.errors import ProblemError
 from pear.losses.defaults import BOOSTING
-from pear.losses.guided import check_guidance
-from pear.losses.pear import PEARLoss
+from pear.losses.guided_regret import check_guidance
+from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
 from pear.train.validation import own_rows, regret_on
@@ -28,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _CallReader:
-    """Reads the arguments of LightGBM's and XGBoost's calls, which objective and metric share."""
+    """The base class of objective and metric, which reads the arguments of LightGBM's and XGBoost's calls."""
 
     def __init__(self, problem: Problem | Model, true: Any) -> None:
         self.problem, self.inputs = problem, input_count(problem)

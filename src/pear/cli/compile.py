@@ -10,7 +10,7 @@ from pear.cli.console import say
 def compile_now() -> None:
     """Compile the solvers ahead; without this, each is compiled when it is first called."""
     from pear.solvers.active_set import compiled_tasks
-    from pear.train.compiled.ahead import compile_all
+    from pear.train.compiled.compile_all import compile_all
 
     total, kept = 0.0, compiled_tasks.run.stats.cache_path
     for part, seconds, was_cached in compile_all():

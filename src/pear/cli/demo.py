@@ -42,7 +42,7 @@ def demo(
     import torch
     from torch import nn
 
-    from pear.train.threads import one_thread
+    from pear.train.one_thread import one_thread
 
     require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))

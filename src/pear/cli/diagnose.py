@@ -44,7 +44,7 @@ def diagnose(
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
     from pear.diagnosis.grids import make_grids
-    from pear.train.threads import one_thread
+    from pear.train.one_thread import one_thread
 
     style.require("the page", "jinja2", "matplotlib")
     truth, forecast = read_table(costs), read_table(predictions)

@@ -62,7 +62,7 @@ def train(
     weights so far.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
-    from pear.train.threads import one_thread
+    from pear.train.one_thread import one_thread
 
     table = read_table(data)
     named, priced = _parse_prices(words(costs))
@@ -181,9 +181,11 @@ def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, pa
 
 def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
     """Judge the decisions on the test rows, in the unit of the objective."""
-    from pear.losses.regret import outcome_of
+    from pear.losses.regret import outcome_of_forecast
 
-    return outcome_of(problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy())
+    return outcome_of_forecast(
+        problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy()
+    )
 
 
 def _introduction(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:

@@ -1,4 +1,4 @@
-"""From costs to verified decisions: the one pipeline, and warm starts."""
+"""Decisions for batches of costs: the solving pipeline, warm starts, regrets and recourse."""
 
 from pear.decisions.solve import solve
 

@@ -1,4 +1,4 @@
-"""``Decider``: decides one problem for batch after batch, from warm starts where samples have keys."""
+"""``Decider``: decides one problem for many batches and reuses warm starts of samples that have keys."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import Statuses, gradient_error, regret_of_program, renumbered
-from pear.decisions.solve import fail, solve_verified
+from pear.decisions.batch_regrets import Statuses, gradient_error, regret_of_program, renumber_errors
+from pear.decisions.solve import report_failures, solve_verified
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
 from pear.sensitivity.projection import inject_normal, project
@@ -29,8 +29,8 @@ class Decisions:
     """The decisions of a batch, from a fused pass or from the pipeline.
 
     Args:
-        found: what the fused pass or the pipeline has found.
-        solve: returns the verified solutions of the same batch, where a fused pass cannot give a derivative.
+        found: the result of the fused pass or of the pipeline.
+        solve: solves the same batch in the pipeline. It is called where a fused pass cannot give a derivative.
 
     Attributes:
         x: (B, n) decisions; zero where a sample failed.
@@ -55,12 +55,12 @@ class Decisions:
 
     @cached_property
     def verified(self) -> VerifiedSolutions:
-        """The solutions with everything that is known about them."""
+        """The verified solutions; after a fused pass they are computed on first use."""
         assert self._solve is not None
         return self._solve()
 
     def project(self, w: Tensor) -> Tensor:
-        """(B, n) P w at the decisions; zero for failed samples.
+        """Apply the projection P at the decisions to w (B, n); rows of failed samples are zero.
 
         Raises:
             NotUniqueError: a decision is not unique.
@@ -77,7 +77,7 @@ class Decider:
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
-        starts: what is kept of the samples; empty in a copy and after unpickling.
+        starts: the stored warm starts and failures of the samples; empty in a copy and after unpickling.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:
@@ -86,15 +86,15 @@ class Decider:
 
     @cached_property
     def fused(self) -> FusedPass | None:
-        """The solver's pass over a whole batch, where it has one that takes the problem."""
+        """The solver's fused pass over a whole batch; None where the solver has none for this problem."""
         row = choose("qp") if self.solver == "auto" else get(self.solver)
         return row.fused_pass(self.problem, self.starts)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with what ``starts.state()`` has saved.
+        """Replace the stored warm starts by those of a saved ``starts.state()``.
 
         Raises:
-            DataError, KeyError, TypeError, ValueError: it is something else.
+            DataError, KeyError, TypeError, ValueError: ``state`` does not come from ``starts.state()``.
         """
         self.starts = WarmStarts.from_state(state)
         self.__dict__.pop("fused", None)  # the old pass holds the old store
@@ -102,11 +102,15 @@ class Decider:
             self.fused.restore()
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
-        """A lock to hold while samples with keys are decided, so that several threads may share a loss."""
+        """Return the lock that protects the stored warm starts; without keys a context that does nothing."""
         return nullcontext() if keys is None else self.starts.lock
 
     def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
-        """The problem of these samples; keys have been checked, and select rows where fields differ by sample."""
+        """Return the problem of these samples.
+
+        Where fields differ by sample, keys select rows of the problem; without keys, ``rows`` does. Otherwise all
+        samples share one problem.
+        """
         rows = rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
         return self.problem if rows is None else self.problem[rows]
 
@@ -121,14 +125,14 @@ class Decider:
             cost: (B, n).
             smoothing: λ.
             keys: sample ids, or None.
-            fields: what replaces the problem's fields in this call.
-            by_rows: whether derivatives by constraints will be asked for, which no fused pass gives.
+            fields: fields that replace those of the problem in this call.
+            by_rows: whether the caller needs derivatives by constraints. No fused pass gives them.
         """
 
         def solve() -> VerifiedSolutions:
             rows = None if keys is None or self.problem.batch is None else torch.tensor(keys)
             again = self.solve(cost, smoothing, None, rows, **fields)
-            fail(again.status, "raise", "the derivative of the decision layer")
+            report_failures(again.status, "raise", "the derivative of the decision layer")
             return again
 
         found = None if by_rows or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
@@ -154,7 +158,7 @@ class Decider:
             keys: sample ids, or None.
             rows: without keys, the samples' row numbers in a problem whose fields differ by sample; None for all rows.
             known: (B,) int8 statuses of samples that are known to fail, or None.
-            **fields: what replaces the problem's fields in this call.
+            **fields: fields that replace those of the problem in this call.
         """
         problem = self.problem_of(keys, rows)
         if keys is None:
@@ -174,7 +178,7 @@ class Decider:
         known: Tensor | None = None,
         **fields: Any,
     ) -> tuple[Start, Tensor]:
-        """Solve for true costs: a solution is kept for as long as all the data behind it is unchanged.
+        """Solve for true costs; a stored solution is returned as long as its cost, λ and fields are unchanged.
 
         Args:
             cost, smoothing, keys, rows, known, fields: as for ``solve``.
@@ -198,18 +202,21 @@ class Decider:
 
     # -- regrets -----------------------------------------------------------------------------------------------------
 
-    def failures_of(self, call: RegretCall) -> Statuses | None:
-        """Known failures of the predicted and of the true problems of a call; None where there are none."""
+    def known_failures_of(self, call: RegretCall) -> Statuses | None:
+        """Return stored failures of the predicted and the true problems of a call; None where there are none."""
         pairs = ("predicted", call.predicted, call.Q), ("true", call.true, call.true_Q)
         found = [self.known_failures(name, c, call.smoothing, call.keys, {"Q": Q}) for name, c, Q in pairs]
         return both_statuses(*found)
 
-    def no_regrets(self, statuses: Statuses) -> Regrets:
-        """The regrets of samples that failed with these statuses."""
+    def regrets_of_failures(self, statuses: Statuses) -> Regrets:
+        """Return zero regrets for samples that failed with these statuses."""
         return Regrets.of_failures(*statuses, self.problem.n)
 
     def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
-        """Regrets from the fused pass; the pipeline takes the samples that it leaves."""
+        """Compute regrets in the fused pass; the pipeline solves the samples that the pass could not solve.
+
+        See ``RegretDecider.regrets`` for the arguments and the result.
+        """
         found = None
         if self.fused is not None:
             began = time.perf_counter()
@@ -219,12 +226,12 @@ class Decider:
             return self._regrets_by_pipeline(call, wanted, seconds), False
         regrets, left = found
         if len(left):
-            with renumbered(left):
+            with renumber_errors(left):
                 regrets.put(left, self._regrets_by_pipeline(call.only(left), wanted, seconds))
         return regrets, len(left) == 0
 
     def _regrets_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> Regrets:
-        """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
+        """Compute regrets and gradients in the pipeline, on any device and with any solver."""
         lam, at = call.smoothing, (call.keys, call.rows)
         problem = self.problem_of(*at)
         began = time.perf_counter()
@@ -257,7 +264,7 @@ class Decider:
         )
 
     def verify(self, call: RegretCall) -> VerifiedSolutions:
-        """The verified solutions under the predicted costs; the store stays as it is."""
+        """Solve again under the predicted costs of a call; stored warm starts are neither used nor changed."""
         at = call.rows if call.keys is None or self.problem.batch is None else torch.tensor(call.keys)
         return self.solve(call.predicted, call.smoothing, None, at, Q=call.Q)
 
@@ -266,16 +273,20 @@ class Decider:
     def known_failures(
         self, name: str, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> Tensor | None:
-        """(B,) int8: the failures of samples whose data is as it was when they failed; None where there are none.
+        """Return the statuses of samples that failed before with the same data.
 
-        Where no point satisfies the constraints, these alone have to be unchanged, whatever the cost.
+        An infeasible sample fails again as long as its constraints are the same, whatever its cost. Other failures
+        are repeated only where cost, λ and fields are all the same.
 
         Args:
-            name: of the costs, "predicted" or "true".
+            name: the kind of costs, "predicted" or "true".
             cost: (B, n).
             smoothing: λ.
             keys: sample ids, or None.
-            fields: what replaces the problem's fields in this call.
+            fields: fields that replace those of the problem in this call.
+
+        Returns:
+            (B,) int8 of ``Status``, 0 where no failure is stored; None where none is stored for any sample.
         """
         if keys is None or self.problem.phi is not None:
             return None
@@ -295,7 +306,7 @@ class Decider:
     def _marks(
         self, cost: Tensor, smoothing: float, fields: dict[str, Any]
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-        """Functions that return the fingerprints of what feasibility depends on, and of everything."""
+        """Return two functions: the fingerprints of the constraints (B,), and of constraints, cost and λ (B,)."""
         given = _given(fields)
         rows = {name: value for name, value in given.items() if name != "Q"}
         return lambda: fingerprint(cost[:, :0], 0.0, rows), lambda: fingerprint(cost, smoothing, given)
@@ -303,7 +314,7 @@ class Decider:
     def _starts(
         self, name: str, cost: Tensor, keys: list[Hashable], fields: dict[str, Any]
     ) -> tuple[SampleTable[Start], Any]:
-        """The table of starts under costs of that name, and the samples' rows in it."""
+        """Return the table of warm starts for costs of this name, and the samples' row numbers in it."""
         slots, n = self.starts.slots(keys), self.problem.n
         sides = (getattr(self.problem, side) if fields.get(side) is None else fields[side] for side in ("b", "h"))
         p, m = (0 if side is None else torch.as_tensor(side).shape[-1] for side in sides)
@@ -318,12 +329,12 @@ class Decider:
         return self.starts.table(f"{name}, {p} + {m} rows, {cost.device}", make), slots
 
     def __getstate__(self) -> dict[str, Any]:
-        """Problem and solver; warm starts are found again."""
+        """Return the state to pickle; ``WarmStarts`` itself pickles as an empty store."""
         return {"problem": self.problem, "solver": self.solver, "starts": self.starts}
 
 
 def both_statuses(predicted: Tensor | None, true: Tensor | None) -> Statuses | None:
-    """Two statuses (B,), of which one may be missing, as a pair; None where both are."""
+    """Pair two statuses (B,); a missing one becomes zeros. The result is None where both are missing."""
     any_of_them = predicted if true is None else true
     if any_of_them is None:
         return None

@@ -1,7 +1,7 @@
-"""Why a sample has no solution: linear programs look for a certificate, and ``optimality.certificate`` checks it.
+"""The reason why a sample has no solution: infeasible, unbounded, or too inaccurate to tell.
 
-A sample gets a status on a certificate that passes, never on what a solver says. Samples with the same constraints are
-examined once for feasibility, whatever their costs.
+Linear programs search for a certificate of infeasibility or unboundedness, and ``optimality.certificate`` checks it. A
+solver's own claim is never trusted. Samples with the same constraints are tested for feasibility only once.
 """
 
 from __future__ import annotations
@@ -29,37 +29,43 @@ from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
 
-_FEASIBILITY = ("A", "b", "G", "h", "lb", "ub")  # what it depends on
-_RECESSION = ("H", "c", "A", "G", "h", "lb", "ub")
-_KEPT = "feasibility"  # where the plan of a program keeps statuses, by the digest of the constraints
+_FEASIBILITY = ("A", "b", "G", "h", "lb", "ub")  # the fields that feasibility depends on
+_RECESSION = ("H", "c", "A", "G", "h", "lb", "ub")  # the fields that boundedness depends on
+_KEPT = "feasibility"  # the entry of a program's plan that holds statuses by digest of the constraints
 _STRICT = 1e-10  # the tightest tolerance that linprog takes
-_MET = 1e-7  # total violation of the scaled rows up to which a linear program has found a point
-_SHIFT = 1e-10  # of the least-squares system, whose effect falls with every solve
-_SOLVES = 3
+_MET = 1e-7  # total violation of the scaled rows up to which a point counts as feasible
+_SHIFT = 1e-10  # regularisation of the least-squares system; its effect falls with every solve
+_SOLVES = 3  # solves of the least-squares system
 
 
 def name_failures(qp: QuadraticProgram) -> Tensor:
-    """(B,) int8: INFEASIBLE, UNBOUNDED or INACCURATE for every sample of a batch that is not solved.
+    """Find out why the samples of a batch were not solved.
 
-    Infeasible: a certificate of Farkas, the multipliers of the least total violation of the rows. Unbounded: a feasible
-    sample with a direction d such that Hd = 0, Ad = 0, Gd ≤ 0, no bound is in its way, and cᵀd < 0. INACCURATE where
-    neither is proven.
+    A sample is INFEASIBLE where a Farkas certificate proves it: the multipliers of the least total violation of the
+    rows. A feasible sample is UNBOUNDED where a direction d proves it: Hd = 0, Ad = 0, Gd ≤ 0, cᵀd < 0, and no bound
+    limits d. A sample is INACCURATE where neither is proven.
+
+    Returns:
+        (B,) int8 of ``Status``.
     """
     kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
-    status = _once_each(qp, _FEASIBILITY, range(qp.batch), _feasibility, kept)
+    status = _status_per_sample(qp, _FEASIBILITY, range(qp.batch), _test_feasibility, kept)
     flat = is_nearly_singular(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)
     rest = [i for i, flat in enumerate(endless.expand(qp.batch).tolist()) if flat and status[i] == Status.SOLVED]
-    for i, name in zip(rest, _once_each(qp, _RECESSION, rest, _boundedness, {}), strict=True):
+    for i, name in zip(rest, _status_per_sample(qp, _RECESSION, rest, _test_boundedness, {}), strict=True):
         status[i] = name
     named = [int(Status.INACCURATE if name == Status.SOLVED else name) for name in status]
     return torch.tensor(named, dtype=torch.int8, device=qp.c.device)
 
 
 def known_infeasible(qp: QuadraticProgram) -> Tensor | None:
-    """(B,) bool: samples whose constraints are already known to have no feasible point; None where none are.
+    """Look up which samples have constraints that were proven infeasible before, by ``name_failures``.
 
-    Programs with the same plan share this knowledge: those of one problem, or of its sparse matrices.
+    Results are kept in ``qp.plan``, which all programs of one problem share.
+
+    Returns:
+        (B,) bool; None where no sample is known to be infeasible.
     """
     kept = qp.plan.get(_KEPT) if qp.shares_constraints else None
     if not kept or Status.INFEASIBLE not in kept.values():
@@ -68,21 +74,21 @@ def known_infeasible(qp: QuadraticProgram) -> Tensor | None:
     return torch.tensor(known, dtype=torch.bool, device=qp.c.device) if any(known) else None
 
 
-def _once_each(
+def _status_per_sample(
     qp: QuadraticProgram,
     names: tuple[str, ...],
     samples: Iterable[int],
     ask: Callable[[QuadraticProgram, int], Status],
     answers: dict[bytes, Status],
 ) -> list[Status]:
-    """The status that ``ask`` gives each sample; samples with equal fields ``names`` are asked about once.
+    """Compute the status of each sample by ``ask``, once for all samples whose fields ``names`` are equal.
 
     Args:
         qp: the programs.
         names: the fields that the status depends on.
-        samples: the samples to ask about.
-        ask: returns the status of one sample.
-        answers: statuses by digest of the fields, which are read and added to.
+        samples: the numbers of the samples.
+        ask: computes the status of one sample.
+        answers: statuses by digest of the fields; new ones are added.
     """
     result = []
     for i in samples:
@@ -94,7 +100,7 @@ def _once_each(
 
 
 def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
-    """A digest of these fields of sample i, without the sparse matrices, which the plan already stands for."""
+    """Hash these fields of sample i. Sparse matrices are left out, because all programs of a plan share them."""
     digest = blake2b(digest_size=20)
     for name in names:
         field = getattr(qp, name)
@@ -104,7 +110,17 @@ def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
 
 
 class _Sample(NamedTuple):
-    """One sample as NumPy or SciPy arrays; G and h hold the rows with a finite side, which ``present`` (m,) marks."""
+    """The constraints of one sample as NumPy or SciPy arrays.
+
+    Attributes:
+        A: (p, n) equality rows.
+        b: (p,) right-hand sides of A.
+        G: (k, n) the inequality rows whose right-hand side is finite.
+        h: (k,) right-hand sides of G.
+        lb: (n,) lower bounds.
+        ub: (n,) upper bounds.
+        present: (m,) bool, marks the k rows among all m inequality rows.
+    """
 
     A: Any
     b: Array
@@ -115,15 +131,15 @@ class _Sample(NamedTuple):
     present: Array
 
 
-def _sample(qp: QuadraticProgram, i: int) -> _Sample:
+def _read_sample(qp: QuadraticProgram, i: int) -> _Sample:
     A, b, G, h, lb, ub = (sample_of(getattr(qp, name), i) for name in _FEASIBILITY)
     present = np.isfinite(h)
     return _Sample(A, b, G[present], h[present], lb, ub, present)
 
 
-def _feasibility(qp: QuadraticProgram, i: int) -> Status:
-    """INFEASIBLE where that is proven, SOLVED where a point was found, INACCURATE where neither is."""
-    s, one = _sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
+def _test_feasibility(qp: QuadraticProgram, i: int) -> Status:
+    """Test sample i: INFEASIBLE where proven, SOLVED where a feasible point was found, otherwise INACCURATE."""
+    s, one = _read_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
 
     def proven(y: Array, u: Array) -> bool:
         rows = np.zeros(len(s.present))
@@ -131,16 +147,19 @@ def _feasibility(qp: QuadraticProgram, i: int) -> Status:
         duals = (torch.from_numpy(np.ascontiguousarray(v)).to(qp.c.device)[None] for v in (y, rows, np.zeros(qp.n)))
         return bool(proves_infeasible(one, Duals(*duals)).any())
 
-    if sparse.issparse(s.A):  # where contradictions among the equalities alone take a factorisation, not an LP
+    if sparse.issparse(s.A):  # contradicting equalities are found by a factorisation, which is cheaper than an LP
         y = _contradiction(s.A, s.b)
         if y is not None and proven(y, np.zeros(len(s.h))):
             return Status.INFEASIBLE
-    return _by_least_violation(s, proven)
+    return _test_by_least_violation(s, proven)
 
 
 def _contradiction(A: sparse.csr_array, b: Array) -> Array | None:
-    """(p,) y with Aᵀy = 0 and yᵀb < 0, or None: the part of b outside the range of A, by shifted least squares."""
-    weight = 1.0 / _largest(A)
+    """Find y (p,) with Aᵀy = 0 and yᵀb < 0 by regularised least squares; None where none is found.
+
+    y is the part of b outside the range of A.
+    """
+    weight = 1.0 / _largest_entries(A)
     p, n = A.shape
     pattern = SaddlePattern(sparse.csr_array((n, n)), sparse.csr_array(sparse.diags_array(weight) @ A))
     system = pattern.factor(np.ones(n), np.full(p, _SHIFT)) if pattern.affordable else None
@@ -155,16 +174,24 @@ def _contradiction(A: sparse.csr_array, b: Array) -> Array | None:
     return -y if y @ b > 0 else y
 
 
-def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> Status:
-    """Minimise the total violation of the rows, each scaled to 1; its multipliers are the certificate."""
+def _test_by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> Status:
+    """Minimise the total violation of the scaled rows and test its multipliers as a certificate.
+
+    Args:
+        s: the constraints of one sample.
+        proven: whether multipliers of A (p,) and G (k,) prove that the sample is infeasible.
+
+    Returns:
+        INFEASIBLE where proven, SOLVED where a feasible point was found, otherwise INACCURATE.
+    """
     (p, n), m = s.A.shape, s.G.shape[0]
-    weight_a, weight_g = 1.0 / _largest(s.A), 1.0 / _largest(s.G)
+    weight_a, weight_g = 1.0 / _largest_entries(s.A), 1.0 / _largest_entries(s.G)
     b, h = weight_a * s.b, weight_g * s.h
     sides = np.abs(np.concatenate([b, h]))
     unit = float(np.median(sides[sides > 0])) if sides.any() else 1.0
     spare, none = sparse.eye_array(p), sparse.csr_array((m, 2 * p))
-    A = sparse.hstack([_weighted(weight_a, s.A), spare, -spare, sparse.csr_array((p, m))], format="csr")
-    G = sparse.hstack([_weighted(weight_g, s.G), none, -sparse.eye_array(m)], format="csr")
+    A = sparse.hstack([_scale_rows(weight_a, s.A), spare, -spare, sparse.csr_array((p, m))], format="csr")
+    G = sparse.hstack([_scale_rows(weight_g, s.G), none, -sparse.eye_array(m)], format="csr")
     extra = 2 * p + m
     cost = np.concatenate([np.zeros(n), np.ones(extra)])
     lower, upper = np.append(s.lb / unit, np.zeros(extra)), np.append(s.ub / unit, np.full(extra, np.inf))
@@ -186,11 +213,11 @@ def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> S
     return Status.SOLVED if met or found.fun <= _MET else Status.INACCURATE
 
 
-def _boundedness(qp: QuadraticProgram, i: int) -> Status:
-    """UNBOUNDED where a direction proves it, INACCURATE elsewhere."""
-    s, one = _sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
+def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
+    """Test sample i: UNBOUNDED where a direction proves it, otherwise INACCURATE."""
+    s, one = _read_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
     c, flat = qp.c[i].cpu().numpy(), stack(s.A, sample_of(qp.H, i))
-    flat, rows = _weighted(1.0 / _largest(flat), flat), _weighted(1.0 / _largest(s.G), s.G)
+    flat, rows = _scale_rows(1.0 / _largest_entries(flat), flat), _scale_rows(1.0 / _largest_entries(s.G), s.G)
     lower, upper = np.where(np.isfinite(s.lb), 0.0, -1.0), np.where(np.isfinite(s.ub), 0.0, 1.0)
     cost, zeros = c / (np.abs(c).max() or 1.0), (np.zeros(flat.shape[0]), np.zeros(rows.shape[0]))
     options = _options(qp.n, flat.shape[0] + rows.shape[0])
@@ -198,7 +225,9 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
     if steepest.status != 0:
         return Status.INACCURATE
     d = steepest.x
-    tries = [d] if sparse.issparse(flat) else [d, _refined(d, np.vstack([flat, rows[np.abs(rows @ d) <= _MET]]))]
+    tries = (
+        [d] if sparse.issparse(flat) else [d, _refine_direction(d, np.vstack([flat, rows[np.abs(rows @ d) <= _MET]]))]
+    )
     for d in tries:
         d = np.where(np.abs(d) <= ROUNDOFF * np.abs(d).max(), 0.0, np.clip(d, lower, upper))
         if bool(proves_unbounded(one, torch.from_numpy(d).to(qp.c.device)[None]).any()):
@@ -207,13 +236,13 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
 
 
 def _options(n: int, rows: int) -> dict[str, float]:
-    """Options for the highest accuracy of linprog, because its result has to pass a check to rounding."""
+    """Return the options for the highest accuracy of linprog, and a time limit for n variables and these rows."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
     return {**tolerances, "time_limit": time_limit.seconds_per_sample(n, rows)}
 
 
-def _refined(d: Array, rows: Array) -> Array:
-    """The direction nearest to d with rows·d = 0 to rounding; variables that d does not move stay unmoved."""
+def _refine_direction(d: Array, rows: Array) -> Array:
+    """Return the direction nearest to d (n,) with ``rows @ d = 0`` to rounding; zeros of d stay zero."""
     moves = np.abs(d) > _MET * np.abs(d).max()
     J, refined = rows[:, moves], np.where(moves, d, 0.0)
     for _ in range(2):
@@ -221,8 +250,8 @@ def _refined(d: Array, rows: Array) -> Array:
     return refined
 
 
-def _largest(matrix: Any) -> Array:
-    """(r,) largest entry of every row; 1 where a row is empty."""
+def _largest_entries(matrix: Any) -> Array:
+    """Return the largest absolute entry of every row, (r,); 1 where a row is zero."""
     if 0 in matrix.shape:
         return np.ones(matrix.shape[0])
     top: Any = abs(matrix).max(axis=1)
@@ -230,7 +259,7 @@ def _largest(matrix: Any) -> Array:
     return np.where(top > 0, top, 1.0)
 
 
-def _weighted(weight: Array, matrix: Any) -> Any:
+def _scale_rows(weight: Array, matrix: Any) -> Any:
     return (
         sparse.csr_array(sparse.diags_array(weight) @ matrix) if sparse.issparse(matrix) else weight[:, None] * matrix
     )

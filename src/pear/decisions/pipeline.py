@@ -2,9 +2,8 @@
 
     screen → warm start → solver → verify → repair → name the failure → ask another solver
 
-Dense and sparse programs, on the CPU and on a GPU, take the same steps. They differ in what a solver's candidate
-carries and in the reduced systems behind the repair, which the pipeline does not see. A dense batch is solved as a
-whole. Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
+Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole.
+Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
+from pear.decisions.failed_guesses import FailedGuesses
 from pear.decisions.failures import known_infeasible, name_failures
-from pear.decisions.guesses import FailedGuesses
 from pear.decisions.repair import RepairResult, repair, sharpen_points
 from pear.optimality.active_set_rule import guess_active, tight_constraints
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
@@ -35,12 +34,12 @@ from pear.solvers.registry import Backend, usable_backends
 
 logger = logging.getLogger("pear")
 
-_FROM_START = 8  # exchanges of constraints that are cheaper than a solver
-_OTHERS = 3  # exchanges for the candidate of a further solver, because more solvers can be asked
-_AGREED = 2  # candidates with a working set that has failed before, after which no other solver is asked
+_FROM_START = 8  # exchanges of constraints for a warm start; more would cost as much as a solver
+_FROM_OTHER_SOLVERS = 3  # exchanges for the candidate of a second or later solver
+_AGREED = 2  # candidates whose working set failed before, after which a sample counts as INACCURATE
 _DIVERGED = 1e3  # KKT residual from which a candidate's multipliers are ignored
-_ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
-_KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
+_SPARSE_FROM = 100  # variables from which a dense program with few non-zeros is first solved as a sparse one
+_KEPT = 2**26  # most numbers in the factors that a batch of sparse programs keeps for its gradient
 
 
 def solve_programs(
@@ -55,14 +54,14 @@ def solve_programs(
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
-        qp: the programs (B of them, 0 allowed).
-        solvers: the solvers to ask, in order.
+        qp: B programs; B may be 0.
+        solvers: the solvers to try, in order.
         start: warm starts; where one still passes the check, no solver is called.
-        check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
-        seek_vertex: of a linear program with several solutions find a vertex, where a solver can.
-        known: (B,) int8 statuses of samples whose failure has been proven before, which no solver is asked about;
-            SOLVED where nothing is known.
-        named: whether the user chose the first solver, so that it has to take the programs.
+        check_convexity: whether to test H; samples with an indefinite H get the status NOT_CONVEX.
+        seek_vertex: whether to return a vertex of a linear program with several solutions, where a solver can.
+        known: (B,) int8 statuses of samples whose failure was proven before; SOLVED where nothing is known. No solver
+            gets a sample that is known to fail.
+        named: whether the user chose the first solver by name; it must then take the programs.
 
     Raises:
         UnknownSolverError: the user's solver does not take the programs.
@@ -79,7 +78,7 @@ def solve_programs(
         )
 
     map_in_threads(one, qp.batch)
-    return _join(qp, [sample for sample in samples if sample is not None])
+    return _join_samples(qp, [sample for sample in samples if sample is not None])
 
 
 class _PipelineRun:
@@ -114,7 +113,7 @@ class _PipelineRun:
         self.solver = ""  # the name of the solver whose candidates are being checked
 
     def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
-        """Ask solver after solver; samples that are not verified in the end are INACCURATE."""
+        """Run the pipeline with one solver after the other; samples that are not verified in the end are INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
         for solver in solvers:
@@ -127,12 +126,12 @@ class _PipelineRun:
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.debug(message, first.name, int(left.sum()), self.qp.batch, solver.name)
-            for some in self.parts(wanted, left, first):
-                # small programs are tried as a whole batch first; those that a solver has left deserve the care at once
-                if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
-                    self.ask_on_nonzeros(solver, some, start)
+            for some in self.batches_to_solve(wanted, left, first):
+                # small programs are first tried as a dense batch; samples that a solver has left unsolved are not
+                if solver.warm_sparse and (first is not None or self.qp.n >= _SPARSE_FROM):
+                    self.solve_as_sparse(solver, some, start)
                 if bool(some.any()):
-                    self.ask(solver, some, start, last_only=first is not None)
+                    self.solve_with(solver, some, start, last_only=first is not None)
             if self.complete and not seek_vertex:
                 return self.finish()
             first = first or solver
@@ -140,11 +139,16 @@ class _PipelineRun:
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
 
-    def parts(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
-        """The parts to solve together, as masks (B,): first the whole batch, then each sample that is ``left``.
+    def batches_to_solve(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
+        """Return the groups of samples that a solver gets together, as masks (B,).
 
-        Rounding depends on the shape of a batch. A sample that is hard enough for it to matter is solved alone, so that
-        its result does not depend on its neighbours.
+        The first solver gets all samples at once. Later solvers get each unsolved sample alone: rounding depends on the
+        shape of a batch, and the result of a hard sample must not depend on its neighbours.
+
+        Args:
+            wanted: (B,) bool, the samples to solve.
+            left: (B,) bool, the samples that no solver has solved yet.
+            first: the first solver; None before it has run.
         """
         if first is None or self.x.is_cuda:
             return [wanted]
@@ -153,27 +157,27 @@ class _PipelineRun:
         return [*alone, together] if bool(together.any()) else alone
 
     def name_failures(self, suspects: Tensor) -> None:
-        """Find out by linear programs whether samples have a solution at all, before another solver is asked.
+        """Find out by linear programs whether samples are infeasible or unbounded, before another solver runs.
 
         Args:
-            suspects: (B,) bool; each sample is looked at once.
+            suspects: (B,) bool; a sample that was examined before is skipped.
         """
         left = (suspects & ~self.examined).nonzero()[:, 0]
         if len(left):
             self.examined[left] = True
-            status = name_failures(self.at(left))
+            status = name_failures(self.programs_at(left))
             self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
-    def at(self, index: Tensor) -> QuadraticProgram:
-        """The programs at ``index``; all of them without a copy."""
+    def programs_at(self, index: Tensor) -> QuadraticProgram:
+        """Return the programs of the samples ``index`` (k,); the whole batch is not copied."""
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def todo(self) -> Tensor:
-        """(B,) bool: samples that are neither verified nor known to fail."""
+        """Return which samples are neither verified nor known to fail, (B,) bool."""
         return (self.status == Status.SOLVED) & ~self.verified
 
     def between_vertices(self, solver: Backend) -> Tensor:
-        """(B,) bool: verified samples on an edge between equally good vertices, where ``solver`` finds a vertex."""
+        """Return which verified samples are not at a vertex, (B,) bool; none where ``solver`` finds no vertices."""
         if not solver.vertex or not bool(self.verified.any()):
             return torch.zeros_like(self.verified)
         systems = reduced_systems(self.qp, self.working) if self.systems is None else self.systems
@@ -181,14 +185,21 @@ class _PipelineRun:
         return self.verified & ~systems.project(error)[3]
 
     def repair_starts(self, start: Start) -> None:
-        """Repair warm starts; one that needs no exchange is reused."""
+        """Repair warm starts. A start that needs no exchange of constraints counts as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         self._repair(where, start.x[where], start.duals[where], start.working[where], _FROM_START)
         self.reused = self.verified & (self.exchanges == 0)
         self.exchanges.zero_()
 
-    def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
-        """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
+    def solve_with(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
+        """Solve the samples ``wanted`` with one solver, to rising accuracy; solved samples are cleared in ``wanted``.
+
+        Args:
+            solver: the solver.
+            wanted: (B,) bool, updated in place.
+            start: warm starts, or None.
+            last_only: whether a solver without warm starts skips its less accurate rounds.
+        """
         self.solver, self.complete = solver.name, False
         rounds, takes_start = solver.rounds_for(self.qp), solver.takes_start(self.qp)
         rounds = rounds[-1:] if last_only and not takes_start else rounds
@@ -196,9 +207,9 @@ class _PipelineRun:
             left = wanted.nonzero()[:, 0]
             begun: Start | Candidate | None = None if warm is None else warm[left]
             for tol, exchanges in rounds:
-                candidate = solver.solve(self.at(left), tol, begun)
+                candidate = solver.solve(self.programs_at(left), tol, begun)
                 most = rounds[-1][1] if candidate.exhausted else exchanges
-                good = self.check_candidate(left, candidate, min(most, _OTHERS) if last_only else most)
+                good = self.check_candidate(left, candidate, min(most, _FROM_OTHER_SOLVERS) if last_only else most)
                 if self.complete:
                     wanted.fill_(False)
                     return
@@ -212,16 +223,16 @@ class _PipelineRun:
                 begun = candidate if candidate.resume is not None else None
 
     def examine_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
-        """Examine samples that a solver calls infeasible or unbounded before any solver is asked about them again."""
+        """Test samples of ``index`` (k,) that the candidate calls infeasible or unbounded and that are not ``good``."""
         claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
         suspects = torch.zeros_like(self.verified)
         suspects[index] = claimed & ~good
         self.name_failures(suspects & self.todo())
 
-    def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
-        """Solve dense programs of few non-zeros as sparse ones; samples that are done are cleared in ``wanted``."""
+    def solve_as_sparse(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
+        """Solve dense programs with few non-zeros as sparse programs; solved samples are cleared in ``wanted`` (B,)."""
         left = wanted.nonzero()[:, 0]
-        programs = None if self.qp.is_sparse else self.at(left).sparse_form()
+        programs = None if self.qp.is_sparse else self.programs_at(left).sparse_form()
         if programs is None or not len(left):
             return
         found = solve_programs(programs, (solver,), None if start is None else start[left])
@@ -231,12 +242,12 @@ class _PipelineRun:
         wanted[left] = self.todo()[left]
 
     def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Verify a candidate's points for the samples ``index``, and repair those that do not pass.
+        """Verify a candidate's points for the samples ``index`` (k,), and repair those that fail.
 
         Returns:
             (k,) bool: the samples that pass in the end.
         """
-        qp, working = self.at(index), candidate.working
+        qp, working = self.programs_at(index), candidate.working
         passed = (candidate.status == Status.SOLVED) & candidate.verified
         self.verdict = None
         if working is not None:
@@ -251,7 +262,7 @@ class _PipelineRun:
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
-            # few and hard samples are left by a method that verifies: alone, they do not depend on the batch's rounding
+            # a method that verifies leaves few hard samples; repaired alone, they do not depend on their neighbours
             for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
                 if len(some) == len(index):
                     return self._repair_candidate(index, qp, candidate, max_exchanges)
@@ -261,15 +272,15 @@ class _PipelineRun:
     def _repair_candidate(
         self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int
     ) -> Tensor:
-        """Repair points of a candidate that did not pass; returns the samples that pass now, (k,) bool."""
+        """Repair points of a candidate that failed the check; returns which samples pass now, (k,) bool."""
         x, duals, guess = candidate.x, candidate.duals.map(torch.nan_to_num), candidate.guess
         doubtful = candidate.status != Status.SOLVED
         if bool(doubtful.any()):
-            # multipliers of a solver that ran away are worse than none
+            # multipliers of a solver that diverged are worse than none
             diverged = doubtful & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
         if candidate.working is not None and candidate.verified:
-            # every condition holds by its natural size, and only digits are missing
+            # the candidate is optimal to the solver's accuracy; only the last digits are missing
             passed = self._accept_repair(index, sharpen_points(qp, x, duals, candidate.working))
             left = (~passed).nonzero()[:, 0]
             qp, x, duals = qp[left], x[left], duals[left]
@@ -288,9 +299,10 @@ class _PipelineRun:
         return passed
 
     def _failed_before(self, index: Tensor, guess: ActiveSet) -> Tensor:
-        """(k,) bool: samples ``index`` whose guess has already failed; after two of them a sample is INACCURATE.
+        """Return which samples ``index`` have a guess that failed before, (k,) bool.
 
-        Solvers that agree on a working set have found the solution, and float64 cannot show it to be optimal.
+        A sample with two such guesses becomes INACCURATE: solvers that agree on a working set have found the solution,
+        but float64 is too coarse to verify it.
         """
         if self.qp.is_sparse:  # without exact refinement, other multipliers are worth a try
             return torch.zeros_like(index, dtype=torch.bool)
@@ -302,7 +314,7 @@ class _PipelineRun:
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):
             return self.verified[index]
-        return self._accept_repair(index, repair(self.at(index), x, duals, working, max_exchanges))
+        return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))
 
     def _accept_repair(self, index: Tensor, result: RepairResult) -> Tensor:
         """Keep the repaired points of the samples ``index`` that pass; returns which do, (k,) bool."""
@@ -327,7 +339,7 @@ class _PipelineRun:
         self.verified[done] = True
 
     def finish(self) -> VerifiedSolutions:
-        """The verified solutions, with active sets and residuals."""
+        """Return the solutions of the batch, with active sets, residuals and statuses."""
         failed = ~self.verified
         qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
@@ -353,7 +365,7 @@ class _PipelineRun:
 
 
 def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """The same batch with zeros for non-finite entries of failed samples, so that they do not spread to others."""
+    """Replace non-finite entries of failed samples by zeros, so that they do not spread to other samples."""
 
     def clean(value: Any, infinite: bool) -> Any:
         if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
@@ -367,8 +379,8 @@ def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram
     return replace(qp, **data)
 
 
-def _join(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
-    """Join the solutions of sparse programs to one batch; factors are kept as far as there is room."""
+def _join_samples(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
+    """Join the solutions of sparse programs to one batch; at most ``_KEPT`` numbers of their factors are kept."""
     if not samples:
         return _PipelineRun(qp, check_convexity=False).finish()
     first = samples[0]

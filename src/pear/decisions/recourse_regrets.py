@@ -1,13 +1,14 @@
 """Regret with recourse, for models that predict right-hand sides, and its exact gradient.
 
-With ẑ the decision under the forecast and C(z) the realised cost of z under the truth, recourse included,
-``R = C(ẑ) − min C``, and with w = ∇C(ẑ) one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
-``∂R/∂(right-hand sides) = q``. Three terms pull where R is flat, all convex and never negative:
+Let ẑ be the decision under the forecast, and C(z) the realised cost of z under the truth, recourse included. The regret
+is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
+``∂R/∂(right-hand sides) = q``. Three terms give a gradient where that of R is zero; all are convex and never negative:
 
-* F, the gap of the true decision under the predicted costs and true right-hand sides, with derivative z° − z;
-* D, how far the least cost v lies above its tangent at the truth, under the true costs and predicted right-hand sides:
-  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)`` with the true multipliers y°, and derivative y° − y;
-* V, the least violation that an infeasible forecast allows beyond that of the truth, with derivative −y.
+* F is the suboptimality of the true decision z° under the predicted costs and true right-hand sides. Its derivative is
+  z° − z, with z the best decision there.
+* D compares the least cost v under the predicted right-hand sides with its tangent at the true ones:
+  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)``, with the true multipliers y°. Its derivative is y° − y.
+* V is the least violation that an infeasible forecast allows, beyond that of the truth. Its derivative is −y.
 
 Guidance multiplies F and D, and falls to zero.
 """
@@ -22,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pear.decisions.batch_regrets import Statuses, objective_value, regret_of_program
 from pear.decisions.decider import both_statuses
-from pear.decisions.recourse import Forecast, RealisedCosts, RecourseDecider, Values
-from pear.decisions.regrets import Statuses, objective_value, regret_of_program
+from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.problem.sample_keys import select_rows
@@ -36,19 +37,25 @@ from pear.solvers.fused import RegretCall, Regrets
 
 
 class _Slopes(NamedTuple):
-    """Derivatives by costs (B, n), and by b and h of the elastic problem."""
+    """Derivatives by the data of the elastic problem.
+
+    Attributes:
+        cost: (B, n) derivative by the costs.
+        b: (B, p) derivative by b.
+        h: (B, m) derivative by h.
+    """
 
     cost: Tensor
     b: Tensor
     h: Tensor
 
     def plus(self, other: _Slopes) -> _Slopes:
-        """The derivatives of a sum."""
+        """Return the sum of two sets of derivatives."""
         return _Slopes(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class RecourseRegrets:
-    """Finds regrets with recourse: a ``RegretDecider`` whose calls hold predicted and true values (B, k).
+    """Computes regrets with recourse; its calls hold predicted and true values (B, k) in place of costs.
 
     Args:
         decider: decides under a forecast, under the truth and after recourse.
@@ -57,27 +64,30 @@ class RecourseRegrets:
     def __init__(self, decider: RecourseDecider) -> None:
         self.decider = decider
 
-    def failures_of(self, call: RegretCall) -> Statuses | None:
-        """Known failures under the forecast and under the truth; None where there are none."""
+    def known_failures_of(self, call: RegretCall) -> Statuses | None:
+        """Return stored failures under the forecast and under the truth; None where there are none."""
         if call.keys is None:
             return None
         forecast, truth = self._values(call)
         predicted = self.decider.known_failures(forecast, call.keys)
         return both_statuses(predicted, self.decider.known_true_failures(truth, call.keys))
 
-    def no_regrets(self, statuses: Statuses) -> Regrets:
-        """The regrets of samples that failed with these statuses."""
+    def regrets_of_failures(self, statuses: Statuses) -> Regrets:
+        """Return zero regrets for samples that failed with these statuses."""
         wide = torch.zeros(len(statuses[0]), self.decider.model.inputs, dtype=torch.float64, device=statuses[0].device)
         zeros = Regrets.of_failures(*statuses, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
 
     def verify(self, call: RegretCall) -> VerifiedSolutions:
-        """The verified solutions of the elastic problem under the forecast; the store stays as it is."""
+        """Solve the elastic problem under the forecast again, without changing the stored warm starts."""
         fresh = self.decider.copy()
         return fresh.decide(fresh.values(call.predicted, call.keys), call.keys).solved
 
     def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
-        """The regrets of a batch; guidance and violations are in ``extra`` and ``gradient``."""
+        """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations.
+
+        See ``RegretDecider.regrets`` for the arguments and the result.
+        """
         decider, ids = self.decider, call.keys
         forecast, truth = self._values(call)
         began = time.perf_counter()
@@ -121,11 +131,11 @@ class RecourseRegrets:
         return regrets, False
 
     def _values(self, call: RegretCall) -> tuple[Values, Values]:
-        """Costs and right-hand sides of the forecast and of the truth."""
+        """Compute costs and right-hand sides of the forecast and of the truth."""
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
     def _by_values(self, slopes: _Slopes, where: Tensor) -> Tensor:
-        """(B, k) derivatives by the predicted values of samples ``where`` (B,); zero for the others."""
+        """Convert derivatives to those by the predicted values, (B, k); zero for samples outside ``where`` (B,)."""
         model = self.decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -134,27 +144,27 @@ class RecourseRegrets:
         return torch.where(where[:, None], slope, 0.0)
 
     def _slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
-        """The exact derivatives of the regret."""
-        upstream = self._on_all(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
+        """Compute the exact derivatives of the regret."""
+        upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
         by_cost, _, _, by_b, _, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
         return _Slopes(by_cost()[:, : self.decider.elastic.n], by_b(), by_h())
 
     def _normal(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
-        """(B, n) the normal component of the error of the costs (B, n) that injection adds to the gradient."""
+        """Compute the normal component of the cost error (B, n) that injection adds to the gradient, (B, n)."""
         decider = self.decider
         if call.injection == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(error)
         error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
-        tangent = project(found.solved, self._on_all(error))[:, : decider.elastic.n]
+        tangent = project(found.solved, self._with_zero_slacks(error))[:, : decider.elastic.n]
         program = select_rows(decider.plain, call.keys).canonical(error)
         return inject_normal(program, error, tangent, call.injection) - tangent
 
     def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
-        """α F (B,), and its derivative by costs (B, n)."""
+        """Compute α F (B,) and its derivative by the costs (B, n); see the module for F."""
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
-        solved = decider.guide(forecast.cost, truth, call.keys)
+        solved = decider.solve_guiding_costs(forecast.cost, truth, call.keys)
         gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
         pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
         keep = solved.solved
@@ -163,7 +173,7 @@ class RecourseRegrets:
     def _side_gap(
         self, call: RegretCall, pair: tuple[Values, Values], found: Forecast, ideal: tuple[Start, QuadraticProgram]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """α D (B,), and its derivatives by b and h of the elastic problem.
+        """Compute α D (B,) and its derivatives by b and h of the elastic problem; see the module for D.
 
         All are zero where the forecast of a model with ``Projection`` is infeasible.
         """
@@ -176,7 +186,7 @@ class RecourseRegrets:
                 torch.zeros_like(duals.inequality),
             )
         if decider.model.predicts_costs:
-            solved = decider.guide_sides(truth.cost, found, call.keys)
+            solved = decider.solve_guiding_sides(truth.cost, found, call.keys)
         by_b, by_h = decider.multipliers(best)
         sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
         value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
@@ -192,13 +202,13 @@ class RecourseRegrets:
     def _excess(
         self, found: Forecast, truth: Values, ids: list[Hashable] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """V (B,), the least violation that a forecast allows beyond that of the truth; its derivatives by b and h."""
+        """Compute V (B,), the least violation of the forecast beyond that of the truth, with derivatives by b and h."""
         least = found.least
         allowed = self.decider.least_violation(truth, ids, least.value > 0).value
         value = (least.value - allowed).clamp(min=0)
         more = (value > 0)[:, None]
         return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0))
 
-    def _on_all(self, values: Tensor) -> Tensor:
-        """(B, n + slacks) from (B, n), with zeros for the slacks."""
+    def _with_zero_slacks(self, values: Tensor) -> Tensor:
+        """Append zeros for the slacks to values (B, n)."""
         return torch.cat([values, values.new_zeros(len(values), len(self.decider.elastic.price))], 1)

@@ -1,9 +1,9 @@
 """Repair: from a candidate to a solution that is exact to rounding.
 
-For a working set the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
-constraint is violated and no multiplier has the wrong sign; then it does not matter how inexact the candidate was. If
-not, constraints are exchanged (block principal pivoting): violated ones enter and wrongly signed ones leave, all at
-once as long as their number falls, one at a time (the last in order) when it does not.
+For a working set, the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
+constraint is violated and no multiplier has the wrong sign, however inexact the candidate was. Otherwise constraints
+are exchanged (block principal pivoting): violated ones enter the working set, and those with a wrong sign leave it. All
+are exchanged at once while their number falls; otherwise one at a time, the last in order.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
-_SAID = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
-_PATIENCE = 3  # exchanges in a row that need not bring down the number of wrong constraints
+_VERDICT_PROPERTIES = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
+_PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,15 @@ class RepairResult:
     """The outcome of ``repair``.
 
     Attributes:
-        x, duals: the last points and multipliers, exact where solved.
-        working: the working sets they belong to.
-        solved: (B,) bool, where every optimality condition holds.
-        exchanges: (B,) how often the working set was changed.
-        sharpened: (B,) the exact KKT residual where float64 alone could not show the point to be optimal, else NaN.
-        systems, verdict: the factorised systems and the verdict, where one factorisation solved the whole batch.
+        x: (B, n) the last points, exact where solved.
+        duals: the multipliers of these points.
+        working: the working sets of these points.
+        solved: (B,) bool, whether every optimality condition holds.
+        exchanges: (B,) the number of changes of the working set.
+        sharpened: (B,) the KKT residual in extended precision, where float64 was too coarse to verify the point; NaN
+            elsewhere.
+        systems: the factorised systems, where one factorisation solved the whole batch; otherwise None.
+        verdict: the verification, where one factorisation solved the whole batch; otherwise None.
     """
 
     x: Tensor
@@ -58,13 +61,15 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
 
     Args:
         qp: the programs.
-        x, duals: (B, n) a point and its multipliers near the solution; where multipliers are not unique, those nearest
-            to these are found.
+        x: (B, n) points near the solutions.
+        duals: their multipliers. Where multipliers are not unique, the result has those nearest to these.
         working: guessed working sets.
-        max_exchanges: how often a sample's set may be changed.
+        max_exchanges: the largest number of changes of a sample's working set.
     """
-    factored, first = _replayed(qp, x, duals, working) if x.is_cuda else _first(qp, x, duals, working)
-    point, multipliers, wrong, verdict = _refined(factored, first, working)
+    factored, first = (
+        _solve_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _solve_on_working_set(qp, x, duals, working)
+    )
+    point, multipliers, wrong, verdict = _refine(factored, first, working)
     good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     exact = torch.full_like(x[:, 0], torch.nan)
     if bool(good.all()):
@@ -74,31 +79,31 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     found = RepairResult(point, multipliers, working.map(torch.clone), good, none, exact)
     todo = (~good & (wrong.count() > 0) & factored.usable).nonzero()[:, 0]
     if len(todo) and max_exchanges:
-        # each time from the candidate's multipliers: on a contradictory set they grow without limit and stay large
-        _exchange(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
+        # each exchange begins with the candidate's multipliers: those of a contradictory set may be huge
+        _exchange_and_solve(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
     return found
 
 
-def _exchange(
+def _exchange_and_solve(
     qp: QuadraticProgram, found: RepairResult, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
 ) -> None:
-    """Exchange constraints of the samples ``todo`` (k,), and write their new points into ``found``.
+    """Exchange constraints and solve again until the samples ``todo`` are solved or a limit is reached.
 
     Args:
         qp: the programs of the whole batch.
         found: the points of the whole batch, which are updated.
         start: the multipliers that the samples started from.
-        wrong: (k,) the constraints to exchange first.
-        todo: (k,) the samples.
-        cheap: whether exchanging a single constraint is worth a factorisation.
-        most: the exchanges of each sample at most.
+        wrong: the constraints of the k samples to exchange first.
+        todo: (k,) the numbers of the samples.
+        cheap: whether factorisations are cheap enough to exchange a single constraint.
+        most: the largest number of exchanges of a sample.
     """
     held, sub = found.working[todo], qp[todo]
     fewest = torch.full_like(todo, torch.iinfo(torch.long).max)
     patience = torch.full_like(todo, _PATIENCE)
     for _ in range(most):
-        chosen, fewest, patience = _choose(wrong, fewest, patience)
-        held = _flip(sub, held, chosen, found.x[todo])
+        chosen, fewest, patience = _choose_exchanges(wrong, fewest, patience)
+        held = _exchange_constraints(sub, held, chosen, found.x[todo])
         found.working.put(todo, held)
         found.exchanges[todo] += 1
         if not cheap:
@@ -106,8 +111,8 @@ def _exchange(
             todo, sub, held, fewest, patience = todo[on], sub[on], held[on], fewest[on], patience[on]
         if not len(todo):
             return
-        systems, first = _first(sub, found.x[todo], start[todo], held)
-        point, multipliers, wrong, verdict = _refined(systems, first, held)
+        systems, first = _solve_on_working_set(sub, found.x[todo], start[todo], held)
+        point, multipliers, wrong, verdict = _refine(systems, first, held)
         good = verdict.solved.clone()
         found.sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
         found.x[todo], found.solved[todo] = point, good
@@ -119,7 +124,7 @@ def _exchange(
 
 
 def sharpen_points(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> RepairResult:
-    """Refine points (B, n) with exact residuals where only digits are missing; no constraint is exchanged."""
+    """Refine points (B, n) with residuals in extended precision, without exchanging constraints."""
     x, duals, verdict = x.clone(), duals.map(torch.clone), verify(qp, x, duals, working)
     good = verdict.solved.clone()
     residual = _sharpen(verdict, working, good, x, duals)
@@ -127,12 +132,14 @@ def sharpen_points(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Activ
 
 
 def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
-    """Refine with exact residuals the points that have no wrong constraint and are still not exact.
+    """Refine points that have no wrong constraint but are not exact yet, with residuals in extended precision.
 
     Args:
-        verdict: the verdict on the points x (B, n) with their duals.
-        working: the constraints that are held there.
-        good, x, duals: updated where a point becomes exact.
+        verdict: the verification of the points.
+        working: their working sets.
+        good: (B,) bool, whether a point is solved; updated in place.
+        x: (B, n) points; updated in place.
+        duals: their multipliers; updated in place.
 
     Returns:
         (B,) KKT residuals of the points that become exact, NaN elsewhere.
@@ -148,13 +155,15 @@ def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor,
     return sharpened
 
 
-def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
-    """Solve with the working set held; returns the systems and the verdict on their solution."""
+def _solve_on_working_set(
+    qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
+) -> tuple[ReducedSystems, Verification]:
+    """Solve the reduced systems of the working sets; returns the systems and the verification of their solution."""
     systems = reduced_systems(qp, working)
-    return systems, _solve_on(qp, systems, x, duals, working)
+    return systems, _solve_with_systems(qp, systems, x, duals, working)
 
 
-def _solve_on(
+def _solve_with_systems(
     qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
 ) -> Verification:
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
@@ -164,28 +173,34 @@ def _solve_on(
     return verify(qp, x, duals, working)
 
 
-def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
-    """``_first`` of dense programs on a GPU, in one launch where that is worth it."""
-    systems, verdict = ReducedKKT.replayed(qp, working, _full_verdict, x, duals)
+def _solve_in_cuda_graph(
+    qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
+) -> tuple[ReducedSystems, Verification]:
+    """Do the same as ``_solve_on_working_set`` for dense programs on a GPU, replaying a CUDA graph where possible."""
+    systems, verdict = ReducedKKT.replayed(qp, working, _verdict_for_cuda_graph, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
 
 
-def _full_verdict(
+def _verdict_for_cuda_graph(
     systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
-    """The verdict of ``_solve_on`` with all its properties computed and without the programs, for a CUDA graph."""
-    verdict = _solve_on(qp, systems, x, duals, working)
-    for name in _SAID:
+    """Solve and verify with all properties computed and the programs left out, so that a CUDA graph can record it."""
+    verdict = _solve_with_systems(qp, systems, x, duals, working)
+    for name in _VERDICT_PROPERTIES:
         getattr(verdict, name)
     vars(verdict)["qp"] = None
     return verdict
 
 
-def _refined(
+def _refine(
     systems: ReducedSystems, verdict: Verification, working: ActiveSet
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
-    """Refine where nothing is to be exchanged; returns point, multipliers, the wrong constraints, and the verdict."""
+    """Refine the samples whose working set has no wrong constraint.
+
+    Returns:
+        Points (B, n), multipliers, the constraints to exchange, and the verification.
+    """
     qp, x, duals = verdict.qp, verdict.x, verdict.duals
     # nothing is to be exchanged and the point is not exact yet: refine, then solve more carefully
     for solve in (systems.step, systems.solve_carefully):
@@ -210,10 +225,10 @@ def _refined(
 def _ratio_test(
     verdict: Verification, direction: Tensor, working: ActiveSet, where: Tensor
 ) -> tuple[ActiveSet, Tensor]:
-    """Find how far a direction (B, n) leads to the first constraint, which then enters the working set.
+    """Find the first constraint in a direction (B, n), which then enters the working set.
 
     Returns:
-        The wrong constraints with that one added for the samples in ``where``, and the (B, 1) length of the step.
+        The wrong constraints, with the first one added for the samples ``where`` (B,); and the step lengths (B, 1).
     """
     qp, x, wrong = verdict.qp, verdict.x, verdict.wrong
     rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
@@ -239,10 +254,17 @@ def _step(
     solve: _Solve,
     where: Tensor | None = None,
 ) -> tuple[Tensor, Duals]:
-    """Add a solution of the reduced system, and read the bounds' multipliers off the gradient.
+    """Add a solution of the reduced system to points and multipliers.
 
-    A sample whose system could not be factored has no finite solution and stays where it is; so do those not in
-    ``where``, so that no sample's result depends on its neighbours.
+    The multipliers of bounds follow from the gradient. A sample whose system could not be factored stays as it is.
+
+    Args:
+        qp: the programs.
+        working: the working sets.
+        x: (B, n) points.
+        duals: their multipliers.
+        solve: solves the reduced systems.
+        where: (B,) bool, the samples to change; None changes all.
     """
     rows = torch.where(working.rows, qp.h - matvec(qp.G, x), 0.0)
     changes = solve(-lagrangian_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)[:3]
@@ -254,8 +276,17 @@ def _step(
     return x, Duals(equality, inequality, torch.where(working.fixed, -slope, 0.0))
 
 
-def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
-    """All wrong constraints while their number falls (or patience lasts), else the last one alone."""
+def _choose_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
+    """Choose the constraints to exchange: all wrong ones while their number falls, otherwise the last one alone.
+
+    Args:
+        wrong: the wrong constraints.
+        fewest: (B,) the smallest number of wrong constraints so far.
+        patience: (B,) how many exchanges may still leave that number as it was.
+
+    Returns:
+        The chosen constraints, and the updated ``fewest`` and ``patience``.
+    """
     count = wrong.count()
     fell = count < fewest
     together = fell | (patience > 0)
@@ -269,8 +300,11 @@ def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveS
     return chosen, torch.minimum(fewest, count), patience
 
 
-def _flip(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
-    """Exchange constraints: those in the set leave it and the others enter; no variable is held at both bounds."""
+def _exchange_constraints(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
+    """Return working sets with constraints exchanged: members leave, others enter.
+
+    A variable that would be held at both bounds is held at the nearer one.
+    """
     lower, upper = working.lower ^ exchange.lower, working.upper ^ exchange.upper
     both = lower & upper
     nearer_lower = (x - qp.lb).abs() <= (x - qp.ub).abs()

@@ -1,4 +1,4 @@
-"""``smoothing="auto"``: how much curvature a linear objective gets, independent of the units of its data."""
+"""``Smoothing``, and the choice of λ for ``smoothing="auto"`` in any units of costs and variables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pear.problem.variable_units import fields_in_units, in_units
 
 STRENGTH = 0.5
 """ρ: the cost that smoothing adds, relative to the typical difference in cost between two decisions."""
-_LOOSE = 10.0  # bounds that are this many times further apart than the decisions do not set a variable's range
+_LOOSE = 10.0  # bounds more than this many times wider than the spread of the decisions are ignored
 _SAME = 1e-5  # relative difference below which two numbers count as equal
 _PAIRS = 8  # other samples that each sample is compared with
-_USUAL = 0.4  # share of the deviation of all costs, where no two decisions can be compared
+_USUAL = 0.4  # share of the deviation of all costs that is used where no two decisions can be compared
 
 
 @dataclass(frozen=True)
@@ -37,29 +37,29 @@ class Smoothing:
 
     @classmethod
     def given(cls, value: float) -> Smoothing:
-        """A λ given by the user."""
+        """Make a smoothing from a λ that the user gave."""
         return cls(float(value), note=f"smoothing is {float(value):g}, as it was given")
 
     def times(self, factor: float) -> Smoothing:
-        """This smoothing with λ multiplied by a factor."""
+        """Return this smoothing with λ multiplied by a factor."""
         return (
             self if factor == 1 else replace(self, value=factor * self.value, note=f"{self.note}; {factor:g} times it")
         )
 
     def state(self) -> dict[str, Any]:
-        """The state to save beside λ."""
+        """Return units and note, which are saved together with λ."""
         return {"units": self.units, "note": self.note}
 
     def problem(self, problem: Problem) -> Problem:
-        """The problem in these units."""
+        """Convert a problem to these units."""
         return problem if self.units is None else in_units(problem, self.units.to(problem.device))
 
     def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of the problem in these units."""
+        """Convert fields of the problem to these units."""
         return dict(fields) if self.units is None else fields_in_units(fields, self.units)
 
     def curvature(self, Q: Any) -> Any:
-        """A curvature of the problem in these units; None stays None."""
+        """Convert a curvature to these units; None stays None."""
         return None if Q is None else self.fields({"Q": Q})["Q"]
 
     def times_units(self, values: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Smoothing:
         return values if self.units is None else values / self.units.to(values)
 
 
-def settle(
+def smoothing_from_decisions(
     costs: Tensor,
     decisions: Tensor,
     solved: Tensor,
@@ -85,11 +85,11 @@ def settle(
     the difference in cost between two decisions. Where all ranges are equal, λ is one number.
 
     Args:
-        costs: (k, n), to be minimised; rows that are not finite do not count.
+        costs: (k, n) costs to be minimised; rows that are not finite are ignored.
         decisions: (k, n) optimal decisions under them, without smoothing.
-        solved: (k,) bool, samples that have one.
+        solved: (k,) bool, whether a sample has an optimal decision.
         bounds: lb and ub of the problem.
-        reach: maps (m,) numbers of variables to the (m,) ranges that the constraints allow, NaN where unknown.
+        reach: computes the ranges (m,) that the constraints allow for m variables given by number; NaN where unknown.
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
     units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
@@ -110,9 +110,10 @@ def settle(
 
 
 def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]) -> Tensor:
-    """(n,) the range of every variable: between its bounds or, where these are far apart, of the decisions.
+    """Compute the range of every variable, (n,).
 
-    Where the decisions do not vary, it is the range that the constraints allow; NaN where that is unknown.
+    The range is the distance between its bounds or, where these are far apart, the spread of the decisions. Where the
+    decisions do not vary, it is the range that the constraints allow; NaN where that is unknown.
     """
     lb, ub = (None if bound is None else bound.to(decisions) for bound in bounds)
     allowed = torch.full_like(decisions[0] if len(decisions) else decisions.sum(0), torch.inf)
@@ -133,7 +134,7 @@ def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach
 
 
 def _contrast(costs: Tensor, decisions: Tensor) -> float:
-    """The median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with different decisions; 0 without any."""
+    """Return the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with other decisions; 0 without any."""
     ratios = [costs.new_zeros(0)]
     for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
         change = decisions.roll(shift, 0) - decisions
@@ -146,18 +147,18 @@ def _contrast(costs: Tensor, decisions: Tensor) -> float:
 
 
 def _size(costs: Tensor) -> float:
-    """The deviation of all costs (k, n); their mean size where they are all equal, and 1 where they are zero."""
+    """Return the deviation of all costs (k, n); their mean size where all are equal, and 1 where all are zero."""
     entries = costs.flatten()
     return float(_spread(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 
 
 def _spread(values: Tensor, dim: int) -> Tensor:
-    """The standard deviation along ``dim``; 0 where there are no values."""
+    """Return the standard deviation along ``dim``; 0 where there are no values."""
     return values.std(dim, correction=0) if len(values) else values.sum(dim)
 
 
 def _matching(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
-    """(n,) units for variables of unknown range: those in which their costs vary as much as the costs of the others."""
+    """Return units (n,) for variables of unknown range, in which their costs vary as much as those of the others."""
     typical = (spread * units)[known & (spread > 0)]
     if not len(typical):
         return units[known].median().expand_as(units)

@@ -15,18 +15,18 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. Rows whose status is not SOLVED hold NaN, never a substitute; those of TIME_LIMIT hold the
-            best feasible point that was found in time, if any.
+        x: (B, n) decisions. A row whose status is not SOLVED holds NaN. Only a row with TIME_LIMIT may hold the best
+            feasible point that was found in time.
         value: (B,) objective in the problem's own sense, smoothing included.
         status: (B,) int8 of ``Status``.
-        active: constraints that are tight at ``x``.
-        weak: the tight ones whose multiplier is zero too; they count as active (see the docs on weak activity).
+        active: the constraints that are tight at ``x``.
+        weak: the tight constraints whose multiplier is zero; they count as active.
         duals: multipliers of the minimised problem; None for integer problems.
         kkt_residual: (B,) largest of the scaled primal, dual and complementarity residuals; for integer problems the
             largest of constraint violation, distance to integers and relative gap.
-        repaired: (B,) bool, where the solver's own active set was wrong and was exchanged.
-        gap: (B,) how far the objective of ``x`` may be from the best one, relative to its terms: 0 where a continuous
-            problem is solved, infinite where no bound was proven, NaN without a point.
+        repaired: (B,) bool, whether the solver's active set was wrong and has been corrected.
+        gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
+            infinite without a bound, NaN without a point.
     """
 
     x: Tensor
@@ -41,20 +41,20 @@ class Solution(TensorRecord):
 
     @property
     def solved(self) -> Tensor:
-        """(B,) bool."""
+        """Whether each sample is solved, (B,) bool."""
         return self.status == Status.SOLVED
 
     @property
     def weakly_active(self) -> Tensor:
-        """(B,) number of weakly active constraints of each sample."""
+        """The number of weakly active constraints of each sample, (B,)."""
         return self.weak.count()
 
     def __repr__(self) -> str:
         facts = "".join(f"; {name} {fact}" for name, fact in self._facts().items())
-        return f"Solution({described(self.status, self.x.shape[1])}{facts})"
+        return f"Solution({describe_statuses(self.status, self.x.shape[1])}{facts})"
 
     def _repr_html_(self) -> str:
-        return html_table("Solution", {"samples": described(self.status, self.x.shape[1]), **self._facts()})
+        return html_table("Solution", {"samples": describe_statuses(self.status, self.x.shape[1]), **self._facts()})
 
     def _facts(self) -> dict[str, str]:
         found = self.value[self.value.isfinite()]
@@ -62,8 +62,8 @@ class Solution(TensorRecord):
         return mean | worst_residual(self.kkt_residual)
 
 
-def described(status: Tensor, variables: int) -> str:
-    """One line that counts the samples by status (B,)."""
+def describe_statuses(status: Tensor, variables: int) -> str:
+    """Describe a batch in one line that counts the samples by status (B,)."""
     kinds, counts = status.unique(return_counts=True)
     found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(kinds, counts, strict=True))
     samples = "1 sample" if len(status) == 1 else f"{len(status)} samples"
@@ -71,6 +71,6 @@ def described(status: Tensor, variables: int) -> str:
 
 
 def worst_residual(residual: Tensor) -> dict[str, str]:
-    """The largest finite residual (B,) under the name "kkt_residual"; empty where there is none."""
+    """Return the largest finite residual (B,) as text, under the name "kkt_residual"; {} where none is finite."""
     known = residual[residual.isfinite()]
     return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}

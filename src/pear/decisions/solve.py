@@ -1,4 +1,4 @@
-"""``pear.solve``: the decision for a batch of costs."""
+"""``pear.solve``: solves a decision problem for a batch of costs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.integer import refuse_curvature, solve_integer
+from pear.decisions.integer_programs import refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
-from pear.decisions.smooth import solve_smooth
-from pear.decisions.smoothing import Smoothing, settle
+from pear.decisions.smooth_objective import solve_smooth
+from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
 from pear.optimality.duals_and_active_sets import Status
@@ -32,7 +32,7 @@ logger = logging.getLogger("pear")
 
 OnFailure = Literal["raise", "mask"]
 
-_ENOUGH, _ENOUGH_SPARSE = 256, 32  # samples that "auto" decides for, and variables whose range it solves for
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # most samples, and most variables without a range, that "auto" solves for
 
 
 def solve(
@@ -46,21 +46,22 @@ def solve(
 ) -> Solution:
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
 
-    Whatever the solver, its answer is only a candidate: it is verified, its active set repaired where needed, and the
-    returned decision satisfies the optimality conditions to rounding. Integer problems are solved
-    as such, each with a proof that is checked.
+    The answer of a solver is only a candidate: it is verified, and its active set is repaired where needed. The
+    returned decision satisfies the optimality conditions to rounding. An integer problem is solved in integers, and the
+    proof of optimality is checked.
 
     Args:
         problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs. Where
             it predicts right-hand sides too, the elastic problem of its recourse is solved.
         cost: (B, n) or (n,), tensor, array or list; (B, k) or (k,) values that a cost map takes.
-        smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from costs and decisions, whatever their
-            units, adds ``½ Σ λ_j z_j²`` and logs it.
+        smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" picks λ_j for each variable from costs
+            and decisions, in any units, adds ``½ Σ λ_j z_j²``, and logs it.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" names the samples that have no solution; "mask" warns, and gives them NaN and a status.
+        on_failure: "raise" raises an error that names the samples without a solution. "mask" warns instead; these
+            samples get NaN and a status.
         time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
-            left. Samples that are not proven by then get the status TIME_LIMIT: "raise" names their gaps, "mask"
-            returns the best points found. A continuous problem ends by itself: it is solved whatever the limit.
+            left. Samples that are not proven optimal by then get the status TIME_LIMIT: "raise" names their gaps,
+            "mask" returns the best points found. Continuous problems ignore the limit.
         **overrides: Q, A, b, G, h, lb or ub for this call, shared or one per sample.
 
     Returns:
@@ -90,7 +91,7 @@ def solve(
             problem, given = scale.problem(problem), scale.fields(present(**overrides))
             solved = solve_verified(problem, scale.times_units(costs), scale.value, solver, **given)
             solution = _in_own_units(as_solution(problem, solved), scale)
-    fail(solution.status, on_failure, "the problem", gap=solution.gap)
+    report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, costs)
 
 
@@ -103,8 +104,8 @@ def _solve_forecast(
     time_limit: float | None,
     overrides: dict[str, Any],
 ) -> Solution:
-    """``solve`` for a model with predicted right-hand sides."""
-    from pear.decisions.recourse import solve_forecast  # which is built on this module
+    """Solve for a model with predicted right-hand sides; the arguments are those of ``solve``."""
+    from pear.decisions.recourse_decider import solve_forecast  # that module imports this one
 
     if overrides:
         raise ProblemError(
@@ -112,7 +113,7 @@ def _solve_forecast(
         )
     with within(time_limit):
         solution = solve_forecast(model, values, smoothing, solver)
-    fail(solution.status, on_failure, "the problem", gap=solution.gap)
+    report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, values)
 
 
@@ -125,11 +126,13 @@ def solve_verified(
     known: Tensor | None = None,
     **overrides: Any,
 ) -> VerifiedSolutions:
-    """Solve the continuous relaxation exactly, in float64 and as a minimisation; failed samples only get a status.
+    """Solve the continuous relaxation exactly, in float64 and as a minimisation.
+
+    No error is raised for failed samples; their status says why they failed.
 
     Args:
         problem, cost, smoothing, solver, overrides: as for ``solve``.
-        start: warm starts.
+        start: warm starts, or None.
         known: (B,) int8 statuses of samples that are known to fail, SOLVED elsewhere.
     """
     qp = problem.canonical(cost, smoothing, **overrides)
@@ -138,17 +141,17 @@ def solve_verified(
     named = solver != "auto"
     if problem.phi is not None:
         return solve_smooth(problem, qp, solvers, named)
-    # the problem's own curvature was checked when it was made; one that comes with the call may be anything
+    # the problem's own curvature was checked at construction; that of a call has not been checked
     given = overrides.get("Q") is not None
     vertex = not named and problem.is_sparse
     return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **overrides: Any) -> Smoothing:
-    """λ as it was given, or for "auto" by costs and decisions; 0 where the objective is curved by itself.
+    """Return the given λ, or choose λ for "auto" from costs and decisions; 0 for an objective with curvature.
 
     Args:
-        problem: of these samples, continuous.
+        problem: the continuous problem of these samples.
         cost: (B, n).
         smoothing: λ or "auto".
         **overrides: as for ``solve``.
@@ -159,13 +162,13 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **o
     if problem.is_curved or overrides.get("Q") is not None:
         found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
     else:
-        found = _settled(problem, cost, present(**overrides))
+        found = _auto_smoothing(problem, cost, present(**overrides))
     logger.info(found.note)
     return found
 
 
-def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
-    """The smoothing that "auto" chooses; see ``settle``."""
+def _auto_smoothing(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
+    """Solve some of the samples without smoothing, and choose λ from their decisions."""
     fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
 
     def solve_for(costs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,38 +191,43 @@ def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoot
     some = torch.linspace(0, len(cost) - 1, min(len(cost), enough), device=cost.device).round().long()
     decisions, solved = solve_for(cost[some], some)
     costs = problem.sign * cost.detach()[some]
-    return settle(costs, decisions, solved, (fields.get("lb"), fields.get("ub")), reach)
+    return smoothing_from_decisions(costs, decisions, solved, (fields.get("lb"), fields.get("ub")), reach)
 
 
 def check_smoothing(smoothing: float | str) -> None:
-    """Raise where λ is neither a finite number of at least 0 nor "auto"."""
+    """Raise ProblemError where λ is neither a finite number of at least 0 nor "auto"."""
     number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
     if smoothing != "auto" and not (number and 0 <= float(smoothing) < math.inf):
         raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
 
 
 def check_solver(solver: str) -> None:
-    """Raise where the name is not in the registry; whether it is installed shows when it is used."""
+    """Raise UnknownSolverError where the registry has no solver of this name, installed or not."""
     if solver != "auto":
         get(solver)
 
 
 def check_on_failure(on_failure: str) -> None:
-    """Raise where ``on_failure`` is neither "raise" nor "mask"."""
+    """Raise ProblemError where ``on_failure`` is neither "raise" nor "mask"."""
     if on_failure not in ("raise", "mask"):
         raise ProblemError(f"on_failure must be 'raise' or 'mask'; got {on_failure!r}")
 
 
-def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None) -> None:
-    """Raise for, or warn of, the samples that are not solved; the message names each reason once, with its samples.
+def report_failures(
+    status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None
+) -> None:
+    """Raise an error, or warn, where samples are not solved; the message names each reason with its samples.
 
     Args:
         status: (B,) int8 of ``Status``.
         on_failure: "raise" or "mask".
-        what: names what was to be solved.
-        spreads: whether the samples come from a model that is being trained. Their own gradient is zero, but a model
-            multiplies it by its inputs, and zero times NaN is NaN: a warning says so.
-        gap: (B,) gaps of integer programs, which the message gives for the samples that ran out of time.
+        what: the problem that was to be solved, in words.
+        spreads: whether the samples come from a model that is being trained. The warning then says that NaN in its
+            inputs makes the gradient of its weights NaN.
+        gap: (B,) gaps of integer programs; the message names them for samples with TIME_LIMIT.
+
+    Raises:
+        SolveError: a sample is not solved, and ``on_failure`` is "raise".
     """
     bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
     if not bad:
@@ -252,7 +260,7 @@ def _gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
 
 
 def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
-    """VerifiedSolutions solutions as a ``Solution``, in the problem's own sense."""
+    """Convert verified solutions to a ``Solution``, with values in the problem's own sense."""
     x = torch.where(v.solved[:, None], v.x, torch.nan)
     value = problem.sign * (v.x * (0.5 * matvec(v.qp.H, v.x) + v.qp.c)).sum(1)
     if problem.phi is not None:
@@ -271,7 +279,7 @@ def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
 
 
 def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
-    """The solution in the variables of the user's problem."""
+    """Convert a solution to the variables of the user's problem."""
     if scale.units is None or solution.duals is None:
         return solution
     duals = replace(solution.duals, bound=scale.per_unit(solution.duals.bound))
@@ -279,14 +287,14 @@ def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
 
 
 def _constant_of_model(problem: Problem, v: VerifiedSolutions) -> Tensor:
-    """φ(z) minus the value at z of its quadratic model, which v.qp contains."""
+    """Return φ(z) minus its quadratic model at z, (B,); ``v.qp`` contains this model."""
     assert problem.phi is not None
     slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)
     return problem.phi.value(v.x) - (v.x * (slope - 0.5 * matvec(curvature, v.x))).sum(1)
 
 
 def _in_kind(solution: Solution, cost: Tensor) -> Solution:
-    """Floating-point results in the dtype of the costs."""
+    """Convert floating-point results to the dtype of the costs."""
 
     def convert(value: Tensor) -> Tensor:
         return value.to(cost.dtype) if value.is_floating_point() else value

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.solve import fail, solve_verified
+from pear.decisions.solve import report_failures, solve_verified
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Model, Problem
 from pear.problem.quadratic_program import QuadraticProgram
@@ -74,6 +74,6 @@ def price_constraints(problem: Problem, cost: Tensor, solver: str, constraints: 
         For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).
     """
     solved = solve_verified(problem, cost, 0.0, solver)
-    fail(solved.status, "raise", "the continuous problem")
+    report_failures(solved.status, "raise", "the continuous problem")
     binding = constraints.active(solved.active, solved.qp.p).mean(0)
     return binding, constraints.prices(solved.duals).mean(0)

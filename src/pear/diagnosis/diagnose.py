@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from pear.decisions.solution import Solution
-from pear.decisions.solve import check_smoothing, check_solver, fail, solve, solve_verified
+from pear.decisions.solve import check_smoothing, check_solver, report_failures, solve, solve_verified
 from pear.diagnosis.constraints import name_constraints, price_constraints
 from pear.diagnosis.decision_path import ACCURACY, follow
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
 from pear.diagnosis.error_split import split_error
 from pear.diagnosis.inputs import Inputs, read_groups, read_inputs
 from pear.diagnosis.sentences import describe
-from pear.losses.regret import outcome
+from pear.losses.regret import compare_decisions
 from pear.problem import Model, Problem
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
@@ -62,7 +62,7 @@ def diagnose(
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost
     chosen, best = (_decide(given.problem, cost, solver) for cost in costs)
-    judged = outcome(given.problem, chosen.x, best.x, given.true_cost)
+    judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
     attributed, notes = _attribute(given, judged.regret, best.x, chosen.x, solver)
     relaxed = given.problem.relaxed()
     error = split_error(relaxed, *costs, smoothing, solver)
@@ -107,7 +107,7 @@ def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedS
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)
-    fail(solved.status, "raise", "the problem")
+    report_failures(solved.status, "raise", "the problem")
     return solved
 
 

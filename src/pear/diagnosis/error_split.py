@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.smoothing import Smoothing
-from pear.decisions.solve import choose_smoothing, fail, solve_verified
+from pear.decisions.solve import choose_smoothing, report_failures, solve_verified
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec
@@ -66,7 +66,7 @@ def split_error(
     costs = [scale.times_units(cost) for cost in (predicted, true)]
     solved, best = (solve_verified(inner, cost, scale.value, solver) for cost in costs)
     for one, what in ((solved, "predicted"), (best, "true")):
-        fail(one.status, "raise", f"the smoothed problem under the {what} costs")
+        report_failures(one.status, "raise", f"the smoothed problem under the {what} costs")
     e = problem.sign * (costs[0] - costs[1])
     rescaled = apply_inverse_curvature(solved.qp, e)
     g, curved = project_and_test_curvature(solved, e)

@@ -13,14 +13,14 @@ from pear.problem import Model, Problem
 
 
 class DBBLoss(DecisionLoss):
-    """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with ``(z*(ĉ + λw) − z*(ĉ)) / λ`` for the gradient, w being ∂ℓ/∂z*(ĉ).
+    """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``(z*(ĉ + λw) − z*(ĉ)) / λ``, where w = ∂ℓ/∂z*(ĉ).
 
-    w holds the 1/B of the mean, so that the step λw depends on the size of the batch. For maximisation the sign of
-    every cost is turned. Two decisions a sample and step.
+    w contains the factor 1/B of the mean, so that the step λw depends on the size of the batch. For maximisation every
+    cost changes its sign. Each training step solves two problems per sample.
 
     Args:
-        problem: what is decided, with a linear objective.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
         interpolation: λ > 0, how far the costs are moved in the backward pass.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
@@ -47,16 +47,16 @@ class DBBLoss(DecisionLoss):
         self.interpolation = float(interpolation)
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The mean regret, with the interpolation behind the decision."""
+        """Compute the mean regret; its gradient comes from the interpolation."""
         best = self.best(true, ids)
         step = self.problem.sign * self.interpolation
-        z: Tensor = _Interpolated.apply(predicted, lambda cost: self.decide(cost, ids), step)
+        z: Tensor = _InterpolatedDecision.apply(predicted, lambda cost: self.decide(cost, ids), step)
         with self.timed("gradient"):
             return ((true * z).sum(1) - (true * best).sum(1)).abs().mean()
 
 
-class _Interpolated(torch.autograd.Function):
-    """A decision whose derivative is that of the straight line to the decision under moved costs."""
+class _InterpolatedDecision(torch.autograd.Function):
+    """The decision as an autograd function; its derivative is a finite difference to the decision at moved costs."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, decide: Callable[[Tensor], Tensor], step: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""``DecisionLoss``: the base of losses that need decisions alone."""
+"""``DecisionLoss``: the base class of losses that use decisions but no derivatives of them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ from pear.solvers.warm_starts import WarmStarts, fingerprint
 Result = TypeVar("Result")
 
 Decide = Callable[..., Tensor]
-"""(B, n) costs, in the problem's own sense → (B, n) best decisions. One with an argument ``keys`` gets the B sample ids
-with it, or None: the way to a problem whose samples differ in more than their costs."""
+"""A function from costs (B, n), in the problem's own sense, to best decisions (B, n).
+
+A function with an argument ``keys`` also gets the B sample ids, or None. It needs them where samples differ in more
+than their costs."""
 
 
 class DecisionLoss(nn.Module):
-    """A loss that uses the decisions of a problem and nothing else of it.
+    """A loss that is computed from the decisions of a problem with a linear objective.
 
     Args:
         problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
             rows. A ``Model`` maps predicted values to costs.
-        decide: (B, n) costs → (B, n) best decisions, with ``keys`` where it takes them; left out, ``pear.solve`` on
-            ``problem``.
+        decide: maps costs (B, n), and ``keys`` where it takes them, to best decisions (B, n); ``pear.solve`` on
+            ``problem`` where left out.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
     Attributes:
-        seconds: spent since construction, "solve" in decisions and "gradient" on the loss around them.
+        seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
     def __init__(self, problem: Problem | Model, decide: Decide | None = None, mse_weight: float = 0.0) -> None:
@@ -52,16 +54,16 @@ class DecisionLoss(nn.Module):
         check_number("mse_weight", mse_weight, least=0.0)
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._decide = None if decide is None else with_keys(decide)
+        self._decide = None if decide is None else KeyedFunction(decide)
 
     @eager
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """The loss of a batch.
+        """Compute the loss of a batch.
 
         Args:
             predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
-            true: the true ones, in the same shape.
-            keys: B sample ids. The best decision of a sample is found once and kept under its id.
+            true: the true costs or values, of the same shape.
+            keys: B sample ids. The best decision of a sample is computed once and stored under its id.
 
         Returns:
             A scalar in the dtype of ``predicted``.
@@ -80,7 +82,7 @@ class DecisionLoss(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """The decision problem; assigning another one drops the decisions that are kept."""
+        """The decision problem; assigning another one drops the stored decisions."""
         return self._problem
 
     @problem.setter
@@ -90,30 +92,36 @@ class DecisionLoss(nn.Module):
 
     @property
     def cost_map(self) -> CostMap | None:
-        """From predicted values to costs; None where the costs themselves are predicted."""
+        """The map from predicted values to costs; None where the costs themselves are predicted."""
         return self._cost_map
 
     def sample_state(self) -> dict[str, Any]:
-        """The best decisions that are kept, as arrays, numbers and strings."""
+        """Return the stored best decisions, as arrays, numbers and strings."""
         return self.starts.state()
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``sample_state`` returned."""
+        """Restore the stored best decisions from a result of ``sample_state``."""
         self.starts = WarmStarts.from_state(state)
 
     def extra_repr(self) -> str:
-        """The problem and the settings, in one line."""
+        """Return the problem and the settings in one line."""
         settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
         return ", ".join(
             [describe_problem(self.problem, self._cost_map), *(f"{name}={v:g}" for name, v in settings.items())]
         )
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The method's own part of the loss: a scalar, differentiable by ``predicted``."""
+        """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
+
+        Args:
+            predicted: (B, n) predicted costs.
+            true: (B, n) true costs.
+            ids: B sample ids, or None.
+        """
         raise NotImplementedError
 
     def decide(self, cost: Tensor, ids: list[Hashable] | None = None) -> Tensor:
-        """(B, n) best decisions for these costs, in their dtype."""
+        """Compute the best decisions (B, n) for costs (B, n), in their dtype."""
         cost = cost.detach()
         with self.timed("solve"):
             z = solve(select_rows(self.problem, ids), cost).x if self._decide is None else self._decide(cost, ids)
@@ -124,7 +132,7 @@ class DecisionLoss(nn.Module):
         return z.detach().to(cost)
 
     def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """(B, n) best decisions under the true costs; found once for samples that have an id."""
+        """Return the best decisions (B, n) under the true costs; those of samples with an id are stored."""
         if ids is None:
             return self.decide(true)
         with self.starts.lock:
@@ -139,7 +147,7 @@ class DecisionLoss(nn.Module):
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Add the time spent inside to ``seconds``."""
+        """Add the time spent inside the context to ``seconds[what]``."""
         began = time.perf_counter()
         try:
             yield
@@ -147,19 +155,19 @@ class DecisionLoss(nn.Module):
             self.seconds[what] += time.perf_counter() - began
 
 
-class with_keys(Generic[Result]):  # noqa: N801 (it stands for a function)
-    """Calls a function with a tensor, and with its sample ids where the function has an argument ``keys``."""
+class KeyedFunction(Generic[Result]):
+    """A function that may take sample ids: they are passed on where it has an argument ``keys``."""
 
     def __init__(self, function: Callable[..., Result]) -> None:
         self._function, self._takes_keys = function, "keys" in inspect.signature(function).parameters
 
     def __call__(self, rows: Tensor, ids: list[Hashable] | None) -> Result:
-        """The function's result for ``rows``."""
+        """Call the function with ``rows``, and with ``ids`` where it takes them."""
         return self._function(rows, keys=ids) if self._takes_keys else self._function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:
-    """Raise where the value is no finite number of at least ``least``, or above it where ``strict``."""
+    """Raise ProblemError unless ``value`` is a finite number of at least ``least``; greater where ``strict``."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and least <= value < float("inf")) or (strict and value == least):
         bound = "" if least == -float("inf") else f" {'above' if strict else 'of at least'} {least:g}"

@@ -1,8 +1,8 @@
-"""The defaults of smoothing λ, injection β and guidance α: one row for everything that takes them.
+"""The defaults of smoothing λ, injection β and guidance α.
 
-Two sets of them have a name. ``GUIDED`` is what ``PEARLoss(problem)`` uses; the method "pear-guided", the estimator and
-the command line take it from there. ``PUBLISHED`` is what the paper uses; the method "pear" takes it. Every other row
-differs from ``GUIDED`` for the reason that it names.
+``GUIDED`` holds the defaults of ``PEARLoss(problem)``, the method "pear-guided", the estimator and the command line.
+``PUBLISHED`` holds the settings of the paper, for the method "pear". The other constants are for functions that need
+other defaults; each says why.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 
 class Strengths(NamedTuple):
-    """λ, β and α; 0 turns each of them off."""
+    """The smoothing λ, injection β and guidance α of a loss; 0 turns each of them off."""
 
     smoothing: float | Literal["auto"]
     injection: float
@@ -19,19 +19,19 @@ class Strengths(NamedTuple):
 
 
 GUIDED = Strengths("auto", 0.05, 10.0)
-"""``PEARLoss``, ``DecisionRegressor``, ``pear train`` and the method "pear-guided": chosen on validation regret."""
+"""Defaults of ``PEARLoss``, ``DecisionRegressor``, ``pear train`` and "pear-guided", chosen by validation regret."""
 
 PUBLISHED = Strengths(0.1, 0.1, 0.0)
-"""The method "pear": the settings of the paper, which its tables are reproduced with."""
+"""The settings of the paper, used by the method "pear" to reproduce its tables."""
 
 BOOSTING = GUIDED._replace(guidance=1.0)
-"""``pear.boosting``: trees are never taken back and no schedule is known, so that α stays, at a smaller strength."""
+"""Defaults of ``pear.boosting``. α is smaller, because it stays constant: trees are never changed later."""
 
 GRADIENT = PUBLISHED._replace(injection=0.0)
-"""``regret_gradient``: the closed form of the paper at its λ; β = 0, because it promises the exact gradient."""
+"""Defaults of ``regret_gradient``: the λ of the paper, and β = 0, which gives the exact gradient."""
 
 DECISION = Strengths(0.0, 0.0, 0.0)
-"""``solve`` and ``DecisionLayer``: the decision of the problem as it was given, to which nothing is added."""
+"""Defaults of ``solve`` and ``DecisionLayer``: nothing is added to the problem."""
 
 DECAY = 0.995
-"""The factor of α in every step: it halves in 138 steps, and in the end leaves the exact gradient of regret."""
+"""The factor that multiplies α after every step; α halves in 138 steps and vanishes in the end."""

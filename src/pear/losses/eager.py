@@ -1,4 +1,4 @@
-"""Losses and layers under ``torch.compile``: a solver cannot be traced, so that the graph breaks around it."""
+"""``eager``: keeps a function out of the graphs of ``torch.compile``, which cannot trace a solver."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Result = TypeVar("Result")
 
 
 def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Make ``torch.compile`` leave a function out of its graphs.
+    """Decorate a function so that ``torch.compile`` does not trace it.
 
-    ``torch.compiler.disable`` alone would do, but it imports the compiler, which takes as long as torch itself. Here
-    the compiler is imported only where something is compiled.
+    ``torch.compiler.disable`` does the same, but it imports the compiler, which takes as long as importing torch. This
+    decorator imports the compiler only during compilation.
     """
 
     @wraps(function)

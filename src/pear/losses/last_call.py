@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretDecider
-from pear.decisions.solution import described, worst_residual
+from pear.decisions.batch_regrets import RegretDecider
+from pear.decisions.solution import describe_statuses, worst_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import RegretCall, Regrets
 
@@ -23,9 +23,9 @@ class LastCall:
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose warm start passed the check, so that no solver was called; zero on a GPU for
-            problems that its kernel solves, which is faster than a check.
-        kkt_residual: (B,) as in ``pear.solve``.
+        reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
+            problems that a GPU kernel solves, because solving again is faster than checking.
+        kkt_residual: (B,) the KKT residuals of the decisions, as in ``pear.Solution``.
     """
 
     decision: Tensor
@@ -40,26 +40,26 @@ class LastCall:
     def __repr__(self) -> str:
         facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
         facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
-        told = "".join(f"; {name} {fact}" for name, fact in facts.items())
-        return f"LastCall({described(self.status, self.decision.shape[1])}{told})"
+        text = "".join(f"; {name} {fact}" for name, fact in facts.items())
+        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{text})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, without the properties that are computed on demand."""
+        """Return the fields without the cached properties."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def status(self) -> Tensor:
-        """(B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one."""
+        """The status of each sample, (B,) int8: of the predicted problem or, where that is solved, of the true one."""
         return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
 
     @property
     def repaired_rate(self) -> float:
-        """Share of samples whose solver's active set was wrong and was exchanged."""
+        """The share of samples for which the solver's active set was wrong and has been corrected."""
         return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
 
     @property
     def zero_gradient_rate(self) -> float:
-        """Share of samples whose gradient is exactly zero; NaN where no gradient was asked for."""
+        """The share of samples whose gradient is exactly zero; NaN where no gradient was computed."""
         zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
         return zero / max(len(self.regret), 1)
 
@@ -69,10 +69,10 @@ class LastCall:
 
     @property
     def weakly_active(self) -> Tensor:
-        """(B,) number of weakly active constraints; computed when asked for."""
+        """The number of weakly active constraints of each sample, (B,); computed on first use."""
         return self._verified.weak.count()
 
     @property
     def tangent_dim(self) -> Tensor:
-        """(B,) dimension of each sample's tangent space; computed when asked for."""
+        """The dimension of each sample's tangent space, (B,); computed on first use."""
         return self._verified.systems.tangent_dim()

@@ -1,4 +1,4 @@
-"""``LAVALoss``: under the predicted cost, the best vertex should be cheaper than its neighbours."""
+"""``LAVALoss``: a loss that asks the best vertex to be cheaper than its neighbours under the predicted cost."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number, with_keys
+from pear.losses.decision_loss import Decide, DecisionLoss, KeyedFunction, check_number
 from pear.losses.own_problem import OwnProblem
 from pear.problem import Model, Problem
 
 Adjacent = Callable[..., list[Tensor]]
-"""(B, n) vertices → for each a (k, n) tensor of the vertices adjacent to it; with ``keys`` as ``Decide``."""
+"""A function from vertices (B, n) to B tensors (k, n), the neighbours of each vertex; it may take ``keys``."""
 
-_DIGITS = 9  # two solutions of a solver that agree to so many decimals are the same vertex
+_DIGITS = 9  # decimals to which two solutions must agree to count as the same vertex
 
 
 class LAVALoss(DecisionLoss):
-    """``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), where that is at least τ, and zero elsewhere.
+    """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), counted as zero where it is below τ.
 
-    Where no neighbour is cheaper, z*(c) is optimal under ĉ. The mean runs over the batch's padded array (B, k), k being
-    the number of neighbours of the sample that has most. For maximisation the sign of every cost is turned. Nothing is
-    solved after the first epoch: a sample's best vertex is kept under its key, a vertex's neighbours for good.
+    Where no neighbour is cheaper, z*(c) is optimal under ĉ. The mean runs over an array (B, k), where k is the largest
+    number of neighbours in the batch; missing entries are zero. For maximisation every cost changes its sign.
+    Nothing is solved after the first epoch, because best vertices and their neighbours are stored.
 
     Args:
-        problem: what is decided; an integer problem is relaxed.
-        decide: (B, n) costs → (B, n) best vertices of the relaxation; left out, ``pear.solve`` on the relaxation.
-        adjacent: (B, n) vertices → a list of (k, n) tensors of their neighbours; left out, found by their edges.
-        threshold: τ ≤ 0: by how much a neighbour must be dearer to be left alone.
+        problem: the decision problem; an integer problem is relaxed.
+        decide: maps costs (B, n) to best vertices (B, n) of the relaxation; ``pear.solve`` where left out.
+        adjacent: maps vertices (B, n) to a list of B tensors (k, n) of their neighbours; computed where left out.
+        threshold: τ ≤ 0. A neighbour that is more expensive than z*(c) by more than −τ adds nothing.
 
     Example:
         >>> import torch, pear
@@ -56,12 +56,12 @@ class LAVALoss(DecisionLoss):
         super().__init__(problem.relaxed(), decide)
         check_number("threshold", threshold)
         self.threshold = float(threshold)
-        self._adjacent = with_keys(adjacent or OwnProblem(self.problem).adjacent)
+        self._adjacent = KeyedFunction(adjacent or OwnProblem(self.problem).adjacent)
         self._away: dict[tuple[Hashable, bytes], _Differences] = {}
         self._away_in = self.problem
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The mean over the padded array, B × the largest k; padding has the value zero and no derivative."""
+        """Compute the mean over the padded array (B, k)."""
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
@@ -72,10 +72,10 @@ class LAVALoss(DecisionLoss):
             return torch.where(dearer >= self.threshold, dearer, 0.0).sum() / slots
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
-        """z*(c) − v for the neighbours v of each sample's best vertex."""
-        if self._away_in is not self.problem:  # another one was assigned
+        """Return the differences z*(c) − v to the neighbours v of each sample's best vertex."""
+        if self._away_in is not self.problem:  # the user has assigned another problem
             self._away, self._away_in = {}, self.problem
-        # Adding 0.0 makes one zero of −0.0 and 0.0.
+        # Adding 0.0 turns −0.0 into 0.0.
         rounded = (best.double().cpu() * 10**_DIGITS).round() + 0.0
         # A vertex has the same neighbours in every sample, unless samples have constraints of their own.
         if self.problem.batch is not None and ids is None:
@@ -93,11 +93,13 @@ class LAVALoss(DecisionLoss):
 
 
 class _Differences(NamedTuple):
-    """k vectors by their entries that are not zero: neighbours differ in few variables.
+    """A sparse (k, n) matrix, whose rows are the differences of a vertex to its k neighbours.
 
     Attributes:
-        vectors: k, how many.
-        row, column: of each entry; value: what it is.
+        vectors: the number k of rows.
+        row: the row of each non-zero entry.
+        column: the column of each non-zero entry.
+        value: the value of each non-zero entry.
     """
 
     vectors: int
@@ -107,15 +109,15 @@ class _Differences(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor) -> _Differences:
-        """From a (k, n) tensor."""
+        """Make the sparse matrix from a dense one (k, n)."""
         row, column = rows.nonzero(as_tuple=True)
         return cls(len(rows), row, column, rows[row, column])
 
 
 def _products(away: list[_Differences], cost: Tensor) -> Tensor:
-    """The products of each sample's vectors with its cost (B, n), one sample's after the other's, without padding.
+    """Multiply each sample's differences by its cost (B, n); returns one tensor with all products of all samples.
 
-    A degenerate vertex has thousands of neighbours where the others have a hundred.
+    There is no padding, because a degenerate vertex may have thousands of neighbours and the others a hundred.
     """
     ends = torch.tensor([one.vectors for one in away]).cumsum(0).tolist()
     row = torch.cat([one.row + end - one.vectors for one, end in zip(away, ends, strict=True)])

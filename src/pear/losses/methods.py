@@ -1,4 +1,4 @@
-"""The table of methods: one row each. A new one is a loss in a file of its own and a row here."""
+"""``METHODS``: the table of training methods, with a loss class and its published settings in each row."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
 from pear.losses.mse import MSELoss
 from pear.losses.own_problem import OwnProblem
-from pear.losses.pear import PEARLoss
+from pear.losses.pear_loss import PEARLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.problem import Model, Problem
 
 
 class TaskLike(Protocol):
-    """What a method needs of a task; ``adjacent`` only for LAVA."""
+    """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``."""
 
     @property
     def name(self) -> str:
-        """The task's name, which begins with its kind."""
+        """The task's name; it begins with the kind of task, for example "knapsack"."""
         ...
 
     @property
@@ -35,27 +35,27 @@ class TaskLike(Protocol):
         ...
 
     def decide(self, cost: Any) -> Tensor:
-        """(B, n) costs → (B, n) exact decisions."""
+        """Return the exact decisions (B, n) under costs (B, n)."""
         ...
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """(B, n) costs → (B, n) decisions of the continuous relaxation."""
+        """Return the decisions (B, n) of the continuous relaxation under costs (B, n)."""
         ...
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table.
+    """One training method, a row of ``METHODS``.
 
     Attributes:
-        name: what users write.
-        title: what tables print.
-        loss: the class.
-        needs: arguments of the class, each with the attribute of the task that it gets.
-        options: its settings in the published experiments, by kind of task (what the task's name begins with); those
-            under "" hold for every task.
-        shuffled: False where the samples are visited in their order.
-        note: one line.
+        name: the name that users write.
+        title: the name that tables print.
+        loss: the class of the loss.
+        needs: for each argument of the class that comes from the task, the name of the task's attribute.
+        options: the settings in the published experiments, by kind of task (the beginning of the task's name);
+            settings under "" hold for every task.
+        shuffled: False where an epoch visits the samples in their own order.
+        note: a description in one line.
     """
 
     name: str
@@ -67,12 +67,14 @@ class Method:
     note: str = ""
 
     def options_for(self, task: TaskLike) -> dict[str, Any]:
-        """The settings for this task."""
+        """Return the published settings for this task."""
         return {k: v for kind, some in self.options.items() if task.name.startswith(kind) for k, v in some.items()}
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The settings that the row leaves to the class; an experiment has to record them, because they may change.
+        """The tunable settings that the row leaves to the defaults of the class.
+
+        An experiment records them, because the defaults may change.
 
         Example:
             >>> method("pear").defaults, sorted(method("pear-guided").defaults)[-2:]
@@ -86,7 +88,7 @@ class Method:
         """Make the loss for a task, with the row's settings where ``options`` does not replace them.
 
         Raises:
-            ProblemError: an option that the method does not have, or something it needs that the task does not.
+            ProblemError: the method has no such option, or the task lacks something that the method needs.
         """
         settings = self.options_for(task) | options
         known = [name for name in inspect.signature(self.loss).parameters if name not in ("problem", *self.needs)]
@@ -137,10 +139,10 @@ METHODS: tuple[Method, ...] = (
 
 
 def method(name: str) -> Method:
-    """The row of this name.
+    """Return the row of ``METHODS`` with this name.
 
     Raises:
-        ProblemError: there is none; the message lists those there are.
+        ProblemError: there is no such row; the message lists all names.
 
     Example:
         >>> from pear.losses.methods import method
@@ -156,16 +158,17 @@ def method(name: str) -> Method:
 
 
 def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn.Module:
-    """A method's loss for a task, or for a problem of your own.
+    """Make the loss of a method for a task, or for a problem of your own.
 
     Args:
-        name: of a row of ``METHODS``.
-        task: a ``Problem`` or a ``Model``; or something with a name, a problem, ``decide``, ``decide_relaxed`` and,
+        name: the name of a row of ``METHODS``.
+        task: a ``Problem`` or a ``Model``; or an object with a name, a problem, ``decide``, ``decide_relaxed`` and,
             for LAVA, ``adjacent``.
         options: settings that replace those of the row.
 
     Returns:
-        A loss, called as ``loss(predicted, true, keys=None)``, with ``seconds`` spent on "solve" and "gradient".
+        A loss, called as ``loss(predicted, true, keys=None)``. Its attribute ``seconds`` counts the time of "solve" and
+        "gradient".
 
     Example:
         >>> import pear

@@ -1,4 +1,4 @@
-"""``MSELoss``: the error of the forecast, whatever is decided with it."""
+"""``MSELoss``: the mean squared error of the forecast, which ignores the decision."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pear.problem import Model, Problem
 
 
 class MSELoss(nn.Module):
-    """Mean squared error over all entries, as ``torch.nn.MSELoss``: what the other methods are compared with.
+    """The mean squared error over all entries, as ``torch.nn.MSELoss``; the baseline of the other methods.
 
     Args:
-        problem: not used by the loss; ``fit`` takes its metric on it where it is given none.
-        decide: not used; there so that every method is made in the same way.
+        problem: not used by the loss. ``fit`` computes its default metric, the regret, on this problem.
+        decide: not used; all losses of ``METHODS`` take it.
 
     Attributes:
-        seconds: zero for "solve" and "gradient": nothing is solved.
+        seconds: zero for "solve" and "gradient", because nothing is solved.
 
     Example:
         >>> import torch
@@ -33,5 +33,5 @@ class MSELoss(nn.Module):
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Mean of (ĉ − c)² over the batch's (B, n) entries."""
+        """Compute the mean of (ĉ − c)² over all entries (B, n); ``keys`` is ignored."""
         return nn.functional.mse_loss(predicted, true)

@@ -1,4 +1,4 @@
-"""``OwnProblem``: a user's problem with the methods of a task."""
+"""``OwnProblem``: makes a task of a user's problem, with decisions and adjacent vertices."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pear.problem.sample_keys import select_rows
 
 
 class OwnProblem:
-    """Decides by ``pear.solve``, and finds the neighbours of a vertex by its edges.
+    """A task made of a user's problem: decides by ``pear.solve``, and finds the neighbours of a vertex.
 
     Args:
-        problem: the decision problem; with fields per sample, ``keys`` are its rows.
+        problem: the decision problem. Where it has fields per sample, ``keys`` selects its rows.
 
     Example:
         >>> import torch, pear
@@ -41,15 +41,19 @@ class OwnProblem:
         return unwrap(self.problem)[0]
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """(B, n) best decisions for these costs (B, n)."""
+        """Return the best decisions (B, n) for costs (B, n)."""
         return solve(select_rows(self._plain, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """(B, n) best decisions of the continuous relaxation for these costs (B, n)."""
+        """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""
         return solve(select_rows(self._plain, keys).relaxed(), cost).x
 
     def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
-        """(k, n) vertices of the relaxation that share an edge with each row of z (B, n), itself a vertex."""
+        """Find the vertices of the relaxation that share an edge with each vertex in z (B, n).
+
+        Returns:
+            B tensors of shape (k, n).
+        """
         problem = select_rows(self._plain, keys)
         if problem.is_sparse:
             raise ProblemError("the neighbours of a vertex are found for dense problems; this one is sparse: use PEAR")

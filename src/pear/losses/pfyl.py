@@ -17,15 +17,15 @@ from pear.problem import Model, Problem
 class PFYLLoss(DecisionLoss):
     """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σε_m)``.
 
-    ε is standard normal, new in every step. For maximisation the sign of every cost is turned. The value falls to a
-    number below zero that is not known, ``E min_z σεᵀz`` at the least: only its changes mean something.
+    ε is standard normal and drawn anew in every step. For maximisation every cost changes its sign. The smallest value
+    is negative and unknown (at least ``E min_z σεᵀz``), so that only changes of the value are meaningful.
 
     Args:
-        problem: what is decided, with a linear objective.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
-        samples: m, perturbations a sample and step.
-        sigma: σ, their size.
-        seed: of a ``numpy.random.RandomState`` made with the loss; its state is part of ``state_dict()``.
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        samples: the number of perturbations per sample and step.
+        sigma: σ, the size of the perturbations.
+        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
     Example:
@@ -56,9 +56,9 @@ class PFYLLoss(DecisionLoss):
         self._random = np.random.RandomState(seed)
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The loss, as a function that is linear in ĉ at the decisions: its derivative is the formula above."""
+        """Compute the loss with all decisions held fixed, so that its derivative is the gradient of the class."""
         best = self.best(true, ids)
-        # Published numbers depend on the order: one draw of (m, B, n) a step.
+        # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
         noise = torch.from_numpy(self._random.normal(0, 1, (self.samples, *predicted.shape))).to(predicted)
         perturbed = predicted + self.problem.sign * self.sigma * noise
         z = self.decide(perturbed.flatten(0, 1), None if ids is None else ids * self.samples).view_as(noise)
@@ -67,11 +67,11 @@ class PFYLLoss(DecisionLoss):
             return self.problem.sign * gap.mean()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The state of the random numbers, so that a resumed run draws the same ones."""
+        """Return the state of the random generator, so that a resumed run draws the same numbers."""
         name, words, *rest = self._random.get_state(legacy=True)
         return {"name": name, "words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the random generator from a saved state."""
         words = state["words"].numpy().astype(np.uint32)
         self._random.set_state((state["name"], words, *state["rest"]))

@@ -1,4 +1,4 @@
-"""PyEPO's losses on our problems and solvers; needs the extra ``baselines``."""
+"""``PyEPOLoss``: the losses of PyEPO on PEAR's problems and solvers; needs the extra ``baselines``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ARGUMENTS = ("pred_cost", "true_cost", "true_sol", "true_obj")
 
 
 def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
-    """A ``pyepo.model.opt.optModel`` that decides with our solvers, for PyEPO's losses, datasets and metrics.
+    """Make a ``pyepo.model.opt.optModel`` that uses PEAR's solvers, for PyEPO's losses, datasets and metrics.
 
-    PyEPO asks for one decision after the other; our own losses ask for a batch at once and are faster.
+    PyEPO solves one sample after the other. PEAR's own losses solve a batch at once and are faster.
 
     Args:
-        problem: what is decided: a linear objective, the same constraints for every sample.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        problem: the decision problem, with a linear objective and the same constraints for every sample.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
 
     Raises:
         MissingExtraError: PyEPO is not installed.
@@ -34,23 +34,23 @@ def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
 
 
 class PyEPOLoss(DecisionLoss):
-    """Any loss of PyEPO as one of ours, called as ``loss(predicted, true, keys=None)``.
+    """A loss of PyEPO with the interface of PEAR's losses, ``loss(predicted, true, keys=None)``.
 
-    What the loss asks for is worked out from the names of its arguments: predicted and true costs, the best decisions
-    and their value. Where it returns decisions (DBB, DPO, I-MLE) instead of a loss, the mean of ``|cᵀz − cᵀz*(c)|`` is
-    taken. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``:
+    The names of the PyEPO loss's arguments determine what it gets: predicted and true costs, the best decisions and
+    their values. Where it returns decisions instead of a loss (DBB, DPO, I-MLE), the value is the mean of
+    ``|cᵀz − cᵀz*(c)|``. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``:
     ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
 
     Args:
-        problem: what is decided: a linear objective, the same constraints for every sample.
+        problem: the decision problem, with a linear objective and the same constraints for every sample.
         make: a loss class of ``pyepo.func``, or any function from a PyEPO model to such a loss.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
         options: passed on to ``make``.
 
     Attributes:
         loss: the loss of PyEPO.
-        seconds: "solve" in decisions; PyEPO's own work around them is not timed apart, and "gradient" stays zero.
+        seconds: the time of decisions under "solve". PyEPO's own work is not timed, and "gradient" stays zero.
 
     Raises:
         MissingExtraError: PyEPO is not installed.
@@ -78,7 +78,7 @@ class PyEPOLoss(DecisionLoss):
             )
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """PyEPO's loss, or the mean regret of the decisions it returns."""
+        """Compute PyEPO's loss, or the mean regret of the decisions that it returns."""
         best = self.best(true, ids)
         value = (true * best).sum(1, keepdim=True)
         given = {"pred_cost": predicted, "true_cost": true, "true_sol": best, "true_obj": value}
@@ -92,7 +92,7 @@ class PyEPOLoss(DecisionLoss):
 
 @cache
 def _model_class() -> Any:
-    """The subclass of PyEPO's ``optModel``, made on first use: PyEPO is optional."""
+    """Make the subclass of PyEPO's ``optModel`` on first use, because PyEPO is optional."""
     try:
         from pyepo import EPO
         from pyepo.model.opt import optModel
@@ -102,7 +102,7 @@ def _model_class() -> Any:
         ) from error
 
     class PearModel(optModel):  # type: ignore[misc, unused-ignore]
-        """One of our problems as PyEPO sees it."""
+        """A ``Problem`` with the interface of PyEPO's models."""
 
         # PyEPO takes an attribute named ``problem`` for one of its own: ours has another name.
         def __init__(self, pear_problem: Problem, decide: Decide | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The realised cost and regret of decisions under a forecast of right-hand sides, recourse included."""
+"""``RecourseOutcome``: realised cost and regret, with recourse, of decisions under predicted right-hand sides."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.decisions.recourse import RecourseDecider, decide_forecast
-from pear.decisions.regrets import objective_value
-from pear.decisions.solve import fail
+from pear.decisions.batch_regrets import objective_value
+from pear.decisions.recourse_decider import RecourseDecider, decide_forecast
+from pear.decisions.solve import report_failures
 from pear.problem import Model
 
 
 class RecourseOutcome:
-    """Scores predicted values (B, k) by the regret of the decisions under them, on the problem as it is.
+    """Scores predicted values by the regret of the decisions under them, with integers and without smoothing.
 
     Args:
         model: a model with a constraint map; integers stay integers.
-        true: (B, k) true values, whose best decisions are found once, here.
-        keys: B ids, rows of a problem or cost map with fields per sample.
+        true: (B, k) true values; the constructor computes their best decisions.
+        keys: B sample ids, which select rows of a problem or cost map with fields per sample.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
@@ -36,28 +36,28 @@ class RecourseOutcome:
             x = self._decider.solve_integers(self._truth, keys).x
         else:
             best, status = self._decider.best(self._truth, keys)
-            fail(status, "raise", "the true values")
+            report_failures(status, "raise", "the true values")
             x = best.x
         self.best = self.value(x[:, : model.elastic.n])
 
     def value(self, z: Tensor) -> Tensor:
-        """(B,) realised cost of decisions z (B, n) under the truth, in the problem's own sense.
+        """Compute the realised cost (B,) of decisions z (B, n) under the truth, in the problem's own sense.
 
         Raises:
             SolveError: recourse finds no feasible point.
         """
         realised = self._decider.realise(z, self._truth, self.keys, wanted=False)
-        fail(realised.status, "raise", "the recourse")
+        report_failures(realised.status, "raise", "the recourse")
         x, program = realised.x, realised.program
         return self.model.problem.sign * objective_value(program, x)
 
     def __call__(self, predicted: Tensor) -> Tensor:
-        """(B,) the regret of each decision; rounding below 0 is cut off."""
+        """Compute the regret (B,) of the decisions under predicted values (B, k); rounding below 0 is cut off."""
         paid = self.value(decide_forecast(self.model, predicted, self.keys, self.solver))
         return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
 
 
 def best_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
-    """(B,) int8 of ``Status``: whether true values (B, k) have a best decision, on the continuous relaxation."""
+    """Solve the continuous relaxation under true values (B, k); returns statuses (B,), int8 of ``Status``."""
     decider = RecourseDecider(model)
     return decider.best(decider.values(true.detach(), keys), keys)[1]

@@ -1,4 +1,4 @@
-"""``regret``, ``normalized_regret`` and ``regret_gradient``: what decisions lose, and its gradient in closed form."""
+"""``regret``, ``normalized_regret`` and ``regret_gradient``: the loss by wrong decisions, and its gradient."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import gradient_error
-from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
+from pear.decisions.batch_regrets import gradient_error
+from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, report_failures, solve, solve_verified
 from pear.errors import ProblemError
 from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
@@ -22,7 +22,7 @@ from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
 TINY = 1e-7
-"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
+"""A number added to the denominator of the normalised regret, which keeps it finite where all best values are 0."""
 
 
 def regret_gradient(
@@ -36,19 +36,20 @@ def regret_gradient(
     Q: Any = None,
     true_Q: Any = None,
 ) -> Tensor:
-    """The gradient of regret by the predicted cost, in closed form.
+    """Compute the gradient of regret by the predicted cost, in closed form.
 
-    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` with ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` at the decision z* under ĉ: the error of the
-    objective's gradient, rescaled by the curvature H and projected onto the tangent space of the active constraints J.
+    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` with ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` at the decision z* under ĉ. P rescales the
+    error of the objective's gradient by the curvature H and projects it onto the tangent space of the active
+    constraints J.
 
     Args:
-        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values (B, k) to costs.
+        problem: the decision problem; an integer problem is relaxed. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
         smoothing: λ, or "auto".
-        injection: β; with 0 the gradient is exact.
+        injection: β, the share of the normal component that is added; with 0 the gradient is exact.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise", or "mask" for zero rows and a warning.
+        on_failure: "raise" raises an error for failed samples; "mask" warns, and their rows are zero.
         Q: (n, n) or (B, n, n) predicted curvature.
         true_Q: the curvature of the true objective; the problem's own where it is left out.
 
@@ -69,10 +70,10 @@ def regret_gradient(
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
     problem, predicted, true = scale.problem(problem), scale.times_units(predicted), scale.times_units(true)
     solved = solve_verified(problem, predicted, scale.value, solver, Q=Q)
-    fail(solved.status, on_failure, "the predicted costs")
+    report_failures(solved.status, on_failure, "the predicted costs")
     error = gradient_error(solved, predicted, true, Q, true_Q)
     known = error.isfinite().all(1)
-    fail(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
+    report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
     g = inject_normal(solved.qp, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)
@@ -88,26 +89,26 @@ def regret(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> Tensor:
-    """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
+    """Compute the regret of each sample, ``f(z*(ĉ); c) − f(z*(c); c)``, in the unit of the costs.
 
-    For maximisation the sign is turned, so that regret is never negative. It is evaluated on the problem as it is: with
-    its integers, without smoothing. For a model that predicts right-hand sides it includes recourse: the realised cost
-    of the decision under the forecast, minus the least cost that the truth allows.
+    For maximisation the sign changes, so that regret is never negative. Decisions respect integers and use no
+    smoothing. For a model that predicts right-hand sides, regret is the realised cost of the decision under the
+    forecast, recourse included, minus the least cost under the truth.
 
     Args:
-        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
+        problem: the decision problem. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs.
         true: (B, n) true costs.
         solver: "auto" or a name that ``pear solvers`` lists.
         Q: predicted curvature.
         true_Q: the curvature of the true objective; the problem's own where it is left out.
-        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
+        time_limit: seconds for all integer programs together; None sets no limit.
 
     Returns:
         (B,) float64.
 
     Raises:
-        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
+        SolveError: a sample is not solved, or is not proven optimal within the time limit.
 
     Example:
         >>> import pear
@@ -115,7 +116,7 @@ def regret(
         >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
         tensor([2., 0.], dtype=torch.float64)
     """
-    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).regret
+    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit).regret
 
 
 def normalized_regret(
@@ -127,9 +128,10 @@ def normalized_regret(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> float:
-    """What the decisions lose, relative to what perfect knowledge would have paid or earned.
+    """Compute the normalised regret, ``Σ regret / (Σ |f(z*(c); c)| + 1e-7)``, with sums over all samples.
 
-    ``Σ regret / (Σ |f(z*(c); c)| + 1e-7)``, with the arguments of ``pear.regret``, which gives each sample's part.
+    It relates the loss by wrong decisions to the value of the best decisions. The arguments are those of
+    ``pear.regret``.
 
     Example:
         >>> import pear
@@ -137,10 +139,10 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
+    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
 
 
-def outcome_of(
+def outcome_of_forecast(
     problem: Problem | Model,
     predicted: Any,
     true: Any,
@@ -149,7 +151,7 @@ def outcome_of(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> Outcome:
-    """The outcome of decisions under the predicted costs, in float64, with the arguments of ``pear.regret``."""
+    """Decide under predicted and under true costs, and compare; the arguments are those of ``pear.regret``."""
     model = recourse_model(problem)
     if model is not None:
         return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
@@ -159,7 +161,7 @@ def outcome_of(
     with within(time_limit):
         chosen = solve(problem, predicted, solver=solver, Q=Q).x
         best = solve(problem, true, solver=solver, Q=true_Q).x
-    return outcome(problem, chosen, best, true, true_Q)
+    return compare_decisions(problem, chosen, best, true, true_Q)
 
 
 def _outcome_with_recourse(
@@ -176,11 +178,11 @@ def _outcome_with_recourse(
 
 
 class Outcome(NamedTuple):
-    """Regrets of decisions and values of the best ones, under the true costs, in float64.
+    """The regrets of decisions and the values of the best decisions, under the true costs, in float64.
 
     Attributes:
-        regret: (B,) what each loses against the best decision of its sample.
-        best: (B,) the value of the best decision.
+        regret: (B,) the regret of each sample.
+        best: (B,) the value of the best decision of each sample.
     """
 
     regret: Tensor
@@ -188,15 +190,15 @@ class Outcome(NamedTuple):
 
     @property
     def normalized(self) -> float:
-        """``Σ regret / (Σ |best| + 1e-7)``."""
+        """The normalised regret ``Σ regret / (Σ |best| + 1e-7)``."""
         return float(self.regret.sum() / (self.best.abs().sum() + TINY))
 
 
-def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
-    """The outcome of decisions beside the best ones.
+def compare_decisions(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
+    """Compare decisions with the best decisions under the true costs.
 
     Args:
-        problem: what is decided.
+        problem: the decision problem.
         chosen: (B, n) decisions.
         best: (B, n) best decisions under the true costs.
         true: (B, n) true costs.
@@ -207,7 +209,7 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
 
 
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
-    """The plain problem, its cost map, and predicted and true costs (B, n), detached."""
+    """Return the problem without its cost map, the cost map, and detached predicted and true costs (B, n)."""
     plain, cost_map = unwrap(problem)
     check_same_order(problem, predicted, true)
     pair = as_batch(predicted).detach(), as_batch(true).detach()
@@ -217,7 +219,7 @@ def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem
 
 
 def check_pair(predicted: Tensor, true: Tensor) -> None:
-    """Raise where predicted and true costs differ in shape, or seem to be swapped."""
+    """Raise ProblemError where predicted and true costs differ in shape, or seem to be swapped."""
     if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
         raise ProblemError(
             "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
@@ -230,14 +232,21 @@ def check_pair(predicted: Tensor, true: Tensor) -> None:
 
 
 def check_injection(injection: float) -> None:
-    """Raise where β is no finite number of at least 0."""
+    """Raise ProblemError unless β is a finite number of at least 0."""
     number = isinstance(injection, (int, float)) and not isinstance(injection, bool)
     if not (number and 0 <= injection < math.inf):
         raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
 
 
 def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
-    """The curvature of the true objective where one is predicted; None where neither is."""
+    """Return the curvature of the true objective where a curvature Q is predicted, otherwise None.
+
+    Args:
+        problem: the decision problem, whose Q is the default of ``true_Q``.
+        Q: predicted curvature, or None.
+        true_Q: (n, n) or (B, n, n) true curvature, or None.
+        batch: B, the number of samples.
+    """
     if Q is None and true_Q is not None:
         raise ProblemError(
             "true_Q was given without Q; pass the predicted curvature as Q, or put true_Q into the problem"

@@ -12,12 +12,13 @@ from pear.losses.decision_loss import DecisionLoss
 class SPOPlusLoss(DecisionLoss):
     """``ℓ = −min_z (2ĉ − c)ᵀz + 2ĉᵀz*(c) − cᵀz*(c)``, mean over the batch; gradient ``2 (z*(c) − z*(2ĉ − c))``.
 
-    For maximisation the sign of every cost is turned. One decision a sample and step. With an integer problem's exact
-    decisions and with those of its relaxation it is two different methods, the second much faster.
+    For maximisation every cost changes its sign. Each training step solves one problem per sample. For an integer
+    problem, ``decide`` may use exact decisions or those of the relaxation; these are two different methods, the second
+    much faster.
 
     Args:
-        problem: what is decided, with a linear objective.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
     Example:
@@ -32,7 +33,7 @@ class SPOPlusLoss(DecisionLoss):
     """
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The bound, as a function that is linear in ĉ at the two decisions: its derivative is the formula above."""
+        """Compute the bound with both decisions held fixed, so that its derivative is the gradient of the class."""
         best = self.best(true, ids)
         beyond = 2 * predicted - true
         z = self.decide(beyond, ids)

@@ -1,4 +1,4 @@
-"""The vertices adjacent to a vertex of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``, degenerate ones included."""
+"""The vertices adjacent to a vertex of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``, which may be degenerate."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from pear.optimality.rule import RANK, TIGHT
 
 Array = NDArray[np.float64]
 
-_PAIRS = 2**22  # of rays that are looked at together: 16 MB for each array of them
-_MOST_PAIRS = 2**32  # of rays that are looked at in all, which takes minutes
+_PAIRS = 2**22  # pairs of rays that are tested together, in arrays of 16 MB
+_MOST_PAIRS = 2**32  # pairs of rays that are tested at most, which takes minutes
 
 
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
-    """All vertices that share an edge with the vertex ``z``.
+    """Find all vertices that share an edge with the vertex ``z``.
 
-    At z some variables N are at a bound and some rows K are tight. With y ≥ 0 for how far each leaves its constraint,
-    the feasible directions are the y with ``M y = 0``: the rows K say so once the variables F between their bounds are
-    eliminated. Where z is not degenerate M is empty and every y_j alone is an edge (a pivot and its ratio test); where
-    it is, the edges are the extreme rays of that cone. A row of A is tight and stays so.
+    At z, the variables N are at a bound and the rows K are tight. Let y ≥ 0 measure how far a direction leaves each of
+    these constraints. After the other variables F are eliminated from the rows K, the feasible directions are the y
+    with ``M y = 0``. Where z is not degenerate, M is empty, and every y_j alone is an edge. Otherwise
+    the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
 
     Args:
         z: (n,) a vertex.
-        G, h: (m, n) and (m,) rows.
-        lb, ub: (n,) bounds, infinite where absent.
+        G: (m, n) inequality rows.
+        h: (m,) right-hand sides of G.
+        lb: (n,) lower bounds, −inf where absent.
+        ub: (n,) upper bounds, inf where absent.
         A: (p, n) equality rows, which z satisfies.
 
     Returns:
-        (k, n) vertices, every one once.
+        (k, n) distinct vertices.
 
     Raises:
         ProblemError: z is not feasible, not a vertex, or so degenerate that its edges are too many to be found.
@@ -43,22 +45,25 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Arr
     between, held = ~(low | high), low ^ high  # a variable whose bounds coincide is neither: it never moves
     E = np.zeros((0, len(z))) if A is None else A / np.maximum(np.abs(A).sum(1, keepdims=True), 1e-300)
     G_K = np.vstack([E, G[tight] / norm[tight, None]])
-    left, right = _eliminated(G_K[:, between])
+    left, right = _eliminate_columns(G_K[:, between])
     inward = np.where(low, 1.0, -1.0)[held]
-    # Row K of the directions: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K, which A has not.
+    # The rows K of a direction d: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K (0 for rows of A).
     moves = np.hstack([G_K[:, held] * inward, np.eye(len(G_K))[:, len(E) :]])
     rays = extreme_rays(left @ moves)
     directions = np.zeros((len(rays), len(z)))
     directions[:, held] = rays[:, : held.sum()] * inward
     directions[:, between] = -rays @ (right @ moves).T
-    return _stops(z, directions, G[~tight], h[~tight], lb, ub)
+    return _first_constraints(z, directions, G[~tight], h[~tight], lb, ub)
 
 
 def extreme_rays(M: Array) -> Array:
-    """(k, q) extreme rays of ``{y ≥ 0, My = 0}`` for M (r, q), each with a largest entry of 1.
+    """Compute the extreme rays of ``{y ≥ 0, My = 0}`` for M (r, q) by the double description method.
 
-    Equations are added one at a time (double description): rays on both sides of the new one are joined where they are
-    adjacent, that is where the equations so far leave their joint support two dimensions.
+    Equations are added one at a time. A ray on one side of the new equation is combined with each adjacent ray on the
+    other side. Two rays are adjacent where the earlier equations leave their joint support two dimensions.
+
+    Returns:
+        (k, q) rays, each with a largest entry of 1.
     """
     q = M.shape[1]
     rays = np.eye(q)
@@ -71,22 +76,26 @@ def extreme_rays(M: Array) -> Array:
                 f"the vertex is too degenerate: {len(M)} constraints more than it needs meet in it, and with {i} of "
                 f"them {len(rays):,} edges leave it already; leave the sample out, or use PEAR, which needs none"
             )
-        a, b = _adjacent(rays, first, second, M[:i])
+        a, b = _adjacent_pairs(rays, first, second, M[:i])
         new = rays[a] * -side[b, None] + rays[b] * side[a, None]
         new /= np.maximum(new.max(1, keepdims=True, initial=0.0), 1e-300)
         rays = np.vstack([rays[side == 0], new])
     return rays
 
 
-def _adjacent(
+def _adjacent_pairs(
     rays: Array, first: NDArray[np.intp], second: NDArray[np.intp], M: Array
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The pairs (a, b) of extreme rays of ``{y ≥ 0, My = 0}`` that span a face of two dimensions.
+    """Find the pairs of extreme rays of ``{y ≥ 0, My = 0}`` that span a face of two dimensions.
 
     Args:
         rays: (k, q) extreme rays.
-        first, second: of which rays a and b are.
-        M: (r, q).
+        first: row numbers of the candidates for the first ray of a pair.
+        second: row numbers of the candidates for the second ray.
+        M: (r, q) equations.
+
+    Returns:
+        The row numbers of the first and of the second ray of each pair.
     """
     r, support = len(M), rays > RANK
     found = [(first[:0], second[:0])]
@@ -107,8 +116,12 @@ def _adjacent(
     return a, b
 
 
-def _eliminated(G_KF: Array) -> tuple[Array, Array]:
-    """An orthonormal basis, as rows, of the complement of the columns of ``G_KF``, and its pseudo-inverse."""
+def _eliminate_columns(G_KF: Array) -> tuple[Array, Array]:
+    """Return an orthonormal basis (as rows) of the complement of the columns of G_KF, and the pseudo-inverse of G_KF.
+
+    Raises:
+        ProblemError: the columns are dependent, so that the point is not a vertex.
+    """
     k, f = G_KF.shape
     if f == 0:
         return np.eye(k), np.zeros((0, k))
@@ -121,8 +134,8 @@ def _eliminated(G_KF: Array) -> tuple[Array, Array]:
     return U[:, f:].T, Vt.T @ (U[:, :f] / sizes).T
 
 
-def _stops(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
-    """The points where each direction from z meets its first constraint; directions that meet none are left out."""
+def _first_constraints(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
+    """Return the points where directions (k, n) from z meet their first constraint; unlimited ones are left out."""
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
     directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Example problems with samples, to start from: what is decided, data to learn from, and the score of a forecast."""
+"""Example tasks: a decision problem, synthetic samples to train on, and the regret of a forecast."""
 
 from typing import Any
 

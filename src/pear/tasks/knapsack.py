@@ -16,7 +16,7 @@ from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
-from pear.tasks.costs import Array, SyntheticTask
+from pear.tasks.synthetic_task import Array, SyntheticTask
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
 _VALUE_SCALE = 5

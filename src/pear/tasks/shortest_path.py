@@ -13,8 +13,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.costs import SyntheticTask
-from pear.tasks.paths import Graph
+from pear.tasks.path_graph import Graph
+from pear.tasks.synthetic_task import SyntheticTask
 from pear.tasks.task import check_finite
 
 Direction = Literal["forward", "cross"]
@@ -47,7 +47,7 @@ class ShortestPath(SyntheticTask):
         return self.graph.cheapest(costs.double()).to(costs.dtype)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """(B, n) the same: the vertices of the linear program are the paths."""
+        """Return the same decisions (B, n) as ``decide``, because the vertices of the linear program are the paths."""
         return self.decide(cost)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:

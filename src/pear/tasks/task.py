@@ -1,4 +1,4 @@
-"""The interface of a task: a problem, its best decisions, the regret of a forecast, and samples in three sets."""
+"""``Task``: a named decision problem with its best decisions, the regret of a forecast, and a split of samples."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from pear.decisions import solve
-from pear.decisions.solve import fail
+from pear.decisions.solve import report_failures
 from pear.errors import ProblemError
-from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
+from pear.losses.regret import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 
 
 class Samples(NamedTuple):
-    """Features and the costs that came true, one row a sample; unpacks as ``X, C``.
+    """Features and true costs, with one row per sample; unpacks as ``X, C``.
 
     Attributes:
         features: (N, p).
@@ -123,14 +123,14 @@ class Task:
         return self.outcome(predicted, true, Q, true_Q).normalized
 
     def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Outcome:
-        """The regret of every sample beside the value of its best decision; arguments as of ``regret``."""
+        """Return the regret and the best value of every sample; the arguments are those of ``regret``."""
         forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
         check_pair(forecast, costs)
         true_Q = true_curvature(self.problem, Q, true_Q, len(forecast))
-        return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
+        return compare_decisions(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
-        """The regret of given decisions beside the value of the best ones.
+        """Return the regret of given decisions and the values of the best decisions.
 
         Args:
             decisions: (B, n) z.
@@ -139,10 +139,10 @@ class Task:
         """
         costs = as_batch(true).detach()
         check_pair(decisions, costs)
-        return outcome(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
+        return compare_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
 
 
 def check_finite(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
-    fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)
+    report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

@@ -1,14 +1,14 @@
-"""Training: one loop for every loss."""
+"""Training of models: ``fit``, ``tune``, their settings and their results."""
 
 from __future__ import annotations
 
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
+from pear.train.early_stopping import EarlyStopping
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 from pear.train.history import Check, History, Progress
-from pear.train.order import in_order, shuffled
-from pear.train.race import TuneProgress
-from pear.train.stopping import EarlyStopping
+from pear.train.sample_order import in_order, shuffled
+from pear.train.successive_halving import TuneProgress
+from pear.train.training_error import TrainingError
 from pear.train.tune import TuneResult, tune
 
 __all__ = [

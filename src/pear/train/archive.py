@@ -1,7 +1,7 @@
 """The file format of PEAR's checkpoints, weights and model files: safetensors with a JSON document and a checksum.
 
-Arrays are tensors of the safetensors file. Everything else stands in a JSON document, which is one more tensor of bytes
-named ``document``; where the document mentions an array, it holds the array's name. The safetensors header holds a
+Arrays are tensors of the safetensors file. Everything else is in a JSON document, stored as one more tensor of bytes
+named ``document``. The document refers to an array by its name. The safetensors header holds a
 SHA-256 checksum of the whole file. Nothing of a file is used before the checksum has been verified, and nothing in a
 file can run code.
 """
@@ -36,20 +36,20 @@ _DTYPES = {
     *("float16", "bfloat16", "float32", "float64", "complex64"),
 }
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, AssertionError, SafetensorError)
-"""The errors in which reading a file of unexpected content ends."""
+"""The errors that reading a file with unexpected content may raise."""
 
 
 def write(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
-    """Write the content to a file, which is replaced as a whole."""
+    """Write the content to a file; a file of that name is replaced at once."""
     replace_file(path, pack(kind, version, content))
 
 
 def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
-    """The bytes of a file with this content; the same content gives the same bytes.
+    """Return the bytes of a file with this content; the same content gives the same bytes.
 
     Args:
-        kind: the kind of file, which ``read`` compares.
-        version: of the content's layout, which ``read`` compares, too.
+        kind: the kind of file; ``read`` checks it.
+        version: the version of the content's layout; ``read`` checks it.
         content: values by name. A value is None, a bool, a number, a text, a tensor, an array, a sparse matrix, or a
             list, tuple or dict of these. ``read`` gives them back with the same types and bits, tensors on the CPU.
 
@@ -64,7 +64,7 @@ def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """The content that ``pack`` was given, from bytes that need no check because they never left this program.
+    """Return the content of bytes that ``pack`` made in this program; the checksum is not verified.
 
     Example:
         >>> unpack(pack("example", 1, {"weights": torch.ones(2), "epoch": 3}))
@@ -76,12 +76,12 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 
 def add_checksum(data: bytes) -> bytes:
-    """The bytes of a file with the checksum that belongs to them."""
+    """Return the bytes of a file with its checksum filled in."""
     return data[: _CHECKSUM.start] + _digest(data) + data[_CHECKSUM.stop :]
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a file of that name is always complete: the old one until the new one is on the disk."""
+    """Write a file through a temporary file, so that a file of that name is complete at any time."""
     half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with half.open("wb") as file:
@@ -96,13 +96,14 @@ def replace_file(path: Path, data: bytes) -> None:
 def read(
     path: Path, kind: str, version: int, remedy: str, check: Callable[[dict[str, Any]], None] | None = None
 ) -> dict[str, Any]:
-    """The content of a file, after its checksum has been verified.
+    """Read the content of a file, after its checksum has been verified.
 
     Args:
-        path: of the file.
-        kind, version: that the file must have.
-        remedy: what the user can do where the file is refused; the end of the error message.
-        check: called with the entry "identity" before anything else is decoded; raises where that is wrong.
+        path: the path of the file.
+        kind: the kind that the file must have.
+        version: the version that the file must have.
+        remedy: advice to the user at the end of the error message, where the file is refused.
+        check: is called with the entry "identity" before anything else is decoded; raises where it is wrong.
 
     Raises:
         DataError: the file is missing, is something else, is cut off or was altered.
@@ -132,7 +133,7 @@ def read(
 
 
 def _verify(data: bytes, path: Path, kind: str, remedy: str) -> None:
-    """Refuse a file that is something else, or whose checksum is wrong."""
+    """Raise DataError where the bytes are not a file of PEAR, or the checksum is wrong."""
     if data[8:].startswith(_HEADER):
         if _digest(data) != data[_CHECKSUM]:
             raise DataError(f"{path} is cut off, altered or damaged: its checksum is wrong; {remedy}")
@@ -151,14 +152,14 @@ def _verify(data: bytes, path: Path, kind: str, remedy: str) -> None:
 
 
 def _digest(data: bytes) -> bytes:
-    """The SHA-256 digest of everything but the place of the checksum itself."""
+    """Return the SHA-256 digest of all bytes except the checksum itself."""
     found = hashlib.sha256(memoryview(data)[: _CHECKSUM.start])
     found.update(memoryview(data)[_CHECKSUM.stop :])
     return found.hexdigest().encode()
 
 
 def _encode(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
-    """The value as JSON. Its arrays are added to ``tensors``, and JSON holds their names."""
+    """Convert a value to JSON. Its arrays are added to ``tensors``, and the JSON holds their names."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -182,7 +183,7 @@ def _encode(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[str, str]:
-    """The reference to a tensor or array, which is added to ``tensors``."""
+    """Add a tensor or array to ``tensors``, and return the JSON that refers to it."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
         tag, dtype = "$tensor", str(value.dtype).removeprefix("torch.")
     elif isinstance(value, np.ndarray):
@@ -201,7 +202,7 @@ def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[st
 
 
 def _decode(said: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The value that ``_encode`` was given."""
+    """Convert JSON from ``_encode`` back to the value."""
     if isinstance(said, list):
         return [_decode(one, tensors) for one in said]
     if not isinstance(said, dict):

@@ -1,4 +1,4 @@
-"""Checkpoints, from which a training run is resumed, and files with the weights of a model."""
+"""``Checkpoint``: saves and resumes a training run; and files with the weights of a model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pear.problem import Model, Problem
 from pear.problem.matrix import is_sparse
 from pear.problem.problem import FIELDS
 from pear.train import archive
-from pear.train.errors import TrainingError
+from pear.train.early_stopping import EarlyStopping
 from pear.train.history import History
 from pear.train.samples import SampleSource
-from pear.train.samples.features import leaves
-from pear.train.stopping import EarlyStopping
+from pear.train.samples.features import input_tensors
+from pear.train.training_error import TrainingError
 
 KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
 _NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest
@@ -34,12 +34,16 @@ class Checkpoint:
     """Saves and restores everything that the next epoch depends on.
 
     Attributes:
-        path: of the file, which is replaced as a whole; None saves nothing.
-        model, optimizer, generator, stopping, schedule: their states are saved; schedule may be None.
-        loss: its ``state_dict`` is saved, and the ``sample_state`` (warm starts) of every module in it that has one: a
+        path: the path of the file; None saves nothing.
+        model: the model, whose weights are saved.
+        optimizer: the optimizer, whose state is saved.
+        loss: the loss, whose ``state_dict`` is saved with the warm starts (``sample_state``) of its modules, because a
             solve from another start may round differently.
+        generator: the generator of the order of samples, whose state is saved.
+        stopping: the rule of early stopping, whose state is saved.
+        schedule: the schedule of the learning rate, whose state is saved; or None.
         data: the result of ``data_identity``; a run on other samples is not resumed.
-        identity: of model, optimizer, loss and data; a file with another one is refused.
+        identity: a description of model, optimizer, loss and data; a file with another identity is refused.
     """
 
     path: Path | None
@@ -68,7 +72,7 @@ class Checkpoint:
         """Write the states, the history and the best weights so far to the file.
 
         Raises:
-            TrainingError: the file cannot be written; the last one is as it was.
+            TrainingError: the file cannot be written; an earlier file is unchanged.
         """
         if self.path is None:
             return
@@ -83,11 +87,11 @@ class Checkpoint:
             ) from error
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
-        """Restore the states and return the history and the best weights; None where nothing has been saved.
+        """Restore all states; returns the history and the best weights, or None where there is no file.
 
         Raises:
-            TrainingError: the file is cut off, altered, something else, or of another model, optimizer, loss or data;
-                it is left as it is, and so is everything here.
+            TrainingError: the file is damaged or altered, or belongs to another model, optimizer, loss or data. The
+                file and all states are then unchanged.
         """
         if self.path is None or not self.path.exists():
             return None
@@ -112,7 +116,7 @@ class Checkpoint:
         return history, best
 
     def states(self) -> dict[str, Any]:
-        """The states that the next epoch depends on, and that are the same on all ranks."""
+        """Return the states that the next epoch depends on and that all ranks share."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -123,7 +127,7 @@ class Checkpoint:
         }
 
     def restore(self, states: Mapping[str, Any]) -> None:
-        """Load these states."""
+        """Restore the states that ``states`` returned."""
         load_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):
@@ -137,7 +141,7 @@ class Checkpoint:
             self.schedule.load_state_dict(states["schedule"])
 
     def _states(self) -> dict[str, Any]:
-        """All states, with the warm starts that this process keeps for each sample."""
+        """Return all states, including the warm starts that this process has stored."""
         return {**self.states(), "samples": {name: module.sample_state() for name, module in self._keeping()}}
 
     def _restore(self, states: Mapping[str, Any]) -> None:
@@ -146,12 +150,12 @@ class Checkpoint:
             module.load_sample_state(states["samples"][name])
 
     def _keeping(self) -> list[tuple[str, Any]]:
-        """The modules of the loss that keep warm starts, with their names."""
+        """Return the names and modules of the loss that store warm starts."""
         modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
         return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
     def _check(self, said: dict[str, Any]) -> None:
-        """Refuse a file with another identity."""
+        """Raise DataError where a file has another identity."""
         for what, own in self.identity.items():
             if (other := said[what]) != own:
                 raise DataError(
@@ -161,7 +165,7 @@ class Checkpoint:
 
 
 def pack_weights(model: nn.Module) -> bytes:
-    """The bytes of a file with the weights and the identity of a model."""
+    """Return the bytes of a file with the weights and the identity of a model."""
     content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
     return archive.pack(WEIGHTS_KIND, VERSION, content)
 
@@ -170,9 +174,9 @@ def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
     """Load the weights of a file into a model.
 
     Args:
-        model: unchanged where the file is refused.
-        path: of the file.
-        remedy: what the user can do where the file is refused; the end of the error message.
+        model: the model; it is unchanged where the file is refused.
+        path: the path of the file.
+        remedy: advice to the user at the end of the error message, where the file is refused.
 
     Raises:
         DataError: the file is missing, cut off, altered, something else, or of another model.
@@ -193,7 +197,7 @@ def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Load weights that a file holds without torch's version numbers of modules; the model's own numbers are used."""
+    """Load weights into a model; torch's version numbers of modules, which a file lacks, are the model's own."""
     own = model.state_dict()
     if set(own) != set(weights):
         raise KeyError(f"weights {sorted(set(own) ^ set(weights))}")
@@ -202,14 +206,14 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
-    """The class of a model, and the dtype and shape of every tensor by its name."""
+    """Describe a model by its class, and by the dtype and shape of each tensor."""
     return {"class": type(model).__qualname__, "tensors": _tensors(model.state_dict())}
 
 
 def loss_identity(loss: Any) -> dict[str, Any]:
-    """The class of a loss, its settings, and a digest of its problem.
+    """Describe a loss by its class, its settings, and a digest of its problem.
 
-    Settings are the numbers, texts and bools among the arguments of its class that are attributes of the same name.
+    A setting is a number, text or bool that is both an argument of the class and an attribute of the same name.
 
     Example:
         >>> import pear
@@ -226,14 +230,14 @@ def loss_identity(loss: Any) -> dict[str, Any]:
 
 
 def data_identity(train: SampleSource, validation: SampleSource) -> dict[str, Any]:
-    """The number of samples, and the shapes of one: what can be compared without reading them again."""
+    """Describe samples by their number and the shapes of one sample, without reading them again."""
     look = train.look()
-    shapes = [list(part.shape[1:]) for part in leaves(look.features)]
+    shapes = [list(part.shape[1:]) for part in input_tensors(look.features)]
     return {"samples": len(train), "features": shapes, "costs": look.costs.shape[-1], "validation": len(validation)}
 
 
 def difference(other: Any, own: Any, where: str = "") -> str:
-    """The first difference between two identities, in words.
+    """Describe the first difference between two identities in words.
 
     Example:
         >>> difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
@@ -261,7 +265,7 @@ def _check_tensors(state: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _problem_identity(problem: Any) -> str | None:
-    """The number of variables, and a digest of all numbers of a problem; None where there is none."""
+    """Describe a problem by its number of variables and a digest of its data; None where there is no problem."""
     plain = problem.problem if isinstance(problem, Model) else problem
     if not isinstance(plain, Problem):
         return None

@@ -1,4 +1,4 @@
-"""``fit``: one training loop for every loss."""
+"""``fit``: trains a model on any loss, with validation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint, data_identity
-from pear.train.config import FitConfig
+from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
 from pear.train.keyed_loss import accept_keys
-from pear.train.order import Order, shuffled
 from pear.train.ranks import Ranks, loss_counts
+from pear.train.sample_order import Order, shuffled
 from pear.train.samples import SampleSource, as_samples
 from pear.train.samples.features import Keys
 from pear.train.samples.in_memory import MemorySamples
 from pear.train.samples.loader import LoaderSamples
-from pear.train.samples.stream import StreamSamples
+from pear.train.samples.parquet_stream import StreamSamples
 from pear.train.samples.unusable import check_costs
 from pear.train.training_run import TrainingRun
 from pear.train.validation import (
@@ -36,7 +36,7 @@ from pear.train.validation import (
     default_score,
     evaluate,
     given_problem,
-    note_of,
+    held_out_note,
     own_rows,
     with_validation,
 )
@@ -146,9 +146,9 @@ def fit(
         elif ranks.first:
             held_out, score = default_score(model, loss, held_out)
         else:
-            score = _not_here
-        job = _FitJob(model, held_out, score, config, ranks.check_same_order(order), _callbacks(progress), ranks)
-        note = _note(samples, taken, config, order, ranks.first)
+            score = _score_nowhere
+        job = _FitJob(model, held_out, score, config, ranks.check_same_order(order), _as_callbacks(progress), ranks)
+        note = _note_on_samples(samples, taken, config, order, ranks.first)
         history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
@@ -158,7 +158,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _FitJob:
-    """What the training on the squared error and the one on the loss have in common."""
+    """The inputs that training on the squared error and training on the loss share."""
 
     model: nn.Module
     validation: SampleSource
@@ -170,7 +170,7 @@ class _FitJob:
 
     def has_checkpoint(self, checkpoint: Path | None) -> bool:
         """Whether rank 0 finds a checkpoint at this path."""
-        return self.ranks.once("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
+        return self.ranks.from_rank_0("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
 
 
 def _mse_then_loss(
@@ -207,9 +207,9 @@ def _train(
         loss: what is minimised.
         train: the samples.
         optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
-        checkpoint: where the run is kept, and resumed from if there is one.
-        given: the weights that the model has if the run fails before its first check.
-        before: the training on the squared error that came first, or None.
+        checkpoint: the path of the checkpoint; a run resumes from an existing file. None writes none.
+        given: the weights that the model gets back if the run fails before its first check.
+        before: the history of an earlier training on the squared error, or None.
     """
     model, config, look = job.model, job.config, train.look()
     decides, was_training, ranks = hasattr(loss, "problem"), model.training, job.ranks
@@ -227,7 +227,7 @@ def _train(
         states = (model, optimizer, loss, generator, run.stopping, run.schedule)
         own = checkpoint if ranks.first else None
         run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
-        if not ranks.once("the checkpoint's content", run.resume):
+        if not ranks.from_rank_0("the checkpoint's content", run.resume):
             run.continue_from(before)
             run.history.start = start
             if hasattr(loss, "calibrate"):
@@ -252,23 +252,24 @@ def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
 
 
 def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | None) -> History:
-    """Train on the squared error, unless the model is trained already, and leave it with the best weights.
+    """Train on the squared error, unless the model is already trained; the model gets the best weights.
 
-    Where it cannot be told whether the model is trained, the weights that it came with compete as well.
+    Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
+    they are better.
     """
     model, look, began = job.model, train.look(), time.perf_counter()
     fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
     history = History(stopped="patience")
     if fresh is not True:
         try:
-            value = job.ranks.once("the first check", lambda: evaluate(model, job.validation, job.score))
+            value = job.ranks.from_rank_0("the first check", lambda: evaluate(model, job.validation, job.score))
         except KeyboardInterrupt:
             return History(stopped="interrupted")
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
     if fresh is False or not len(look):
         return history
     own = None if checkpoint is None else checkpoint.with_name(checkpoint.name + ".mse")
-    callbacks = tuple(_as_part_one(callback) for callback in job.callbacks)
+    callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
     job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
     found = _train(job, nn.MSELoss(), train, None, own, copy.deepcopy(model.state_dict()), None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
@@ -279,8 +280,8 @@ def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | N
     return found
 
 
-def _as_part_one(callback: Callback) -> Callback:
-    """The callback for epochs on the squared error, which come first."""
+def _with_part_mse(callback: Callback) -> Callback:
+    """Wrap a callback so that it gets progress with the part "mse"."""
 
     def call(now: Progress) -> bool | None:
         return callback(replace(now, part="mse"))
@@ -298,7 +299,7 @@ def _check_kinds(model: Any, loss: Any) -> None:
         )
 
 
-def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
+def _as_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
     if progress is None:
         return ()
     several = (progress,) if callable(progress) else tuple(progress)
@@ -308,8 +309,8 @@ def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback
     return several
 
 
-def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """A sentence on what was decided about the samples; rank 0 logs it."""
+def _note_on_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
+    """Describe in a sentence what ``fit`` decided about the samples; rank 0 logs it."""
     level = logging.INFO
     if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
@@ -319,7 +320,7 @@ def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, fi
     elif isinstance(samples, StreamSamples):
         note = samples.note
     elif taken:
-        note = note_of(taken, len(samples))
+        note = held_out_note(taken, len(samples))
     else:
         return ""
     if first:
@@ -327,7 +328,7 @@ def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, fi
     return note
 
 
-def _not_here(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+def _score_nowhere(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
     raise AssertionError("rank 0 alone validates")
 
 

@@ -34,7 +34,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the progress callback gets after every epoch.
+    """The progress of a training run after an epoch, for callbacks.
 
     Attributes:
         epoch: the number of epochs trained so far.
@@ -56,12 +56,12 @@ class Progress:
 
 
 Callback = Callable[[Progress], bool | None]
-"""Called after every epoch; one that returns True ends the run."""
+"""A function that is called after every epoch; it ends the run by returning True."""
 
 
 @dataclass
 class History:
-    """What happened in a run; the model has the weights of ``best``.
+    """The record of a training run; the model has the weights of the check ``best``.
 
     Attributes:
         checks: all checks, in order.
@@ -70,13 +70,13 @@ class History:
         check_seconds: the time spent on the metric.
         split: seconds by part: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
         stopped: why the run ended; "callback" where a progress callback returned True.
-        best: the check with the lowest metric, the first of equals; None where the run ended before any check.
-            is 0 where no check beat the weights that the run began with.
-        before: the run on the squared error that came first, or None. ``seconds`` and ``best`` include it; ``checks``
-            and ``epochs`` do not.
+        best: the check with the lowest metric, the first of equals; None where the run ended before any check. Its
+            epoch is 0 where no check beat the initial weights.
+        before: the earlier run on the squared error, or None. ``seconds`` and ``best`` include it; ``checks`` and
+            ``epochs`` do not.
         held_out: how many training samples were held out to validate on; 0 where the user gave validation samples.
-        note: what ``fit`` decided about the samples by itself, in a sentence; "" where nothing.
-        start: what ``fit`` did to the weights before the first step on the loss, in a sentence; "" where nothing.
+        note: a sentence on what ``fit`` decided about the samples; "" where it decided nothing.
+        start: a sentence on how ``fit`` changed the weights before the first step on the loss; "" where it did not.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -102,12 +102,12 @@ class History:
         return "\n".join(filter(None, (line, self.start, self.note)))
 
     def as_dict(self) -> dict[str, Any]:
-        """The history as numbers, lists and dicts, for JSON."""
+        """Return the history as numbers, lists and dicts, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> History:
-        """The history that ``as_dict`` was called on.
+        """Make a history from a result of ``as_dict``.
 
         Example:
             >>> history = History([Check(1, 0.5, 2.0, 0.1)], epochs=1, before=History(stopped="patience"))

@@ -1,4 +1,4 @@
-"""The start of a run: a fresh last layer is put on the scale of the costs, and Adam gets steps of that scale."""
+"""The start of a run: rescales an untrained last layer to the costs, and makes an Adam with steps of that scale."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pear.train.config import FitConfig
-from pear.train.samples.features import Features, call
+from pear.train.fit_config import FitConfig
+from pear.train.samples.features import Features, call_model
 
 logger = logging.getLogger("pear")
 
@@ -20,7 +20,7 @@ _NORMAL = 1.4826
 """The standard deviation of a normal variable, divided by its median distance from the median."""
 
 SPREAD = 0.1
-"""The deviation of the first forecasts, as a share of that of the costs: larger ones have to be unlearnt."""
+"""The deviation of the first forecasts, as a share of the deviation of the costs."""
 
 STANDARDISED = "the last layer began at the mean of the training costs with a tenth of their deviation"
 """What ``History.start`` says where ``make_optimizer`` has changed the last layer."""
@@ -142,7 +142,7 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
     model.eval()
     try:
         with torch.no_grad():
-            forecast = call(model, features)
+            forecast = call_model(model, features)
     finally:
         model.train(was_training)
         for hook in hooks:

@@ -1,4 +1,4 @@
-"""``accept_keys``: call every loss with predicted costs, true costs and the ids of the samples."""
+"""``accept_keys``: makes any loss callable with predicted costs, true costs and sample ids."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pear.train.samples.features import Keys
 
 
 class KeyedLoss(Protocol):
-    """A loss that may keep warm starts of the samples from epoch to epoch."""
+    """The interface of a loss that is called with sample ids, under which it may store warm starts."""
 
     def __call__(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
-        """A scalar for a batch; ``keys`` are its B ids or row numbers in the training data, None where it has none."""
+        """Compute the loss of a batch, a scalar; ``keys`` are B sample ids, or None."""
         ...
 
 
 def accept_keys(loss: Callable[..., Tensor]) -> KeyedLoss:
-    """The loss itself where it has an argument named ``keys``; otherwise one that drops them.
+    """Return the loss itself where it has an argument ``keys``; otherwise a wrapper that drops the keys.
 
     Example:
         >>> import torch
@@ -36,19 +36,19 @@ def accept_keys(loss: Callable[..., Tensor]) -> KeyedLoss:
 
 
 class _WithoutKeys(nn.Module):
-    """A loss of predicted and true costs alone, called with keys."""
+    """A wrapper that calls a loss without the keys."""
 
     def __init__(self, loss: Callable[..., Tensor]) -> None:
         super().__init__()
         self.loss = loss
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
-        """The loss; ``keys`` are dropped."""
+        """Compute the loss without ``keys``."""
         return self.loss(predicted, true)
 
 
 def step_guidance(loss: Callable[..., Tensor]) -> None:
-    """Call ``step`` of every ``PEARLoss`` inside a loss: the optimiser has taken a step."""
+    """Call ``step`` of every ``PEARLoss`` inside a loss, after a step of the optimiser."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss):
             module.step()

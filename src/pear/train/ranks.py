@@ -1,8 +1,8 @@
-"""Data-parallel training: what the ranks of ``torch.distributed`` exchange. A process that trains alone sends nothing.
+"""``Ranks``: data-parallel training on the ranks of ``torch.distributed``.
 
 Every exchange begins with ``Ranks.meet``, in which each rank sends a few numbers: whether it has failed, whether the
 user has interrupted it, and a checksum of its place in the training. A rank that fails takes part in the next meeting
-and then leaves, so that no rank waits for one that has left.
+before it ends, so that no rank waits for it forever. A single process exchanges nothing.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.train import archive
 from pear.train.checkpoint import load_weights, loss_identity, model_identity
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
-from pear.train.order import Order
+from pear.train.fit_config import FitConfig
+from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
-from pear.train.samples.features import leaves
+from pear.train.samples.features import input_tensors
 from pear.train.samples.in_memory import SampleBatch
 from pear.train.samples.loader import LoaderSamples
+from pear.train.training_error import TrainingError
 
 T = TypeVar("T")
 
 
-_NUMBERS = 2  # that a rank can contribute to a meeting
+_NUMBERS = 2  # most numbers that a rank can contribute to a meeting
 
 
 @dataclass
 class Ranks:
-    """The processes that train together, as this one sees them: a context, in which a failure of one ends all.
+    """The group of processes that train together; inside its context, a failure of one process ends all.
 
     Attributes:
         rank: the number of this process.
         size: the number of processes.
-        device: of the small tensors that are exchanged; None for a process alone, which exchanges nothing.
+        device: the device of the small tensors that are exchanged; None for a single process.
 
     Example:
         >>> with Ranks() as alone:
@@ -62,7 +62,7 @@ class Ranks:
 
     @classmethod
     def of(cls, model: nn.Module, wanted: bool) -> Ranks:
-        """All ranks of the default process group, where there are several and ``wanted`` is true.
+        """Return all ranks of the default process group, where there are several and ``wanted`` is true.
 
         Raises:
             ProblemError: the group cannot move the model's tensors, or the model averages gradients itself.
@@ -89,7 +89,7 @@ class Ranks:
         return self.rank == 0
 
     def __enter__(self) -> Ranks:
-        """From now on Ctrl-C takes effect at the next meeting, so that all ranks stop at the same place."""
+        """Delay Ctrl-C to the next meeting, so that all ranks stop at the same place."""
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
@@ -98,7 +98,7 @@ class Ranks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave together; an error of this rank is sent to the others."""
+        """Wait for all ranks; an error of this rank is sent to the others."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
         if self.device is None or self._ended:
@@ -114,15 +114,15 @@ class Ranks:
         """Wait for all ranks, which must be at the same place.
 
         Args:
-            place: in words; it must be the same on all ranks.
-            *numbers: what this rank contributes, at most ``_NUMBERS``.
+            place: the place in the training, in words; it must be the same on all ranks.
+            *numbers: numbers that this rank sends to all others, at most ``_NUMBERS``.
 
         Returns:
             The numbers of each rank.
 
         Raises:
             TrainingError: a rank has failed, is at another place, or has ended.
-            KeyboardInterrupt: the user has pressed Ctrl-C on one of them.
+            KeyboardInterrupt: the user has pressed Ctrl-C on one of the ranks.
         """
         if self.device is None:
             return [list(numbers)]
@@ -136,7 +136,7 @@ class Ranks:
         return [row[3 : 3 + len(numbers)] for row in rows]
 
     def _stop(self, place: str, failed: list[bool]) -> None:
-        """Raise the errors of the ranks that have failed, or say at which places the ranks are."""
+        """Raise a TrainingError with the errors of failed ranks, or with the different places of the ranks."""
         texts = self._gather_texts(place)
         self._ended = True
         if any(failed):
@@ -148,8 +148,8 @@ class Ranks:
             "and a DataLoader that shuffles a generator with the same seed"
         )
 
-    def once(self, place: str, find: Callable[[], T]) -> T:
-        """The value that rank 0 finds, on all ranks; only rank 0 calls ``find``."""
+    def from_rank_0(self, place: str, find: Callable[[], T]) -> T:
+        """Call ``find`` on rank 0, and return its value on all ranks."""
         if self.device is None:
             return find()
         value = find() if self.first else None
@@ -157,12 +157,15 @@ class Ranks:
         found: T = self._broadcast(value, 0)
         return found
 
-    def copied(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The content that rank 0 has, on all ranks: values that ``archive.pack`` takes, tensors on the CPU."""
-        return archive.unpack(self.once(place, lambda: archive.pack(place, 1, content())))
+    def content_of_rank_0(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Call ``content`` on rank 0, and return its values on all ranks; tensors arrive on the CPU.
+
+        The values must be of types that ``archive.pack`` takes.
+        """
+        return archive.unpack(self.from_rank_0(place, lambda: archive.pack(place, 1, content())))
 
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
-        """Refuse ranks with another model, loss or config; then all get the weights of rank 0."""
+        """Raise TrainingError unless all ranks have the same model, loss and config; then copy rank 0's weights."""
         if self.size > 1:
             self.meet(f"a model {model_identity(model)}")
             self.meet(f"a loss {loss_identity(loss)}")
@@ -170,7 +173,7 @@ class Ranks:
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
-        """Refuse ranks with other samples; those of a DataLoader are compared later, batch by batch."""
+        """Raise TrainingError unless all ranks have the same samples; DataLoaders are compared later, by batch."""
         if self.size == 1:
             return
         if isinstance(samples, LoaderSamples):
@@ -182,11 +185,11 @@ class Ranks:
                 )
             self.meet(f"{len(samples)} samples of a DataLoader")
             return
-        digest = fingerprint(*leaves(samples.look().features), samples.costs)
+        digest = fingerprint(*input_tensors(samples.look().features), samples.costs)
         self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}")
 
     def check_same_order(self, order: Order) -> Order:
-        """The same order, which raises where another rank has drawn another one."""
+        """Wrap an order so that it raises TrainingError where ranks draw different orders."""
         if self.size == 1:
             return order
 
@@ -198,31 +201,33 @@ class Ranks:
         return compared
 
     def copy_weights(self, model: nn.Module) -> None:
-        """Give all ranks the weights and buffers of rank 0, among them the statistics of a batch norm."""
+        """Copy the weights and buffers of rank 0 to all ranks, for example the statistics of a batch norm."""
         if self.size > 1:
-            load_weights(model, self.copied("the weights", lambda: {"weights": dict(model.state_dict())})["weights"])
+            load_weights(
+                model, self.content_of_rank_0("the weights", lambda: {"weights": dict(model.state_dict())})["weights"]
+            )
 
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
-        """Let the loss of this rank count what the other ranks have done since its counts were ``before``."""
+        """Add the samples that other ranks have processed since ``before`` to the counts of this rank's loss."""
         own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
         samples, reused = map(sum, zip(*self.meet("the counters of the loss", *own), strict=True))
         if isinstance(loss, PEARLoss):
             loss.count(int(samples) - own[0], int(reused) - own[1])
 
-    def part(self, batch: SampleBatch) -> SampleBatch:
-        """This rank's samples of a batch: consecutive rows, as many on each rank as can be; the last may have none."""
+    def part_of_batch(self, batch: SampleBatch) -> SampleBatch:
+        """Return this rank's part of a batch: consecutive rows, of about the same number on each rank."""
         if self.size == 1:
             return batch
         return batch.only(torch.arange(len(batch.costs), device=batch.costs.device).tensor_split(self.size)[self.rank])
 
     def mean(self, place: str, value: Tensor, weight: float, parameters: list[nn.Parameter], summed: bool) -> Tensor:
-        """The loss of a whole batch, from the losses of the ranks' parts; the parameters get its gradient.
+        """Combine the losses and gradients of the ranks' parts to those of the whole batch.
 
         Args:
-            place: as in ``meet``.
+            place: the place in the training, as in ``meet``.
             value: the loss of this rank's part, a scalar, whose gradients are in the parameters.
-            weight: the number of samples that it is the mean of.
-            parameters: that are trained.
+            weight: the number of samples that ``value`` is the mean of.
+            parameters: the trained parameters.
             summed: True where the loss is a sum over samples, so that the parts are added and not averaged.
         """
         if self.device is None:
@@ -256,7 +261,7 @@ class Ranks:
             parameter.grad = part.view_as(parameter) if count else None
 
     def _gather(self, own: list[float]) -> list[list[float]]:
-        """The numbers of each rank, filled up with zeros: all meetings send messages of one size."""
+        """Collect the numbers of all ranks, padded with zeros to one size."""
         mine = torch.tensor(own + [0.0] * (3 + _NUMBERS - len(own)), dtype=torch.float64).to(self.device)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         self._talk(lambda: dist.all_gather(rows, mine))
@@ -264,11 +269,11 @@ class Ranks:
         return found
 
     def _gather_texts(self, own: str) -> list[str]:
-        """The texts of all ranks."""
+        """Collect the texts of all ranks."""
         return [self._broadcast(own, rank) for rank in range(self.size)]
 
     def _broadcast(self, value: Any, rank: int) -> Any:
-        """The value of one rank, on all ranks."""
+        """Send the value of one rank to all ranks."""
         box = [value]
         self._talk(lambda: dist.broadcast_object_list(box, rank, device=self.device))
         return box[0]
@@ -290,12 +295,12 @@ class Ranks:
 
 
 def loss_counts(loss: Any) -> tuple[int, int]:
-    """How many samples the loss has seen, and how many kept their working set; zeros where it does not count."""
+    """Return how many samples a loss has processed, and how many kept their working set; zeros for other losses."""
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
 
 def fingerprint(*tensors: Tensor) -> str:
-    """Eight hexadecimal digits that differ, but for a chance of 2⁻³², where tensors differ."""
+    """Return a checksum of tensors in eight hexadecimal digits."""
     found = 0
     for tensor in tensors:
         found = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, found)

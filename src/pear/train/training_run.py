@@ -16,39 +16,42 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from pear.losses import PEARLoss
 from pear.train.checkpoint import Checkpoint, load_weights
 from pear.train.compiled import LinearEpochs
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
-from pear.train.flat import FlatRegret
+from pear.train.fit_config import FitConfig
+from pear.train.flat_regret import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
 from pear.train.keyed_loss import KeyedLoss, step_guidance
-from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
+from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
-from pear.train.samples.features import call
+from pear.train.samples.features import call_model
 from pear.train.samples.in_memory import MemorySamples, SampleBatch
-from pear.train.samples.unusable import masks
+from pear.train.samples.unusable import masks_failures
+from pear.train.training_error import TrainingError
 from pear.train.validation import Score, evaluate
 
 
 @dataclass
 class TrainingRun:
-    """One training on one loss.
+    """The training of one model on one loss.
 
     Attributes:
         config: the settings.
-        model, loss, optimizer: what is trained.
-        train, validation: the samples.
+        model: the model.
+        loss: the loss.
+        train: the training samples.
+        validation: the validation samples.
         score: the metric on the validation samples.
+        optimizer: the optimizer.
         given: the weights that the model gets back if the run fails before its first check.
         ranks: the processes that train together.
         checkpoint: the file of the run; None before it is opened.
         summed: True where the loss is the sum over the samples of a batch, and not their mean.
-        history: what has happened so far.
-        best_weights: of the best check; None before the first one.
-        start: when the run began, by ``time.perf_counter``.
-        counted: seconds that the loss had counted before the run.
-        linear: the compiled epochs; False where they do not apply, None before that is known.
-        schedule: of the learning rate; None where it is constant.
+        history: the record of the run so far.
+        best_weights: the weights of the best check; None before the first check.
+        start: the time when the run began, by ``time.perf_counter``.
+        counted: the seconds that the loss had counted before the run.
+        linear: the compiled epochs; False where they cannot be used, None before that is known.
+        schedule: the schedule of the learning rate; None where the rate is constant.
     """
 
     config: FitConfig
@@ -79,7 +82,7 @@ class TrainingRun:
         self.parameters = [one for one in dict.fromkeys(trained) if one.requires_grad]
 
     def split(self) -> dict[str, float]:
-        """Seconds by part; what the loss does not count belongs to the rest."""
+        """Return the seconds of the run by part: those of the loss, "validation" and the "rest"."""
         now = getattr(self.loss, "seconds", {})
         names = dict.fromkeys(("solve", "gradient", *now))
         parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in names}
@@ -96,7 +99,7 @@ class TrainingRun:
         return True
 
     def continue_from(self, before: History | None) -> None:
-        """Include a run that came first; the current weights, which are its best, stay until better ones are found."""
+        """Include an earlier run, whose best weights the model has now; they stay until better ones are found."""
         if before is None:
             return
         self.start -= before.seconds
@@ -114,22 +117,22 @@ class TrainingRun:
             history, best = self.history.as_dict(), self.best_weights
             return {"states": checkpoint.states(), "history": history, "best_weights": best}
 
-        said = self.ranks.copied("the state of the run", content)
+        said = self.ranks.content_of_rank_0("the state of the run", content)
         if not self.ranks.first:
             checkpoint.restore(said["states"])
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
 
     def seconds(self) -> float:
-        """Seconds since the start, with the run that came first."""
+        """Return the seconds since the start, including an earlier run."""
         return time.perf_counter() - self.start
 
     def over_time_cap(self) -> bool:
-        """Whether the time is up, by the clock of rank 0."""
+        """Return whether the time cap is reached, by the clock of rank 0."""
         cap = self.config.time_cap
         return cap is not None and bool(self.ranks.meet("the time cap", float(self.seconds() >= cap))[0][0])
 
     def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
-        """Train and check until there is a reason to stop."""
+        """Train and validate until there is a reason to stop; returns the reason."""
         if self.stopping.waited >= self.stopping.patience:
             return "patience"
         last = self.config.max_epochs
@@ -188,7 +191,7 @@ class TrainingRun:
             what: the place in the training, in words, for ``Ranks.meet``.
         """
         self.optimizer.zero_grad()
-        part = self.ranks.part(batch)
+        part = self.ranks.part_of_batch(batch)
         value, weight = self.gradient(part) if len(part.costs) else self.pause(batch)
         if self.ranks.size > 1 and not isinstance(self.train, MemorySamples):
             what += f" ({fingerprint(batch.costs)})"  # the batches come from elsewhere, on each rank for itself
@@ -201,11 +204,11 @@ class TrainingRun:
 
     def gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
-        value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
+        value = self.loss(call_model(self.model, batch.features), batch.costs, keys=batch.keys)
         self.flat.step()
         value.backward()
         loss, count = self.loss, len(batch.costs)
-        if self.ranks.size > 1 and isinstance(loss, PEARLoss) and masks(loss) and loss.last is not None:
+        if self.ranks.size > 1 and isinstance(loss, PEARLoss) and masks_failures(loss) and loss.last is not None:
             count = int((loss.last.status == 0).sum())
         return value.detach(), count
 
@@ -227,7 +230,7 @@ class TrainingRun:
     def check(self, epoch: int, loss: float) -> bool:
         """Validate, and keep the weights where they are the best so far; True where patience has run out."""
         began = self.seconds()
-        value, seconds, better = self.ranks.once(f"the check of epoch {epoch}", self.validate)
+        value, seconds, better = self.ranks.from_rank_0(f"the check of epoch {epoch}", self.validate)
         check = Check(epoch, seconds, loss, self.check_finite("validation metric", value, epoch))
         self.history.checks.append(check)
         self.history.check_seconds += check.seconds - began
@@ -259,9 +262,9 @@ class TrainingRun:
         """Return the value, or raise a ``TrainingError`` where it is not finite.
 
         Args:
-            what: the value is, in words.
+            what: the name of the value, in words.
             value: the loss or the metric.
-            epoch: in which it was computed.
+            epoch: the epoch in which it was computed.
         """
         if not math.isfinite(value):
             first = self.best_weights is None
@@ -285,8 +288,8 @@ class TrainingRun:
             answers = [callback(self.report(epoch, loss)) for callback in callbacks]
             return any(answer is True for answer in answers)
 
-        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)
+        return self.ranks.from_rank_0(f"the callbacks of epoch {epoch}", tell)
 
     def restore(self) -> None:
-        """Load the best weights, or, before the first check, those that the model came with."""
+        """Load the best weights or, before the first check, the initial weights."""
         load_weights(self.model, self.given if self.best_weights is None else self.best_weights)

@@ -1,4 +1,4 @@
-"""``tune``: find the loss and its settings that decide best on validation samples."""
+"""``tune``: finds the loss and the settings with the lowest validation regret."""
 
 from __future__ import annotations
 
@@ -16,17 +16,24 @@ from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem, recourse_model
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
 from pear.train.estimator.networks import make_network
+from pear.train.fit_config import FitConfig
 from pear.train.history import History
-from pear.train.race import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
-from pear.train.samples.features import check_order, leaves, read_features, read_rows
+from pear.train.samples.features import check_order, input_tensors, read_features, read_rows
 from pear.train.samples.in_memory import MemorySamples, SampleBatch
-from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
+from pear.train.successive_halving import (
+    Candidate,
+    CandidateRow,
+    Settings,
+    SuccessiveHalving,
+    TuneProgress,
+    multiple_of_auto,
+)
+from pear.train.training_error import TrainingError
+from pear.train.validation import Metric, held_out_note, hold_out, own_rows, regret_on
 
 FINALISTS = 2
-"""Candidates that are trained to the end."""
+"""The number of candidates that are trained to the end."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,11 @@ class TuneResult:
 
 
 def default_candidates(problem: Problem | Model) -> list[Settings]:
-    """At most twelve candidates: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
+    """Return the default candidates of ``tune``, at most twelve.
 
-    A problem with a quadratic term needs no smoothing. SPO+ takes no such problem, and no predicted
-    right-hand sides.
+    They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. Where the problem
+    has a quadratic term, the smoothing is not varied. SPO+ is left out for such a problem and for
+    predicted right-hand sides.
     """
     costs_alone, problem = recourse_model(problem) is None, plain_problem(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
@@ -94,22 +102,22 @@ def tune(
     engine: str = "local",
     progress: Callable[[TuneProgress], None] | None = None,
 ) -> TuneResult:
-    """Find the loss and its settings that decide best on samples held out.
+    """Find the loss and the settings that decide best on validation samples.
 
-    Successive halving: all candidates train for a few epochs; the better half goes on for twice as many, from where it
-    was, and so on; the last two train to the end. Nothing but the regret on the validation samples is compared. All
-    begin with the same weights and see the samples in the same order.
+    ``tune`` uses successive halving: all candidates train for a few epochs, the better half continues for twice as
+    many, and so on; the last two train to the end. Candidates are compared by validation regret. All begin with
+    the same weights and see the samples in the same order.
 
     Args:
-        problem: what is decided; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps
+        problem: the decision problem; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps
             predicted values to costs.
         X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
         C: (N, n) the costs that came true, or (N, k) values that the model's cost map takes.
         model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from the seed.
         validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
             costs of samples of their own.
-        candidates: a mapping each, with a method's name under "method" and options of its loss; "smoothing" may be a
-            multiple of what "auto" picks: ``{"method": "pear", "smoothing": "auto*3"}``. Left out, a dozen at most.
+        candidates: mappings with a method's name under "method" and options of its loss. "smoothing" may be a multiple
+            of "auto": ``{"method": "pear", "smoothing": "auto*3"}``. ``default_candidates`` where left out.
         config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
             that of the order of the samples, and of the first weights of a linear model.
         metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
@@ -137,38 +145,38 @@ def tune(
     config = config or FitConfig()
     seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
     config = replace(config, seed=seed)
-    if config.start == "mse":  # which is one of the candidates
+    if config.start == "mse":  # the squared error is one of the candidates
         config = replace(config, start="standardised")
-    plain_problem(problem)  # which refuses a task, and anything else
-    train, held_out = _split(problem, X, C, validation)
+    plain_problem(problem)  # raises for anything but a Problem or a Model
+    train, held_out = _split_samples(problem, X, C, validation)
     choices = default_candidates(problem) if candidates is None else list(candidates)
     for settings in choices:
         if "method" not in settings:
             raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
-    first = _linear(train, seed) if model is None else model
+    first = _make_linear(train, seed) if model is None else model
     check_name(engine)
-    field = [Candidate(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
+    field = [Candidate(one, _make_loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
     with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
-        interrupted = Race(field, opened, common, progress).run(_stages(len(field), config))
+        interrupted = SuccessiveHalving(field, opened, common, progress).run(_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
             raise KeyboardInterrupt
         raise TrainingError(f"every candidate failed; the first one: {field[0].note}")
     if not isinstance(validation, (tuple, list)):
-        best.history.held_out, best.history.note = len(held_out), note_of(len(held_out), len(train))
+        best.history.held_out, best.history.note = len(held_out), held_out_note(len(held_out), len(train))
     rows = tuple(one.row() for one in field)
     return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
 def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
-    """(candidates, epochs in total) of every stage.
+    """Return (candidates, epochs in total) of every stage.
 
-    A stage ends with a regular check, so that the stages leave no trace in the history.
+    Every stage ends with a regular check, so that the stages do not add checks to the history.
 
     Example:
         >>> _stages(12, FitConfig(max_epochs=500))
@@ -181,7 +189,7 @@ def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
     return [*stages, (count, config.max_epochs)]
 
 
-def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
+def _make_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
     """The loss of a candidate, calibrated on the training costs."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = multiple_of_auto(options.get("smoothing"))
@@ -193,7 +201,7 @@ def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Mod
     return loss
 
 
-def _linear(train: MemorySamples, seed: int) -> nn.Module:
+def _make_linear(train: MemorySamples, seed: int) -> nn.Module:
     """A linear model whose first weights depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
@@ -202,11 +210,11 @@ def _linear(train: MemorySamples, seed: int) -> nn.Module:
     return make_network("linear", features.shape[1], costs.shape[1], (), seed).to(costs.device)
 
 
-def _split(
+def _split_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
     """Training and validation samples: the last rows are held out, or the user gives validation samples."""
-    samples, rows = _samples(problem, (X, C), "X and C"), own_rows(problem)
+    samples, rows = _read_samples(problem, (X, C), "X and C"), own_rows(problem)
     if not isinstance(validation, (tuple, list)):
         return hold_out(samples, validation, problem)
     if rows is not None:
@@ -214,13 +222,13 @@ def _split(
             f"the problem has fields of its own for {rows} samples; put the validation samples last in X, "
             "C and the problem, and pass their share as validation"
         )
-    return samples, _samples(problem, validation, "validation")
+    return samples, _read_samples(problem, validation, "validation")
 
 
-def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
+def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
     features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
-    parts = leaves(features)
+    parts = input_tensors(features)
     if costs.dim() != 2 or costs.shape[1] != wanted or any(len(part) != len(costs) for part in parts):
         raise ProblemError(
             f"{name} must be features (N, p) and costs (N, {wanted}) of the same samples; got shapes "

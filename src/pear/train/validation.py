@@ -8,27 +8,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import fail, solve
+from pear.decisions.solve import report_failures, solve
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
-from pear.losses.regret import Outcome, outcome
+from pear.losses.regret import Outcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.model import input_count, plain_problem, recourse_model, unwrap
 from pear.problem.sample_keys import as_keys, select_rows
 from pear.train.keyed_loss import accept_keys
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
-from pear.train.samples.features import Keys, call
+from pear.train.samples.features import Keys, call_model
 from pear.train.samples.in_memory import MemorySamples, join_keys
 from pear.train.samples.loader import LoaderSamples
-from pear.train.samples.unusable import check_costs, masks
+from pear.train.samples.unusable import check_costs, masks_failures
 
 SHARE = 0.2
 """The share of the samples that is held out by default."""
 
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
-"""(predicted, true, ids) → float, lower is better."""
+"""A function from predicted costs, true costs and sample ids to a number; lower is better."""
 
 
 def with_validation(
@@ -39,8 +39,8 @@ def with_validation(
     Args:
         train: the training samples.
         validation: None, the share of ``train`` to hold out, or samples of their own.
-        model: what is trained.
-        problem: that the loss decides, or None.
+        model: the trained model.
+        problem: the problem of the loss, or None.
 
     Returns:
         The samples to train on, the samples to validate on, and how many of these were held out of ``train``.
@@ -62,9 +62,9 @@ def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySa
     """Split samples into the first ones, to train on, and the last ones, which keep their row numbers.
 
     Args:
-        samples: in their own order.
-        share: of the last ones; None stands for 0.2.
-        problem: that the loss decides, or None; a problem with fields per sample must have a row for each sample.
+        samples: the samples, in their own order.
+        share: the share of samples to hold out; None stands for 0.2.
+        problem: the problem of the loss, or None. A problem with fields per sample must have a row for each sample.
     """
     share, count, own = SHARE if share is None else share, len(samples), own_rows(problem)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
@@ -78,8 +78,8 @@ def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySa
     return samples.cut(min(max(count - round(share * count), 1), count - 1))
 
 
-def note_of(taken: int, left: int) -> str:
-    """A sentence for the user on the samples that were held out.
+def held_out_note(taken: int, left: int) -> str:
+    """Describe in a sentence which samples were held out.
 
     Args:
         taken: the number of samples held out.
@@ -92,7 +92,7 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
     """Compute the score of the model on these samples, in evaluation mode."""
     model.eval()
     with torch.no_grad():
-        found = [(call(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
+        found = [(call_model(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
         if len(found) == 1:
             return float(score(*found[0]))
         predicted, true, keys = zip(*found, strict=True)
@@ -100,7 +100,7 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
 
 
 def given_problem(loss: Any) -> Any:
-    """The problem that a loss was made with, with its integers and cost map; None where it has no problem."""
+    """Return the problem that a loss was made with, with its integers and cost map; None where it has none."""
     given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
     if given is not None or problem is None or cost_map is None:
         return problem if given is None else given
@@ -108,7 +108,7 @@ def given_problem(loss: Any) -> Any:
 
 
 def own_rows(problem: Any) -> int | None:
-    """The number of samples that a problem or its cost map has rows for; None where all samples share one."""
+    """Return the number of samples that a problem or its cost map has rows for; None where all samples share one."""
     if not isinstance(problem, (Problem, Model)):
         return None
     plain, cost_map = plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
@@ -116,13 +116,13 @@ def own_rows(problem: Any) -> int | None:
 
 
 def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
-    """The score that ``fit`` uses where the user gives no metric, and the validation samples that it applies to.
+    """Make the default score of ``fit``; returns the usable validation samples and the score on them.
 
     The score is the normalised regret on the problem of the loss, or, for a loss without a problem, the loss itself.
     Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
     samples are in memory; otherwise they are refused.
     """
-    if masks(loss) and isinstance(validation, MemorySamples):
+    if masks_failures(loss) and isinstance(validation, MemorySamples):
         validation = validation.usable(model, loss, "validation").finite()
     else:
         check_costs(validation.costs, "validation", None)
@@ -137,16 +137,18 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
             "them are theirs; put them last in the training samples and pass their share as validation, give their row "
             "numbers as ids, (features, costs, ids), or pass a metric"
         )
-    if masks(loss) and isinstance(validation, MemorySamples):
-        validation = _with_decisions(problem, validation)
-    return validation, _regret_of(problem, validation)
+    if masks_failures(loss) and isinstance(validation, MemorySamples):
+        validation = _drop_unsolved(problem, validation)
+    return validation, _regret_score(problem, validation)
 
 
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
-    """The metric "normalised regret" for these samples; their best decisions are computed once, here.
+    """Make a metric that computes the normalised regret on these samples.
+
+    The best decisions are computed once, when the metric is made.
 
     Args:
-        problem: what is decided, with its integers.
+        problem: the decision problem, with its integers.
         costs: (N, n) true costs, or (N, k) values that its cost map takes.
         keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
@@ -155,34 +157,34 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
         return lambda predicted, _: Outcome(judged(predicted.double()), judged.best).normalized
-    rows, costs_of = _rows(problem, as_keys(keys, len(costs)))
+    rows, costs_of = _rows_and_costs(problem, as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
     def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return outcome(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
+        return compare_decisions(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
 
     return normalised_regret
 
 
-def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-    """The problem of the samples with these ids, and a function from their values to costs (N, n) in float64."""
+def _rows_and_costs(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
+    """Return the problem of the samples with these ids, and a function from values to costs (N, n) in float64."""
     plain, cost_map = unwrap(problem)
     if cost_map is None:
         return select_rows(plain, ids), Tensor.double
     return select_rows(plain, ids), lambda values: cost_map(values.double(), ids)
 
 
-def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
+def _drop_unsolved(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
     """Leave out samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
     keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
         status = best_status(model, costs.double(), keys)
-        fail(status, "mask", "the problem")
+        report_failures(status, "mask", "the problem")
         solved = status == Status.SOLVED
     else:
-        rows, costs_of = _rows(problem, keys)
+        rows, costs_of = _rows_and_costs(problem, keys)
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
@@ -190,7 +192,7 @@ def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> Memo
 
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
-    """Refuse costs that have not one column for each predicted value."""
+    """Raise ProblemError unless costs have one column for each predicted value."""
     wanted = input_count(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
@@ -199,8 +201,11 @@ def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
         )
 
 
-def _regret_of(problem: Problem | Model, validation: SampleSource) -> Score:
-    """The score ``regret_on`` these samples; where a DataLoader gives them in another order, they are solved again."""
+def _regret_score(problem: Problem | Model, validation: SampleSource) -> Score:
+    """Make the score ``regret_on`` these samples.
+
+    Where a DataLoader gives the samples in another order, their best decisions are computed again.
+    """
     if isinstance(validation, MemorySamples):
         fixed = regret_on(problem, validation.costs, validation.keys)
         return lambda predicted, true, keys: fixed(predicted, true)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pear.engines import Engine
-from pear.train.threads import one_thread
+from pear.train.one_thread import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool

@@ -19,7 +19,7 @@ from pear.problem.convert import as_batch
 from pear.solvers.binary.selection_search import Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task
-from pear.tasks.paths import Graph
+from pear.tasks.path_graph import Graph
 from pear.tasks.task import check_finite
 
 Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.recourse import choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, settle
+from pear.decisions.recourse_decider import choose_recourse_smoothing
+from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
 from pear.decisions.solve import choose_smoothing
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
@@ -96,7 +96,7 @@ def settle_smoothing(
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
     else:  # by the decisions that are there already
         bounds = s.problem.lb, s.problem.ub
-        found = settle(s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown)
+        found = smoothing_from_decisions(s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown)
         if idle:
             skipped = f" The ranges of {counted(idle, 'variable')} that no decision used were left out for time."
     sentence = f"The objective is linear; from {counted(len(rows), 'sample')}, {found.note}.{skipped}"

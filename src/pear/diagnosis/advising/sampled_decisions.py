@@ -16,7 +16,7 @@ from pear.diagnosis.advising.subject import Clock, Subject, evenly
 from pear.diagnosis.wording import counted, some
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret import Outcome, outcome
+from pear.losses.regret import Outcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -255,4 +255,4 @@ def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
     on_mean = solve_verified(relaxed, same, 0.0, "auto")
     if not bool(on_mean.solved.all()):
         return None
-    return outcome(relaxed, on_mean.x.expand(len(rows), -1), best, s.costs[rows])
+    return compare_decisions(relaxed, on_mean.x.expand(len(rows), -1), best, s.costs[rows])

@@ -1,6 +1,6 @@
 """The compiled fast path of ``fit``: whole epochs of a linear model under ``PEARLoss`` and Adam.
 
-``epoch_kernel`` is the compiled code, and ``linear_epochs`` calls it in the place of the training loop. ``ahead``
+``epoch_kernel`` is the compiled code, and ``linear_epochs`` calls it in place of the training loop. ``compile_all``
 compiles it and the solvers ahead of their first use: ``pear compile``, or ``python -m pear.train.compiled``.
 
 ``python lab/studies/linear_epochs.py`` times whole trainings with and without it (1,000 samples, batches of 32, the

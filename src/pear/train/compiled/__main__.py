@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pear.train.compiled.ahead import compile_all
+from pear.train.compiled.compile_all import compile_all
 
 logger = logging.getLogger("pear.compile")
 

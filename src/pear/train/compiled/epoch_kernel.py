@@ -71,7 +71,7 @@ class LossStrengths(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """What is trained on.
+    """The training samples in the arrays that the compiled epoch uses.
 
     Attributes:
         features: (N, p) in the model's precision.

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pear.errors import DataError, PearError, ProblemError
-from pear.losses.module import DecisionModule
+from pear.losses.decision_module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
@@ -72,9 +72,11 @@ def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: n
 
 
 def _parameters(estimator: DecisionRegressor) -> dict[str, Any]:
-    """The constructor's parameters as JSON values. A module is left out, and a loss that is an object becomes None."""
-    given = {name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"}
-    given["hidden_layer_sizes"] = tuple(_plain(size) for size in given["hidden_layer_sizes"])
+    """Return the constructor's parameters; a module is left out, and a loss that is an object becomes None."""
+    given = {
+        name: _python_value(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"
+    }
+    given["hidden_layer_sizes"] = tuple(_python_value(size) for size in given["hidden_layer_sizes"])
     if isinstance(estimator.model, nn.Module):
         del given["model"]
     if not isinstance(given["loss"], str):
@@ -84,14 +86,14 @@ def _parameters(estimator: DecisionRegressor) -> dict[str, Any]:
     return given
 
 
-def _plain(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _names(names: Sequence[Any] | None, what: str) -> list[Any] | None:
     if names is None:
         return None
-    found = [_plain(name) for name in names]
+    found = [_python_value(name) for name in names]
     for name in found:
         if not isinstance(name, (str, int, float)):
             raise ProblemError(f"{what} must be named by strings or numbers to be written; got {name!r}: rename it")
@@ -145,7 +147,7 @@ def _price(given: Any) -> Any:
 
 
 def _constraints(said: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a ``Model`` that ``_constraints_content`` has written; empty where it has written none."""
+    """Make constraint map and recourse from a result of ``_constraints_content``; {} where there is none."""
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
@@ -192,7 +194,7 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
 
 
 def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """The state of PEAR's loss, with which training can continue."""
+    """Return the state of PEAR's loss, with which training can continue; None for other losses."""
     loss = estimator.loss_
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 

@@ -19,17 +19,17 @@ from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.dataframe_checks import check_column_order, column_names, is_frame
 from pear.problem.model import input_count, plain_problem
-from pear.train.config import FitConfig
 from pear.train.estimator import model_file
-from pear.train.estimator.display import show_progress
-from pear.train.estimator.names import as_table, variable_names
 from pear.train.estimator.networks import Standardise, make_network
-from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
+from pear.train.estimator.progress_display import show_progress
+from pear.train.estimator.regret_scorer import as_tensor, as_values, minus_regret
+from pear.train.estimator.result_tables import as_table, variable_names
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 from pear.train.initialisation import make_optimizer
 from pear.train.keyed_loss import accept_keys, step_guidance
-from pear.train.order import shuffled
-from pear.train.race import multiple_of_auto
+from pear.train.sample_order import shuffled
+from pear.train.successive_halving import multiple_of_auto
 from pear.train.validation import given_problem, own_rows
 
 try:
@@ -51,15 +51,16 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     stop and which weights are kept. Features of "linear" and "mlp" are standardised inside; costs may be in any unit.
 
     Args:
-        problem: what is decided. With a ``Model`` the k values that its cost map takes are predicted, and C has k
+        problem: the decision problem. With a ``Model`` the k values that its cost map takes are predicted, and C has k
             columns. Where samples have fields or known costs of their own, their rows are those of ``fit``'s X.
         model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and sees X as
             it comes.
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the paper's settings, "mse",
             "spo+", …), a loss, which is copied, or a function from the problem to a loss.
-        smoothing, injection, guidance: of PEAR's loss; None leaves them to the method. "auto*3" is three times what
-            "auto" picks.
-        hidden_layer_sizes: of "mlp".
+        smoothing: λ of PEAR's loss; "auto*3" is three times the choice of "auto". None uses the method's default.
+        injection: β of PEAR's loss; None uses the method's default.
+        guidance: α of PEAR's loss; None uses the method's default.
+        hidden_layer_sizes: widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap: as in ``pear.FitConfig``.
         validation_fraction: share of the rows, the last ones, that is held out, unless ``fit`` is given others.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
@@ -130,7 +131,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             validation: features and costs of rows held out; left out, the last ``validation_fraction`` of the rows.
             **unsupported: nothing; ``sample_weight`` is refused.
         """
-        _refuse(unsupported)
+        _refuse_arguments(unsupported)
         features, costs = self._samples(X, y, least=2 if validation is None else 1)
         own, held_out = own_rows(self.problem), None
         if own not in (None, len(features)):
@@ -138,7 +139,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if validation is not None:
             held_out = self._samples(*validation, dtype=features.dtype)
         config, model, loss = self._config(), self._architecture(features), self._make_loss(costs)
-        scaled, network = _parts(model)
+        scaled, network = _split_model(model)
         with show_progress(self.verbose) as progress:
             history = fit(
                 network,
@@ -164,7 +165,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) costs or values.
             **unsupported: nothing; ``sample_weight`` is refused.
         """
-        _refuse(unsupported)
+        _refuse_arguments(unsupported)
         if own_rows(self.problem) is not None:
             raise ProblemError("partial_fit takes a problem that all samples share; this one has fields per sample")
         fresh = not hasattr(self, "model_")
@@ -174,7 +175,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self.loss_ = self._make_loss(costs)
         if fresh:
             self.model_ = self._architecture(features)
-        scaled, network = _parts(self.model_)
+        scaled, network = _split_model(self.model_)
         features, loss = scaled(features), accept_keys(self.loss_)
         if not hasattr(self, "_optimizer"):
             decides = hasattr(self.loss_, "problem")
@@ -279,7 +280,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
     def _check_columns(self, y: Any) -> None:
-        """Refuse a table of costs whose columns are not those of ``fit``, in their order."""
+        """Raise ProblemError unless the columns of a table of costs are those of ``fit``, in the same order."""
         columns = column_names(y)
         if columns is not None and self._columns is not None and columns != self._columns:
             raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
@@ -361,13 +362,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+def _split_model(model: nn.Module) -> tuple[nn.Module, nn.Module]:
     """The standardisation and the trained part of a model."""
     assert isinstance(model, nn.Sequential)
     return model[0], model[1]
 
 
-def _refuse(unsupported: dict[str, Any]) -> None:
+def _refuse_arguments(unsupported: dict[str, Any]) -> None:
     given = [name for name, value in unsupported.items() if value is not None]
     if "sample_weight" in given:
         raise ProblemError(

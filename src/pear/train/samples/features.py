@@ -19,7 +19,7 @@ Keys = Tensor | list[Hashable]
 """(N,) sample ids: row numbers, or names."""
 
 
-def call(model: nn.Module, features: Features) -> Any:
+def call_model(model: nn.Module, features: Features) -> Any:
     """Call ``model(x)``; for a tuple ``model(*x)``, for a dict ``model(**x)``."""
     if isinstance(features, tuple):
         return model(*features)
@@ -35,16 +35,16 @@ def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Feat
     return change(features)
 
 
-def leaves(features: Features) -> list[Tensor]:
-    """The tensors of all inputs."""
+def input_tensors(features: Features) -> list[Tensor]:
+    """Return the tensors of all inputs in a list."""
     if isinstance(features, Tensor):
         return [features]
     return list(features.values() if isinstance(features, dict) else features)
 
 
 def nonfinite_rows(features: Features) -> Tensor:
-    """Which samples have NaN or infinity in an input: (N,) bool."""
-    marks = [~part.isfinite() for part in leaves(features)]
+    """Return which samples have NaN or infinity in an input, (N,) bool."""
+    marks = [~part.isfinite() for part in input_tensors(features)]
     return torch.stack([mark.flatten(1).any(1) if mark.ndim > 1 else mark for mark in marks]).any(0)
 
 
@@ -101,7 +101,7 @@ def read_keys(value: Any, count: int, name: str) -> Keys:
 
 
 def check_distinct(ids: list[Hashable], name: str) -> None:
-    """Refuse ids of which one occurs twice, and name it."""
+    """Raise ProblemError where an id occurs twice."""
     if len(set(ids)) == len(ids):
         return
     seen: set[Hashable] = set()
@@ -113,7 +113,7 @@ def check_distinct(ids: list[Hashable], name: str) -> None:
 
 
 def check_order(features: Any, costs: Any, name: str) -> None:
-    """Refuse tables with the same index in different orders: rows are paired by their position."""
+    """Raise ProblemError for tables with the same index in different orders, because rows are paired by position."""
     if not (hasattr(features, "iloc") and hasattr(costs, "iloc")):
         return
     if not features.index.equals(costs.index) and set(features.index) == set(costs.index):
@@ -130,7 +130,7 @@ def _is_several(value: Any) -> bool:
 
 
 def _table(value: Any, name: str) -> np.ndarray[Any, Any]:
-    """(N, columns) of a DataFrame, (N, 1) of a Series; what is missing becomes NaN."""
+    """Convert a DataFrame to an array (N, columns), or a Series to (N, 1); missing values become NaN."""
     columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
     for column, content in columns:
         if getattr(content.dtype, "kind", "O") not in "biuf":

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.order import Order
+from pear.train.sample_order import Order
 from pear.train.samples.features import (
     Features,
     Keys,
-    leaves,
+    input_tensors,
     map_features,
     nonfinite_rows,
     read_features,
     read_keys,
     read_rows,
 )
-from pear.train.samples.unusable import refuse_or_warn, unusable
+from pear.train.samples.unusable import find_unusable, refuse_or_warn
 
 
 class SampleBatch(NamedTuple):
@@ -40,7 +40,7 @@ class SampleBatch(NamedTuple):
     def only(self, which: Tensor) -> SampleBatch:
         """The samples at these row numbers, or under this mask (B,)."""
         features = map_features(lambda part: part[which], self.features)
-        return SampleBatch(features, self.costs[which], _at(self.keys, which))
+        return SampleBatch(features, self.costs[which], _select_keys(self.keys, which))
 
     def to(self, like: Tensor) -> SampleBatch:
         """The batch in the dtype and on the device of ``like``; among several inputs, integers stay integers."""
@@ -95,7 +95,7 @@ class MemorySamples:
         return batch._replace(keys=rows) if batch.keys is None else batch
 
     def rows(self, order: Order, generator: torch.Generator) -> Tensor:
-        """The row numbers of an epoch, in its order."""
+        """Return the row numbers of an epoch, in the order of the epoch."""
         rows = order(len(self), generator).to(self.costs.device)
         return rows if self.left_out is None else rows[~self.left_out[rows]]
 
@@ -113,7 +113,7 @@ class MemorySamples:
 
     def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
         """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
-        bad = unusable(model, self.features)
+        bad = find_unusable(model, self.features)
         left_out = refuse_or_warn(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
         return replace(self, left_out=bad) if left_out else self
 
@@ -141,7 +141,7 @@ def read_batch(entries: Any, name: str) -> SampleBatch:
         )
     features = read_features(entries[0], f"the features of {name}")
     costs = read_rows(entries[1], f"the costs of {name}")
-    for part in leaves(features):
+    for part in input_tensors(features):
         if len(part) != len(costs) or not len(costs):
             raise ProblemError(
                 f"{name} must be features and costs of the same samples, at least one; got {len(part)} rows of "
@@ -151,7 +151,7 @@ def read_batch(entries: Any, name: str) -> SampleBatch:
 
 
 def parameter_of(model: nn.Module) -> Tensor:
-    """The first trained parameter of the model, whose dtype and device the samples get."""
+    """Return the first trained parameter of the model; samples get its dtype and device."""
     like = next((p for p in model.parameters() if p.requires_grad), None)
     if like is None:
         raise ProblemError("the model has no parameter to train")
@@ -159,20 +159,20 @@ def parameter_of(model: nn.Module) -> Tensor:
 
 
 def join_keys(keys: Sequence[Keys | None]) -> list[Hashable] | None:
-    """The ids of all batches; None where a batch has none."""
+    """Join the ids of all batches to a list; None where a batch has none."""
     if any(part is None for part in keys):
         return None
     return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
 
 
 def describe(value: Any) -> str:
-    """The type of a value, in words, for an error message."""
+    """Describe the type of a value in words, for an error message."""
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)} entries"
     return f"a {type(value).__name__}"
 
 
-def _at(keys: Keys | None, which: Tensor) -> Keys | None:
+def _select_keys(keys: Keys | None, which: Tensor) -> Keys | None:
     """The ids at these row numbers, or under this mask."""
     if keys is None or isinstance(keys, Tensor):
         return None if keys is None else keys[which]

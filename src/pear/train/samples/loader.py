@@ -1,4 +1,4 @@
-"""Samples that a DataLoader gives batch by batch, and that are not kept in memory."""
+"""``LoaderSamples``: samples that a DataLoader gives batch by batch, without keeping them in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from pear.errors import ProblemError
-from pear.train.order import Order
-from pear.train.samples.features import Features, Keys, leaves, nonfinite_rows, read_keys
+from pear.train.sample_order import Order
+from pear.train.samples.features import Features, Keys, input_tensors, nonfinite_rows, read_keys
 from pear.train.samples.in_memory import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
-from pear.train.samples.unusable import refuse_or_warn, unusable
+from pear.train.samples.unusable import find_unusable, refuse_or_warn
 
 LOOK = 4096
-"""How many samples of a DataLoader are kept for the look before the first epoch."""
+"""The number of samples of a DataLoader whose features are kept, to inspect before the first epoch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,8 @@ class LoaderSamples:
     Attributes:
         loader: gives batches (features, costs) or (features, costs, ids).
         name: of the samples, for error messages.
-        model: whose dtype and device the samples get.
-        seen: what the first pass over the loader has found.
+        model: the model; samples get its dtype and device.
+        seen: the results of the first pass over the loader.
         numbered: whether the row numbers serve as ids where the loader gives none.
         drop: "" to train on all samples; "unusable" to leave out those from which the model predicts nothing finite;
             "nonfinite" to leave out those with costs that are not finite as well.
@@ -59,7 +59,7 @@ class LoaderSamples:
                 f"{name} is a DataLoader of an IterableDataset without a length, so that nobody knows where an epoch "
                 "ends; give the dataset a __len__, or use a Dataset with __getitem__"
             )
-        number = number and _in_order(loader)
+        number = number and _keeps_order(loader)
         return cls(loader, name, model, _LoaderSummary.of(_batches(loader, name, model, number), name, model), number)
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class LoaderSamples:
         """The loader's own batches."""
         for batch in self.whole():
             if self.drop:
-                bad = unusable(self.model, batch.features)
+                bad = find_unusable(self.model, batch.features)
                 bad = bad | nonfinite_rows(batch.costs) if self.drop == "nonfinite" else bad
                 batch = batch.only(~bad) if bool(bad.any()) else batch
             if len(batch.costs):
@@ -90,7 +90,7 @@ class LoaderSamples:
         return _batches(self.loader, self.name, self.model, self.numbered)
 
     def look(self) -> MemorySamples:
-        """The first samples of the pass, with their features."""
+        """Return the first samples of the first pass, with their features."""
         return self.seen.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
@@ -107,7 +107,7 @@ class LoaderSamples:
 
 @dataclass(frozen=True, eq=False)
 class _LoaderSummary:
-    """What the first pass over a DataLoader finds.
+    """The results of the first pass over a DataLoader.
 
     Attributes:
         costs: (N, n) true costs of all samples.
@@ -137,7 +137,7 @@ class _LoaderSummary:
             if looked == count < LOOK and (not first or _shapes(first[0]) == _shapes(batch.features)):
                 looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
                 first.append(batch.features)
-            bad += [count + row for row in unusable(model, batch.features).nonzero()[:, 0].tolist()]
+            bad += [count + row for row in find_unusable(model, batch.features).nonzero()[:, 0].tolist()]
             costs.append(batch.costs)
             keys.append(batch.keys)
             count += len(batch.costs)
@@ -146,12 +146,12 @@ class _LoaderSummary:
         every, ids = torch.cat(costs), join_keys(keys)
         left_out = torch.zeros(looked, dtype=torch.bool, device=every.device)
         left_out[[row for row in bad if row < looked]] = True
-        look = MemorySamples(SampleBatch(_stacked(first), every[:looked], None), left_out)
+        look = MemorySamples(SampleBatch(_join_features(first), every[:looked], None), left_out)
         return cls(every, None if ids is None else read_keys(ids, count, name), look, bad)
 
 
 def _shapes(features: Features) -> list[Any]:
-    return [part.shape[1:] for part in leaves(features)]
+    return [part.shape[1:] for part in input_tensors(features)]
 
 
 def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
@@ -165,15 +165,15 @@ def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: boo
         yield batch.to(like)
 
 
-def _in_order(loader: DataLoader[Any]) -> bool:
+def _keeps_order(loader: DataLoader[Any]) -> bool:
     """Whether the loader gives the samples in the order of its dataset, so that they have row numbers."""
     batches = loader.batch_sampler
     return type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler
 
 
-def _stacked(parts: list[Features]) -> Features:
-    """The features of several batches as those of one."""
-    columns = [torch.cat(column) for column in zip(*map(leaves, parts), strict=True)]
+def _join_features(parts: list[Features]) -> Features:
+    """Join the features of several batches to those of one."""
+    columns = [torch.cat(column) for column in zip(*map(input_tensors, parts), strict=True)]
     if isinstance(parts[0], Tensor):
         return columns[0]
     return dict(zip(parts[0], columns, strict=True)) if isinstance(parts[0], dict) else tuple(columns)

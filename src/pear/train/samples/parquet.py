@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import DataError, MissingExtraError, ProblemError
-from pear.train.samples.columns import InputColumns, check_type, join_columns, width_of
+from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
-"""How many samples are in memory at a time, unless the caller says otherwise."""
+"""The default number of samples in memory at a time."""
 _READ_AHEAD = 2**20  # bytes of a column that are fetched at once: a row group may be larger than memory
 _LOOKS = 64  # row groups that the sample before the first step is taken from
 
@@ -137,14 +137,14 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """At most ``buffer`` rows: all of them, or else the first ones of row groups that are spread evenly."""
+        """Read at most ``buffer`` rows: all rows, or the first rows of row groups that are spread evenly."""
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
         else:
             count = min(len(self.groups), self.buffer, _LOOKS)
             chosen = [self.groups[i * len(self.groups) // count] for i in range(count)]
             most = -(-self.buffer // count)
-            pieces = (piece for group in chosen for piece in _first(self.pieces([group], most, drop)))
+            pieces = (piece for group in chosen for piece in _first_piece(self.pieces([group], most, drop)))
         found = next(regroup(pieces, self.buffer), None)
         if found is None:
             raise DataError(f"every row of {self!r} that was looked at holds a missing value, NaN or infinity")
@@ -154,7 +154,7 @@ class ParquetSamples:
         """Check the columns of every file, and list the row groups that are not empty."""
         types: dict[str, tuple[Path, Any]] = {}
         for path in self.files:
-            fragment = _open(path)
+            fragment = _open_file(path)
             for name in self.columns:
                 found = check_type(fragment.physical_schema, name, path)
                 first, expected = types.setdefault(name, (path, found))
@@ -168,7 +168,7 @@ class ParquetSamples:
                 own = fragment.subset(row_group_ids=[number])
                 group = RowGroup(own, about.num_rows, f"row group {number} of {path}")
                 self.groups += [group] if group.rows else []
-                self.missing = self.missing or _missing(about, self.columns, group.place)
+                self.missing = self.missing or _describe_missing(about, self.columns, group.place)
         if not self.groups:
             raise DataError(f"there must be one sample at least; {len(self.files)} files hold none: {self.files[0]}, …")
 
@@ -189,7 +189,7 @@ class ParquetSamples:
 
 
 def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
-    """The same rows, ``size`` at a time and fewer at the end, in arrays of their own.
+    """Yield the same rows in new pieces of ``size`` rows; the last piece may be smaller.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
@@ -209,8 +209,8 @@ def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
         yield [np.concatenate(parts) for parts in zip(*held, strict=True)]
 
 
-def _first(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The first of them, where there is one."""
+def _first_piece(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Yield the first piece, where there is one."""
     yield from (piece for piece in [next(pieces, None)] if piece is not None)
 
 
@@ -230,8 +230,8 @@ def _files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _open(path: Path) -> Any:
-    """The file as a fragment of ``pyarrow.dataset``, of which only the footer has been read."""
+def _open_file(path: Path) -> Any:
+    """Open a file as a fragment of ``pyarrow.dataset``; only its footer is read."""
     try:
         import pyarrow
         from pyarrow import dataset, fs
@@ -263,8 +263,8 @@ def _batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
         raise DataError(f"{group.place} cannot be read: {error}; write the file again, or leave it out") from error
 
 
-def _missing(about: Any, columns: list[str], place: str) -> str:
-    """A column of a row group whose statistics count missing values, in words; "" where there is none."""
+def _describe_missing(about: Any, columns: list[str], place: str) -> str:
+    """Name a column of a row group whose statistics count missing values; "" where there is none."""
     for number in range(about.num_columns):
         column = about.column(number)
         name = column.path_in_schema if column.path_in_schema in columns else column.path_in_schema.split(".")[0]

@@ -13,7 +13,7 @@ from pear.train.samples.features import check_order
 from pear.train.samples.in_memory import MemorySamples, describe, parameter_of, read_batch
 from pear.train.samples.loader import LoaderSamples
 from pear.train.samples.parquet import ParquetSamples
-from pear.train.samples.stream import StreamSamples
+from pear.train.samples.parquet_stream import StreamSamples
 
 SampleSource = MemorySamples | LoaderSamples | StreamSamples
 
@@ -50,7 +50,7 @@ def in_memory(data: Any, name: str) -> MemorySamples:
             f"{name} is an IterableDataset, which only a DataLoader can read; pass DataLoader(dataset, …)"
         )
     if isinstance(data, Dataset):
-        return MemorySamples(read_batch(_collated(data, name), name))
+        return MemorySamples(read_batch(_collate(data, name), name))
     if isinstance(data, Iterator):
         raise ProblemError(
             f"{name} is a {type(data).__name__}, which gives its samples only once, and every epoch needs them; pass "
@@ -65,7 +65,7 @@ def in_memory(data: Any, name: str) -> MemorySamples:
     return MemorySamples(read_batch(data, name))
 
 
-def _collated(data: Dataset[Any], name: str) -> Any:
+def _collate(data: Dataset[Any], name: str) -> Any:
     """All items of a Dataset as one batch."""
     if not isinstance(data, Sized) or not len(data):
         raise ProblemError(f"{name} must hold one sample at least; got a {type(data).__name__} without any")

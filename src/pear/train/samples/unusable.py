@@ -1,4 +1,4 @@
-"""Samples that cannot be trained on: features or costs that are not finite, and what becomes of them."""
+"""Samples that cannot be used for training because their features or costs are not finite."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError, listed
-from pear.train.samples.features import Features, call, map_features, nonfinite_rows
+from pear.train.samples.features import Features, call_model, map_features, nonfinite_rows
 
 
-def unusable(model: nn.Module, features: Features) -> Tensor:
+def find_unusable(model: nn.Module, features: Features) -> Tensor:
     """Find samples whose features are not finite and from which the model predicts nothing finite.
 
     A loss may mask such a sample and give it a gradient of zero. The model still multiplies that zero by the features,
@@ -32,18 +32,18 @@ def unusable(model: nn.Module, features: Features) -> Tensor:
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        finite = call(model, map_features(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
+        finite = call_model(model, map_features(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
     model.train(was_training)
     return suspects.index_put((suspects.nonzero()[:, 0],), ~finite)
 
 
 def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training") -> bool:
-    """Whether rows are to be left out of training or validation; a warning names them.
+    """Warn of unusable rows where the loss masks failures, otherwise raise; returns whether there are such rows.
 
     Args:
-        bad: the row numbers.
+        bad: the numbers of the unusable rows.
         count: the number of all samples.
-        loss: with ``on_failure="mask"`` the rows are left out.
+        loss: the loss; with ``on_failure="mask"`` the rows are left out.
         whose: "training" or "validation".
 
     Raises:
@@ -52,7 +52,7 @@ def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training
     if not bad:
         return False
     message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: {listed('row', bad)}"
-    if not masks(loss):
+    if not masks_failures(loss):
         raise ProblemError(
             f"{message}. One of them makes every weight NaN: fill or drop them, or make the loss with "
             "on_failure='mask' to have them left out"
@@ -64,15 +64,15 @@ def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training
 
 
 def check_costs(costs: Tensor, name: str, loss: Any) -> None:
-    """Refuse costs (N, …) that are missing, unless the loss says ``on_failure="mask"``."""
+    """Raise ProblemError where costs (N, …) are not finite, unless the loss has ``on_failure="mask"``."""
     bad = nonfinite_rows(costs).nonzero()[:, 0].tolist()
-    if bad and not masks(loss):
+    if bad and not masks_failures(loss):
         raise ProblemError(
             f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {listed('row', bad)}. Fill "
             "or drop them, or make the loss with on_failure='mask', which leaves such samples out"
         )
 
 
-def masks(loss: Any) -> bool:
-    """Whether the loss leaves failed samples out (``on_failure="mask"``)."""
+def masks_failures(loss: Any) -> bool:
+    """Return whether the loss leaves failed samples out (``on_failure="mask"``)."""
     return getattr(loss, "on_failure", "raise") == "mask"

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import fail
+from pear.decisions.solve import report_failures
 from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem.sample_keys import as_keys
@@ -98,7 +98,7 @@ class DecisionUtilityLoss(nn.Module):
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
         with self.own.decider.locked(ids):
             best, status = self.own.decider.solve_true(cost, 0.0, ids, Q=Q)
-        fail(status, "raise", "the true portfolio")
+        report_failures(status, "raise", "the true portfolio")
         return self.task.utility(best.x.to(mu), mu, sigma)
 
 

@@ -1,4 +1,4 @@
-"""``DecisionModule``: the problem, solver and smoothing that ``PEARLoss`` and ``DecisionLayer`` share."""
+"""``DecisionModule``: the base class of ``PEARLoss`` and ``DecisionLayer``, with problem, solver and smoothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
-from pear.decisions.recourse import RecourseDecider, choose_recourse_smoothing
+from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.problem import CostMap, Model, Problem
@@ -18,14 +18,14 @@ from pear.problem.sample_keys import as_keys
 
 
 class DecisionModule(nn.Module):
-    """A module around a decision problem.
+    """A torch module that solves a decision problem.
 
-    ``smoothing="auto"`` chooses λ once, in ``calibrate`` or by the first batch. The chosen λ is part of ``state_dict``,
-    so that a resumed run goes on with it.
+    ``smoothing="auto"`` chooses λ once, in ``calibrate`` or from the first batch. The chosen λ is part of
+    ``state_dict``, so that a resumed run uses the same λ.
 
     Args:
-        problem: the decision problem; an integer problem is relaxed. A ``Model`` brings its cost map with it: then
-            predicted values take the place of costs.
+        problem: the decision problem; an integer problem is relaxed. With a ``Model``, predicted values take the place
+            of costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
@@ -37,7 +37,7 @@ class DecisionModule(nn.Module):
         super().__init__()
         check_on_failure(on_failure)
         check_solver(solver)
-        self.warned_of_flat = False  # see pear.train.flat
+        self.warned_of_flat = False  # see pear.train.flat_regret
         self._chosen: Smoothing | None = None
         self._recourse: RecourseDecider | None = None
         self.on_failure, self._solver = on_failure, solver
@@ -52,50 +52,50 @@ class DecisionModule(nn.Module):
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         self._set_problem(problem)
-        self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
+        self.smoothing = self._smoothing  # the λ of "auto" belonged to the other problem
 
     def _set_problem(self, problem: Problem | Model) -> None:
-        self.given = problem  # with its integers: a metric is computed on it
+        self.given = problem  # with its integers, because the validation metric needs them
         self.recourse_model = recourse_model(problem)
         self._problem = plain_problem(problem).relaxed()
         self._cost_map = problem.cost_map if isinstance(problem, Model) else None
 
     @property
     def cost_map(self) -> CostMap | None:
-        """From predicted values to costs; None where the costs themselves are predicted."""
+        """The map from predicted values to costs; None where the costs themselves are predicted."""
         return self._cost_map
 
     def costs(self, values: Tensor, keys: list[Hashable] | None = None) -> Tensor:
-        """(B, n) costs of predicted or true values (B, k): themselves, where there is no cost map."""
+        """Compute costs (B, n) from predicted or true values (B, k); without a cost map the values are the costs."""
         return values if self._cost_map is None else self._cost_map(values, keys)
 
     @property
     def solver(self) -> str:
-        """The solver's name, as it was given."""
+        """The name of the solver, as given by the user."""
         return self._solver
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
-        """λ as it was given."""
+        """λ as given by the user: a number or "auto"."""
         return self._smoothing
 
     @smoothing.setter
     def smoothing(self, smoothing: float | Literal["auto"]) -> None:
         check_smoothing(smoothing)
         self._smoothing: float | Literal["auto"] = smoothing if smoothing == "auto" else float(smoothing)
-        self._use(None if smoothing == "auto" else Smoothing.given(smoothing))
+        self._use_smoothing(None if smoothing == "auto" else Smoothing.given(smoothing))
 
     @property
     def chosen_smoothing(self) -> float | None:
-        """λ in use: as it was given, or what "auto" has settled on; None before it has.
+        """The λ in use: the given number, or the choice of "auto"; None before "auto" has chosen.
 
-        Where ``units`` are in use, it is the λ of variables measured in them.
+        Where ``units`` is not None, this is the λ of variables measured in these units.
         """
         return None if self._chosen is None else self._chosen.value
 
     @property
     def units(self) -> Tensor | None:
-        """(n,) the unit in which "auto" measures each variable, or None where all units are 1."""
+        """The unit in which "auto" measures each variable, (n,); None where all units are 1."""
         return None if self._chosen is None else self._chosen.units
 
     @property
@@ -104,15 +104,15 @@ class DecisionModule(nn.Module):
         return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
-        """Choose λ for ``smoothing="auto"`` by these costs and the decisions under them; returns λ.
+        """Choose λ for ``smoothing="auto"`` from costs and the decisions under them; returns λ.
 
-        λ_j = ρ s / u_j², where u_j is the range of variable j and s the typical deviation of c_j u_j, so that no unit
-        matters. A λ that has been chosen already stays.
+        λ_j = ρ s / u_j², where u_j is the range of variable j and s the extra cost of another sample's decision per
+        unit of squared distance; the choice does not depend on units. A λ that was chosen before is not changed.
 
         Args:
-            costs: (N, n), preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids, which are rows of a problem with fields per sample; its first N where left out.
-            times: a factor of the chosen λ.
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
+            keys: N sample ids, which select rows of a problem with fields per sample; its first N rows where left out.
+            times: a factor that multiplies the chosen λ.
         """
         costs = as_batch(costs)
         own = self.problem.batch if self._cost_map is None else self._cost_map.batch or self.problem.batch
@@ -121,48 +121,50 @@ class DecisionModule(nn.Module):
         ids = as_keys(keys, len(costs))
         unsettled = self._chosen is None
         if self.recourse_model is None:
-            chosen = self.settle(self.costs(costs, ids), ids)
+            chosen = self.settle_smoothing(self.costs(costs, ids), ids)
         else:
             self.recourse_decider(costs, ids)
             assert self._chosen is not None
             chosen = self._chosen
         if unsettled and times != 1:
             chosen = chosen.times(times)
-            self._use(chosen)
+            self._use_smoothing(chosen)
         return chosen.value
 
     def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
-        """The decider of a model that predicts right-hand sides; "auto" chooses λ by the first values (B, k) that come.
+        """Return the decider of a model that predicts right-hand sides; the first call chooses λ for "auto".
 
         Args:
-            values: (B, k).
-            keys: of the samples, or None.
+            values: (B, k) true values, from which "auto" chooses λ.
+            keys: sample ids, or None.
         """
         assert self.recourse_model is not None
         if self._recourse is None:
-            self._use(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
+            self._use_smoothing(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
         assert self._recourse is not None
         return self._recourse
 
-    def settle(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
-        """The smoothing in use; "auto" chooses it by the first costs (B, n) that come.
+    def settle_smoothing(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
+        """Return the smoothing in use; the first call chooses λ for "auto".
 
         Args:
-            costs: (B, n).
-            keys: of the samples, or None.
-            **fields: what replaces the problem's fields in this call.
+            costs: (B, n) costs, from which "auto" chooses λ.
+            keys: sample ids, or None.
+            **fields: fields that replace those of the problem in this call.
         """
         if self._chosen is None:
-            self._use(choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields))
+            self._use_smoothing(
+                choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields)
+            )
             assert self._chosen is not None
         return self._chosen
 
     def times_units(self, values: Tensor) -> Tensor:
-        """Convert decisions (..., n) of the decider's problem to the user's, or costs (..., n) the other way round."""
+        """Multiply by ``units``: converts decisions (..., n) to the user's variables, or costs (..., n) from them."""
         return values if self._chosen is None else self._chosen.times_units(values)
 
-    def _use(self, chosen: Smoothing | None) -> None:
-        """Use this smoothing; new units make another problem for the solver."""
+    def _use_smoothing(self, chosen: Smoothing | None) -> None:
+        """Store a smoothing, and make a new decider where its units change the problem."""
         self._chosen = chosen
         if self.recourse_model is not None:
             model, solver = self.recourse_model, self._solver
@@ -175,25 +177,25 @@ class DecisionModule(nn.Module):
             self.decider = Decider(problem, self._solver)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The λ that "auto" has chosen, for ``state_dict``."""
+        """Return the λ in use, for ``state_dict``."""
         chosen = self._chosen
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on with the λ of a saved state, where this one is "auto" too."""
+        """Restore λ from a saved state, where ``smoothing`` is "auto"."""
         if self._smoothing == "auto":
             value = state["smoothing"]
-            self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
+            self._use_smoothing(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
 
     def sample_state(self) -> dict[str, Any]:
-        """What is kept of the samples between calls, as arrays, numbers and strings; not part of ``state_dict``."""
+        """Return the warm starts of all samples, as arrays, numbers and strings; they are not in ``state_dict``."""
         return {name: decider.starts.state() for name, decider in self._deciders().items()}
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``sample_state`` returned, after ``state_dict`` is restored.
+        """Restore warm starts from a result of ``sample_state``; ``state_dict`` must be restored before.
 
         Raises:
-            DataError, KeyError, TypeError, ValueError: it is something else.
+            DataError, KeyError, TypeError, ValueError: ``state`` does not come from ``sample_state``.
         """
         deciders = self._deciders()
         if set(state) != set(deciders):
@@ -205,7 +207,7 @@ class DecisionModule(nn.Module):
         return {"decider": self.decider} if self._recourse is None else self._recourse.deciders()
 
     def extra_repr(self) -> str:
-        """The problem and the settings, a line each."""
+        """Return the problem and the settings, in a line each."""
         auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"

@@ -1,4 +1,4 @@
-"""The guessed working sets from which the repair has failed, so that none is tried again for another solver."""
+"""``FailedGuesses``: working sets from which the repair has failed, so that it does not try them again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pear.optimality.duals_and_active_sets import ActiveSet
 
 
 class FailedGuesses:
-    """Guessed working sets of a batch's samples from which the repair failed, and the solver that led to each first.
+    """Guessed working sets from which the repair failed, each with the name of the first solver that led to it.
 
-    Where the repair fails from a guess, it nearly always fails from the same guess of another solver, because the
-    candidates are equal to some digits. A more accurate candidate of the same solver is tried again.
+    Where the repair fails from a guess, it nearly always fails from the same guess of another solver too, because both
+    candidates agree to several digits. A more accurate candidate of the same solver is tried again.
     """
 
     def __init__(self) -> None:
@@ -23,12 +23,24 @@ class FailedGuesses:
         return bool(self._failed)
 
     def keep(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
-        """Keep the guesses (k, …) of the samples ``index`` from which repairing a candidate of ``solver`` failed."""
+        """Store guesses that failed.
+
+        Args:
+            index: (k,) numbers of the samples.
+            guess: (k, …) their guessed working sets.
+            solver: the name of the solver whose candidates led to the guesses.
+        """
         for name in _names(index, guess):
             self._failed.setdefault(name, solver)
 
     def tried(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
-        """(k,) bool: guesses (k, …) of the samples ``index`` that have failed for another solver's candidate."""
+        """Return which guesses have already failed for a candidate of another solver, (k,) bool.
+
+        Args:
+            index: (k,) numbers of the samples.
+            guess: (k, …) their guessed working sets.
+            solver: the name of the solver whose candidates led to the guesses.
+        """
         found = torch.zeros(len(index), dtype=torch.bool, device=index.device)
         if self._failed:
             for k, name in enumerate(_names(index, guess)):

@@ -1,9 +1,9 @@
-"""Decisions of a model that predicts right-hand sides: under a forecast, under the truth, and after recourse.
+"""``RecourseDecider``: decisions of a model that predicts right-hand sides.
 
-Under a forecast the elastic problem is solved. It has a solution wherever the rows that are not predicted can be
-satisfied. A ``Penalty`` gives the prices of its slacks. For a ``Projection`` the prices are raised until the slacks are
-the least that the forecast allows. They are zero where the forecast is feasible, so that the decision is then that of
-the problem itself.
+The decision under a forecast is a solution of the elastic problem, in which slacks may violate the predicted rows at a
+price. A ``Penalty`` gives these prices. For a ``Projection`` the prices are raised until the violation is the least
+that the forecast allows. Where the forecast is feasible, this violation is zero, and the decision solves the problem
+itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decider
-from pear.decisions.smoothing import Smoothing, settle
+from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
 from pear.decisions.solution import Solution
-from pear.decisions.solve import OnFailure, as_solution, check_smoothing, fail, logger, solve, solve_verified
+from pear.decisions.solve import OnFailure, as_solution, check_smoothing, logger, report_failures, solve, solve_verified
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
@@ -31,29 +31,40 @@ from pear.problem.sample_keys import select_rows
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
-_FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
-_TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only ties to break
+_FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # first price of a projection, in costs; the factor that raises it; how often
+_TIES = 0.01  # share of the "auto" smoothing where no cost is predicted and smoothing only breaks ties
 
 
 class Values(NamedTuple):
-    """The costs (B, n) and the right-hand sides b, h, lb and ub, (r,) or (B, r), of predicted or true values (B, k)."""
+    """The costs and right-hand sides that predicted or true values lead to.
+
+    Attributes:
+        cost: (B, n) costs.
+        sides: the right-hand sides b, h, lb and ub by name, each (r,) or (B, r).
+    """
 
     cost: Tensor
     sides: dict[str, Tensor]
 
     def size(self) -> Tensor:
-        """(B,) the largest finite right-hand side in absolute value, at least 1."""
+        """Return the largest finite right-hand side in absolute value, at least 1; shape (B,)."""
         sizes = [side.expand(len(self.cost), -1).abs() for side in self.sides.values() if side.shape[-1]]
         entries = torch.cat([torch.ones_like(self.cost[:, :1]), *sizes], 1)
         return torch.where(entries.isfinite(), entries, 0.0).amax(1)
 
     def only(self, rows: Tensor) -> Values:
-        """The values of some samples."""
+        """Return the values of the samples ``rows``."""
         return Values(self.cost[rows], {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()})
 
 
 class Violation(NamedTuple):
-    """The price of the violations (B,), and its derivatives by b and h of the elastic problem."""
+    """The price of violating constraints, with its derivatives.
+
+    Attributes:
+        value: (B,) the price of all violations of a sample.
+        by_b: (B, p) its derivative by b of the elastic problem.
+        by_h: (B, m) its derivative by h of the elastic problem.
+    """
 
     value: Tensor
     by_b: Tensor
@@ -66,8 +77,9 @@ class Forecast:
 
     Attributes:
         solved: the solutions of the elastic problem.
-        cost, fields: the costs and fields that it was solved with.
-        least: the least violation that the forecast allows; 0 where it is feasible.
+        cost: (B, n + slacks) the costs of the elastic problem, with the prices of its slacks.
+        fields: the fields of the elastic problem that the forecast replaces.
+        least: the least violation that the forecast allows; 0 where the forecast is feasible.
     """
 
     solved: VerifiedSolutions
@@ -81,9 +93,9 @@ class RealisedCosts:
     """The outcome of decisions under the truth, after recourse.
 
     Attributes:
-        x: (B, n) decisions after recourse, with their violations behind them where these have a price.
-        program: the true programs, whose objective at ``x`` is the realised cost.
-        upstream: (B, n) derivative of that objective by the decision under the forecast; zeros where not asked for.
+        x: (B, n) decisions after recourse; with a ``Penalty`` (B, n + slacks), the violations included.
+        program: the true programs; their objective at ``x`` is the realised cost.
+        upstream: (B, n) derivative of the realised cost by the decision under the forecast; zeros where not computed.
         status: (B,) int8 of ``Status``.
     """
 
@@ -94,18 +106,19 @@ class RealisedCosts:
 
 
 class RecourseDecider:
-    """Decides for a model with predicted right-hand sides: one ``Decider`` for each of its problems.
+    """Decides for a model that predicts right-hand sides, with one ``Decider`` for each problem involved.
 
     Args:
         model: a model with a constraint map.
         solver: "auto" or a name that ``pear solvers`` lists.
-        smoothing: the curvature added on the decision, not on slacks; None adds nothing.
+        smoothing: the curvature added for the decision variables, not for slacks; None adds none.
 
     Attributes:
-        forecasts: decides under a forecast.
-        truths, guides: decide under true right-hand sides, by true costs and by predicted ones.
+        forecasts: the ``Decider`` for forecasts, on the elastic problem.
+        truths: the ``Decider`` for true right-hand sides and true costs.
+        guides: the ``Decider`` for true right-hand sides and predicted costs.
         plain: the model's problem, relaxed and smoothed.
-        weights: the metric of a ``Projection``; None for a ``Penalty``.
+        weights: (n,) the metric of a ``Projection``; None for a ``Penalty``.
     """
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
@@ -120,7 +133,7 @@ class RecourseDecider:
         self._nearest = None if self.weights is None else Decider(nearest_point_problem(relaxed, self.weights), solver)
 
     def deciders(self) -> dict[str, Decider]:
-        """All deciders, by name."""
+        """Return all deciders by name."""
         all_of_them = {
             "forecasts": self.forecasts,
             "truths": self.truths,
@@ -131,17 +144,17 @@ class RecourseDecider:
         return {name: decider for name, decider in all_of_them.items() if decider is not None}
 
     def copy(self) -> RecourseDecider:
-        """The same deciders without warm starts."""
+        """Return a ``RecourseDecider`` with the same settings and no warm starts."""
         return RecourseDecider(self.model, *self._made_with)
 
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
-        """Costs and right-hand sides of values (B, k), in float64, differentiable."""
+        """Compute costs and right-hand sides from values (B, k), in float64, differentiable."""
         values = values.double()
         own = own_sides(select_rows(self.model.problem, keys))
         return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
-        """A lock to hold while samples with keys are decided."""
+        """Return the lock that protects the stored warm starts; without keys a context that does nothing."""
         return self.forecasts.locked(keys)
 
     def decide(self, forecast: Values, keys: list[Hashable] | None, known: Tensor | None = None) -> Forecast:
@@ -163,14 +176,19 @@ class RecourseDecider:
             if times is None or not bool(more.any()):
                 break
             times = torch.where(more, _RAISED * times, times)
-        else:  # more than the least violation, at any price that was tried
+        else:  # no price that was tried brings the violation down to the least one
             solved.status = torch.where(more, int(Status.INACCURATE), solved.status).to(torch.int8)
         return Forecast(solved, cost, fields, least)
 
     def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
-        """The least violation of the samples marked in ``where`` (B,), and 0 for the others.
+        """Compute the least violation that the right-hand sides allow, by a linear program.
 
-        Its derivatives are minus the multipliers of a linear program.
+        The derivatives are minus the multipliers of this program.
+
+        Args:
+            values: costs and right-hand sides.
+            keys: sample ids, or None.
+            where: (B,) bool, the samples to compute; the violation of the others is 0.
         """
         problem, rows = select_rows(self.elastic.violations, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
@@ -197,47 +215,54 @@ class RecourseDecider:
         return solve(problem, self.elastic.cost(values.cost), smoothing, self._made_with[0], on_failure, **fields)
 
     def true_fields(self, truth: Values) -> dict[str, Any]:
-        """The fields of the true problem that the truth replaces."""
+        """Return the fields of the true problem that the truth replaces."""
         if self.weights is None:
             return self.elastic.fields(truth.sides)
         assert self.model.constraint_map is not None
         return {name: truth.sides[name] for name in self.model.constraint_map.sides}
 
     def true_cost(self, cost: Tensor) -> Tensor:
-        """The costs of the true problem from costs (B, n)."""
+        """Return the costs of the true problem from costs (B, n); with a ``Penalty`` the prices of slacks follow."""
         return self.elastic.cost(cost) if self.weights is None else cost
 
     def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
-        """The best solutions under the truth, and their statuses."""
+        """Solve the true problem; returns the solutions and their statuses (B,)."""
         return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
 
     def known_failures(self, forecast: Values, keys: list[Hashable] | None) -> Tensor | None:
-        """(B,) int8: failures under the forecast that are known before a solver is asked; None where there are none."""
+        """Return the statuses (B,) of samples that failed before under the same forecast; None where there are none."""
         cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
         return self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
 
     def known_true_failures(self, truth: Values, keys: list[Hashable] | None) -> Tensor | None:
-        """The same under the truth."""
+        """Return the statuses (B,) of samples that failed before under the same truth; None where there are none."""
         return self.truths.known_failures("true", self.true_cost(truth.cost), 0.0, keys, self.true_fields(truth))
 
-    def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> VerifiedSolutions:
-        """The best solutions under other costs (B, n) and the true right-hand sides."""
+    def solve_guiding_costs(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> VerifiedSolutions:
+        """Solve under predicted costs (B, n) and the true right-hand sides."""
         return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
 
-    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> VerifiedSolutions:
-        """The elastic solutions under other costs (B, n) and predicted right-hand sides."""
+    def solve_guiding_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> VerifiedSolutions:
+        """Solve the elastic problem under true costs (B, n) and the predicted right-hand sides of ``found``."""
         cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
         return self._side_guides.solve(cost, 0.0, keys, **found.fields)
 
     def multipliers(self, best: Start) -> tuple[Tensor, Tensor]:
-        """Multipliers of the true problem, by b and h of the elastic problem."""
+        """Return the multipliers of the true problem, arranged as those of b and h of the elastic problem."""
         duals = best.duals
         if self.weights is None:
             return duals.equality, duals.inequality
         return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
     def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> RealisedCosts:
-        """Realise decisions z (B, n) under the truth, with the derivative of their cost where it is ``wanted``."""
+        """Apply recourse to decisions under the truth.
+
+        Args:
+            z: (B, n) decisions.
+            truth: true costs and right-hand sides.
+            keys: sample ids, or None.
+            wanted: whether to compute the derivative of the realised cost.
+        """
         problem, fields = self.truths.problem_of(keys), self.true_fields(truth)
         program = problem.canonical(self.true_cost(truth.cost), 0.0, **fields)
         if self._nearest is None or self.weights is None:
@@ -256,10 +281,10 @@ class RecourseDecider:
 def choose_recourse_smoothing(
     model: Model, values: Tensor, smoothing: float | Literal["auto"], keys: list[Hashable] | None
 ) -> Smoothing:
-    """λ as it was given, or for "auto" by true values (B, k) and the decisions under them.
+    """Return the given λ, or choose λ for "auto" from true values (B, k) and the decisions under them.
 
-    Where no cost is predicted, smoothing only has to choose between equally good decisions, and "auto" is a hundredth
-    of what it is otherwise.
+    Where no cost is predicted, smoothing only has to choose between equally good decisions. The λ of "auto" is then a
+    hundredth of its usual size.
     """
     check_smoothing(smoothing)
     if smoothing != "auto":
@@ -272,7 +297,7 @@ def choose_recourse_smoothing(
         best, status = decider.best(truth, None if keys is None else list(keys))
         x, n = best.x, model.problem.n
         costs, bounds = model.problem.sign * truth.cost, (truth.sides["lb"], truth.sides["ub"])
-        found = settle(
+        found = smoothing_from_decisions(
             costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
         )
         found = found if model.predicts_costs else found.times(_TIES)
@@ -281,12 +306,16 @@ def choose_recourse_smoothing(
 
 
 def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["auto"], solver: str) -> Solution:
-    """``pear.solve`` for a model with predicted right-hand sides: the elastic decision, without its slacks.
+    """Solve the elastic problem under predicted values, as ``pear.solve`` does for such a model.
 
     Args:
-        model: with a constraint map.
+        model: a model with a constraint map.
         values: (B, k) predicted values.
-        smoothing, solver: as for ``solve``.
+        smoothing: λ or "auto", as in ``pear.solve``.
+        solver: "auto" or a name that ``pear solvers`` lists.
+
+    Returns:
+        The solution in the variables and constraints of the user's problem, without slacks.
     """
     n = model.problem.n
     if model.problem.is_integer:
@@ -296,14 +325,14 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
     decider = RecourseDecider(model, solver, choose_recourse_smoothing(model, values, smoothing, None))
     found = decider.decide(decider.values(values.detach(), None), None)
     solution = as_solution(decider.forecasts.problem, found.solved)
-    if decider.weights is not None:  # whose prices are no part of the objective
+    if decider.weights is not None:  # the prices of a projection are not part of the objective
         charged = (solution.x * found.cost)[:, n:].sum(1)
         solution = replace(solution, value=solution.value - charged)
     return _without_slacks(model, solution)
 
 
 def decide_forecast(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
-    """Decide under predicted values (B, k) on the problem as it is, integers included; returns (B, n) decisions.
+    """Decide under predicted values (B, k), with integers and without smoothing; returns (B, n) decisions.
 
     Raises:
         SolveError: a sample is not solved.
@@ -313,12 +342,12 @@ def decide_forecast(model: Model, values: Tensor, keys: list[Hashable] | None, s
     if model.problem.is_integer:
         return decider.solve_integers(forecast, keys).x[:, : model.problem.n]
     solved = decider.decide(forecast, keys).solved
-    fail(solved.status, "raise", "the forecast")
+    report_failures(solved.status, "raise", "the forecast")
     return solved.x[:, : model.problem.n]
 
 
 def _without_slacks(model: Model, solution: Solution) -> Solution:
-    """The solution in the variables, rows and bounds of the user's own problem."""
+    """Convert a solution of the elastic problem to the variables, rows and bounds of the user's problem."""
     elastic, n = model.elastic, model.problem.n
 
     def sets(active: ActiveSet) -> ActiveSet:
@@ -337,7 +366,7 @@ def _slope(program: QuadraticProgram, x: Tensor) -> Tensor:
 
 
 def _curvature(model: Model, smoothing: Smoothing | None) -> Tensor | None:
-    """(n,) what a smoothing adds to each variable's curvature; None where that is nothing."""
+    """Return the curvature (n,) that a smoothing adds to each variable; None where it adds none."""
     if smoothing is None or smoothing.value == 0:
         return None
     units = torch.ones(model.problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()

@@ -1,4 +1,4 @@
-"""The error of training."""
+"""``TrainingError``: the error that ends a training run."""
 
 from __future__ import annotations
 

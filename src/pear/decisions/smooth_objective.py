@@ -1,8 +1,8 @@
-"""Problems with a smooth convex φ beside the quadratic: Newton steps on the constraints, each an exact QP.
+"""Problems with a smooth convex term φ in the objective: Newton's method, with an exact QP in every step.
 
-At z the objective is replaced by its second-order model. The model's minimiser over the constraints gives a direction,
-along which a backtracking line search lowers the objective. Near the solution the steps are full and converge
-quadratically. The last model is the program that the gradient needs: its H is the Hessian at the solution.
+At z the objective is replaced by its second-order model. The direction leads to the minimiser of the model over the
+constraints, and a backtracking line search lowers the objective along it. Near the solution the steps are full and
+converge quadratically. The gradient of the decision uses the last model, whose H is the Hessian at the solution.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.registry import Backend
 
 _MAX_STEPS = 100
-_HALVINGS = 40
-_STILL = 1e-11
-_ARMIJO = 1e-4
+_HALVINGS = 40  # of a step in the line search
+_STILL = 1e-11  # relative length of a step that counts as zero
+_ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
 
 
 def solve_smooth(
@@ -36,11 +36,11 @@ def solve_smooth(
     Args:
         problem: carries φ (``pear.Smooth``) and the sense.
         base: the canonical programs without φ.
-        solvers: the solvers to ask about the quadratic models, in order.
-        named: whether the user chose the first solver, so that it has to take the programs.
+        solvers: the solvers to try for the quadratic models, in order.
+        named: whether the user chose the first solver by name; it must then take the programs.
 
     Returns:
-        The verified solution of the last model; samples whose steps have not become negligible are INACCURATE.
+        The verified solutions of the last model; samples that have not converged are INACCURATE.
     """
     nearest = _feasible_start(problem, base, solvers, named)
     z, start = nearest.x, None
@@ -61,7 +61,11 @@ def solve_smooth(
 def _feasible_start(
     problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool
 ) -> VerifiedSolutions:
-    """The feasible point nearest to φ's start (or to zero), where φ must be finite."""
+    """Find the feasible point nearest to φ's start, or to zero without one.
+
+    Raises:
+        ProblemError: φ is not finite there.
+    """
     assert problem.phi is not None
     eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]
     centre = problem.phi.start if problem.phi.start is not None else torch.zeros(base.n)
@@ -77,7 +81,7 @@ def _feasible_start(
 
 
 def _model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProgram:
-    """The quadratic program whose objective agrees with the true one at z up to second order."""
+    """Make the quadratic programs whose objective agrees with the true one at z (B, n) up to second order."""
     assert problem.phi is not None
     curvature = problem.sign * problem.phi.hessian(z)
     slope = problem.sign * problem.phi.gradient(z)
@@ -94,12 +98,12 @@ def _objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
 
 
 def _step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction: Tensor) -> Tensor:
-    """(B, 1) largest of 1, ½, ¼, … that lowers the objective enough; 1 where it already rests."""
+    """Return the largest of 1, ½, ¼, … that lowers the objective enough, (B, 1); 1 for a direction of zero."""
     assert problem.phi is not None
     slope = base.c + matvec(base.H, z) + problem.sign * problem.phi.gradient(z)
     fall = (slope * direction).sum(1)
     here = _objective(problem, base, z)
-    noise = 1e-14 * here.abs()  # close to the solution the fall drowns in rounding; a full step is right there
+    noise = 1e-14 * here.abs()  # near the solution the decrease is below rounding, and a full step is right
     length = torch.ones_like(here)
     for _ in range(_HALVINGS):
         there = _objective(problem, base, z + length[:, None] * direction)

@@ -1,4 +1,4 @@
-"""Compile everything ahead of its first use."""
+"""``compile_all``: compiles all compiled functions ahead of their first use."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.compiled_arrays import new_states
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
-from pear.train.config import FitConfig
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 
 
 class CompiledPart(NamedTuple):
-    """The name of what was compiled, the seconds that took, and whether the cache had it already."""
+    """A part of the compiled code.
+
+    Attributes:
+        part: its name.
+        seconds: the time that compiling took.
+        was_cached: whether the cache had it already.
+    """
 
     part: str
     seconds: float

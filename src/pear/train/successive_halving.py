@@ -1,4 +1,4 @@
-"""Successive halving: ``tune`` trains candidates in stages, and the better half of each stage goes on."""
+"""Successive halving for ``tune``: candidates train in stages, and the better half of each stage continues."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from torch import nn
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError
 from pear.losses.methods import method
-from pear.train.config import FitConfig
-from pear.train.errors import TrainingError
 from pear.train.fit import fit
+from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
-from pear.train.order import in_order, shuffled
+from pear.train.sample_order import in_order, shuffled
 from pear.train.samples.in_memory import MemorySamples
+from pear.train.training_error import TrainingError
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]
 """A method's name under "method", and options of its loss; "smoothing" may be a multiple of "auto", as "auto*3"."""
 
 
-def label(settings: Settings) -> str:
-    """The method's title and its options, in one line.
+def describe_settings(settings: Settings) -> str:
+    """Describe settings in one line: the method's title and its options.
 
     Example:
-        >>> label({"method": "pear", "smoothing": "auto*3", "guidance": 1.0})
+        >>> describe_settings({"method": "pear", "smoothing": "auto*3", "guidance": 1.0})
         'PEAR smoothing=auto*3 guidance=1'
     """
     options = {name: value for name, value in settings.items() if name != "method"}
@@ -41,7 +41,7 @@ def label(settings: Settings) -> str:
 
 
 def multiple_of_auto(smoothing: Any) -> float | None:
-    """The factor 3.0 of a smoothing "auto*3"; None where the smoothing is no multiple of "auto".
+    """Return the factor of a smoothing such as "auto*3", here 3.0; None for any other smoothing.
 
     Raises:
         ProblemError: what follows "auto*" is not a positive number.
@@ -77,7 +77,7 @@ class CandidateRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TuneProgress:
-    """What the progress callback of ``tune`` gets after every epoch; ``str`` makes a line of it.
+    """The progress of ``tune`` after an epoch, for its callback; ``str`` gives it in a line.
 
     Attributes:
         stage: the number of the stage, from 1.
@@ -134,7 +134,7 @@ class Candidate:
     def row(self) -> CandidateRow:
         """The candidate's row of the table."""
         regret = math.nan if math.isinf(self.regret) else self.regret
-        return CandidateRow(label(self.settings), self.history.epochs, regret, self.seconds, self.note)
+        return CandidateRow(describe_settings(self.settings), self.history.epochs, regret, self.seconds, self.note)
 
     def advance(
         self,
@@ -145,10 +145,10 @@ class Candidate:
         metric: Metric,
         progress: Callable[[Progress], None] | None,
     ) -> None:
-        """Train until so many epochs are done in total, or there is a reason to stop before.
+        """Train until ``epochs`` epochs are done in total, or early stopping ends the training.
 
-        Its checkpoint makes the stages one run: it ends as it would have without them. Each stage has a copy of the
-        loss without warm starts, wherever it trains, so that the last digit does not depend on where that is.
+        The checkpoint joins the stages to one run, with the same result as an uninterrupted run. Each stage uses a copy
+        of the loss without warm starts, so that the result does not depend on the process that trains it.
         """
         began = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
@@ -173,13 +173,13 @@ class Candidate:
         self.seconds += time.perf_counter() - began
 
 
-class Race:
-    """Trains candidates stage by stage as tasks of an engine; the better half of each stage goes on.
+class SuccessiveHalving:
+    """The training of candidates in stages on an engine; the better half of each stage continues.
 
     Args:
-        field: the candidates; a task returns a candidate, which replaces the one that was sent.
-        engine: does the tasks.
-        common: configuration, training samples, validation samples, and the metric on these.
+        field: the candidates. A task of the engine returns the trained candidate, which replaces the old one.
+        engine: runs the tasks.
+        common: configuration, training samples, validation samples and metric, for all candidates.
         progress: called with a ``TuneProgress`` after every epoch; None for no progress.
     """
 
@@ -194,7 +194,7 @@ class Race:
         self._common = engine.share(common)
 
     def run(self, stages: Sequence[tuple[int, int]]) -> bool:
-        """Train in stages of (candidates, epochs in total); True where the user interrupts it."""
+        """Train in stages, each given by (candidates, epochs in total); returns True where the user interrupts it."""
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):
             left = sorted(left, key=lambda number: self.field[number].regret)[:count]
@@ -214,7 +214,7 @@ class Race:
                     self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
                 case TaskMessage(ticket, run) if self.progress is not None:
                     number = under_way[ticket]
-                    where = (*stage, left.index(number) + 1, len(left), label(self.field[number].settings))
+                    where = (*stage, left.index(number) + 1, len(left), describe_settings(self.field[number].settings))
                     ended = min(one.regret for one in self.field)
                     best = min(ended, math.inf if math.isnan(run.best) else run.best)
                     self.progress(TuneProgress(*where, run, math.nan if math.isinf(best) else best))

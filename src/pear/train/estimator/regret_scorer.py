@@ -43,13 +43,13 @@ def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
 
 
 class RegretScorer:
-    """Called as ``scorer(estimator, X, C)``: minus the normalised regret of ``estimator.predict(X)``.
+    """A scorer for scikit-learn, called as ``scorer(estimator, X, C)``: minus the normalised regret.
 
     Args:
-        problem: what is decided, the same for all samples; with a ``Model`` values are predicted, not costs.
+        problem: the decision problem, the same for all samples; with a ``Model`` values are predicted, not costs.
 
     Raises:
-        ProblemError: samples have fields of their own: a search draws rows, and nobody says which.
+        ProblemError: the problem has fields per sample; a scorer does not know which rows it gets.
     """
 
     def __init__(self, problem: Problem | Model) -> None:
@@ -62,7 +62,7 @@ class RegretScorer:
         self.problem = problem
 
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
-        """At most 0, and 0 where every decision is the best one."""
+        """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
         return minus_regret(self.problem, estimator.predict(X), C)
 
     def __repr__(self) -> str:
@@ -70,10 +70,10 @@ class RegretScorer:
 
 
 def regret_scorer(problem: Problem | Model) -> RegretScorer:
-    """A scorer for ``GridSearchCV`` and ``cross_val_score``: any regressor is judged by its decisions.
+    """Make a scorer for ``GridSearchCV`` and ``cross_val_score`` that judges a regressor by its decisions.
 
     Args:
-        problem: what is decided; a ``Model`` maps predicted values to costs.
+        problem: the decision problem; a ``Model`` maps predicted values to costs.
 
     Returns:
         A function of (estimator, X, C) that gives minus the normalised regret, on the problem as it is: greater is

@@ -1,4 +1,4 @@
-"""The settings of a training run."""
+"""``FitConfig``: the settings of a training run."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Literal, get_args
 import torch
 
 from pear.errors import ProblemError
-from pear.train.stopping import EarlyStopping
+from pear.train.early_stopping import EarlyStopping
 
 Start = Literal["mse", "standardised", "given"]
 
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How ``fit`` trains, and when it stops.
+    """The settings of ``fit``: how it trains, and when it stops.
 
     Attributes:
-        learning_rate: of the Adam that ``fit`` makes where it is given no optimizer.
+        learning_rate: the learning rate of Adam, which ``fit`` uses unless the user passes an optimizer.
         batch_size: samples per step; the last batch of an epoch may be smaller.
-        max_epochs: at most so many.
+        max_epochs: the largest number of epochs.
         check_every: epochs between checks of the validation metric.
-        patience: stop after so many checks in a row that improve the reference too little.
-        min_improvement: how little: 0.01 is 1 % of the reference.
+        patience: training stops after this many checks in a row without a sufficient improvement.
+        min_improvement: the least sufficient improvement, as a share of the last sufficient metric; 0.01 is 1 %.
         time_cap: seconds after which to stop, even within an epoch; None sets no limit.
-        seed: of the order of the samples, or a generator to draw it from.
-        clip_norm: gradients with a longer norm, over all parameters together, are shortened to it; None clips nothing.
-        halve_after: halve the learning rate after more than so many checks in a row without a better metric; None keeps
-            it.
-        start: how a run begins, where ``fit`` makes the optimizer. "standardised": a fresh last layer (as ``nn.Linear``
-            draws it, and no better than the mean of the costs) begins at that mean with a tenth of the costs'
-            deviation, and its learning rate is multiplied by the deviation, so that a model learns alike in any unit.
-            "mse": such a model is trained on the squared error first, by the same rules, and those weights are kept
-            unless the loss leads to ones that are better by a share of 1/√N, N validation samples. "given": the model
-            begins as it comes.
+        seed: the seed of the order of the samples, or a generator to draw the order from.
+        clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None: no limit.
+        halve_after: the learning rate is halved after more than this many checks in a row without a better metric; None
+            keeps it.
+        start: how a run begins, where ``fit`` makes the optimizer. With "standardised", an untrained last layer is
+            rescaled: its outputs begin at the mean of the costs with a tenth of their deviation, and its learning rate
+            is multiplied by the deviation, so that training does not depend on the unit of the costs. With "mse", an
+            untrained model is rescaled and trained on the squared error first; the resulting weights are kept unless
+            the loss leads to weights that validate better by a share of 1/√N, for N validation samples. With "given",
+            the model begins with its own weights.
         data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
             all must call ``fit``. False trains on this rank alone.
 
@@ -69,12 +69,12 @@ class FitConfig:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
         if self.start not in get_args(Start):
             raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
-        self.stopping()  # which checks patience and min_improvement
+        self.stopping()  # checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:
-        """A fresh rule of early stopping."""
+        """Make a new rule of early stopping from these settings."""
         return EarlyStopping(self.patience, self.min_improvement)
 
     def generator(self) -> torch.Generator:
-        """The generator that the order of the samples is drawn from."""
+        """Return the generator that the order of the samples is drawn from."""
         return self.seed if isinstance(self.seed, torch.Generator) else torch.Generator().manual_seed(self.seed)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 Order = Callable[[int, torch.Generator], Tensor]
-"""(number of samples, generator) → (number of samples,) indices, on the CPU."""
+"""A function from the number N of samples and a generator to N indices on the CPU, in the order of an epoch."""
 
 
 def shuffled(count: int, generator: torch.Generator) -> Tensor:
-    """A new random order every epoch."""
+    """Draw a new random order for every epoch."""
     return torch.randperm(count, generator=generator)
 
 
 def in_order(count: int, generator: torch.Generator) -> Tensor:
-    """The order of the data, in every epoch; draws nothing."""
+    """Return the order of the data, the same in every epoch; the generator is not used."""
     return torch.arange(count)

@@ -1,12 +1,13 @@
-"""A value with gradients in closed form: regret, and the guidance where regret is flat.
+"""``GuidedRegret``: regret plus guidance, with gradients in closed form.
 
-With z* the decision under the forecast and z° the best one, the *gap of the true decision under the forecast*,
+Let z* be the decision under the forecast and z° the best decision under the true costs. Guidance is the suboptimality
+of z° under the forecast,
 
-    F(ĉ) = f(z°; ĉ) − f(z*; ĉ),
+    F(ĉ) = f(z°; ĉ) − f(z*; ĉ).
 
-is convex in ĉ, never negative, and zero only where z° is optimal under the forecast. It is the Fenchel–Young loss of
-the smoothed problem. Both decisions are known, so that it costs nothing: ``R + F = (ĉ − c)ᵀ(z° − z*)``, and its
-gradient is z° − z*. Where a decision is a vertex, regret is flat, and F still pulls.
+F is convex in ĉ, never negative, and zero only where z° is optimal under the forecast. It is the Fenchel–Young loss of
+the smoothed problem. F needs no further solve: ``R + F = (ĉ − c)ᵀ(z° − z*)``, and its gradient is z° − z*. Where the
+decision is a vertex, the gradient of regret is zero and that of F is not.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from pear.solvers.fused import RegretCall, Regrets
 
 
 def check_guidance(guidance: float) -> None:
-    """Raise where α is no finite number of at least 0."""
+    """Raise ProblemError unless α is a finite number of at least 0."""
     number = isinstance(guidance, (int, float)) and not isinstance(guidance, bool)
     if not (number and 0 <= guidance < math.inf):
         raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
 
 
 def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool = False) -> Tensor:
-    """(B,) F of every sample, from its regret; zero where a sample failed.
+    """Compute F (B,), the suboptimality of the true decision under the forecast; zero where a sample failed.
 
     Args:
         call: the inputs of the regrets.
         parts: the regrets.
         sign: −1 for maximisation.
-        all_good: whether all samples are known to be solved.
+        all_good: whether all samples are solved.
     """
     to_best = parts.best - parts.x
     both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
@@ -52,8 +53,9 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
 class GuidedRegret(torch.autograd.Function):
     """The value ``R + α F`` with its gradients in closed form.
 
-    ``shares`` divides the sum over the samples; with 0 the samples stay apart. ``all_good`` is True where no sample has
-    failed. Where right-hand sides are predicted, extra terms and the gradient come with the regrets.
+    The sum over the samples is divided by ``shares``; with 0 the result has a value for each sample. ``all_good`` says
+    that no sample has failed. Where right-hand sides are predicted, ``parts`` already holds the extra terms and the
+    gradient.
     """
 
     @staticmethod
@@ -69,7 +71,7 @@ class GuidedRegret(torch.autograd.Function):
         sign: int,
         all_good: bool = False,
     ) -> Tensor:
-        """The value, in the dtype of ``predicted``: a scalar, or (B,) where the samples stay apart."""
+        """Compute the value in the dtype of ``predicted``: a scalar, or (B,) where ``shares`` is 0."""
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
         each = parts.value
@@ -83,7 +85,7 @@ class GuidedRegret(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients by both costs and both curvatures."""
+        """Compute the gradients by ``predicted``, ``true``, ``Q`` and ``true_Q``."""
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4

@@ -1,4 +1,4 @@
-"""Synthetic data of decision-focused learning: costs are a polynomial of hidden linear scores of the features."""
+"""``SyntheticTask``: a task with synthetic samples, whose costs are a polynomial of the features."""
 
 from __future__ import annotations
 

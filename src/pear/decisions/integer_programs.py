@@ -1,7 +1,7 @@
 """Integer programs: a solver proposes a point, which is rounded, completed and verified.
 
-A solver is asked for the integers and for a bound. The continuous variables beside these integers are the solution of a
-linear program, which the pipeline of all continuous programs solves exactly.
+An integer solver supplies the integer variables and a bound on the objective. For these integers, the continuous
+variables solve a linear program, which the pipeline of continuous programs solves exactly.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from pear.solvers.registry import resolve, usable_backends
 
 logger = logging.getLogger("pear")
 
-_ASKED = 2  # solvers asked for the continuous variables; the values of the integer solver are kept where both fail
+_LP_SOLVERS = 2  # tried for the continuous variables; where both fail, the integer solver's own values are kept
 
 
 def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Solution:
     """Solve a batch of integer programs; every returned solution is feasible and proven optimal.
 
-    Samples that a solver leaves without a verified solution go to the next one that takes integer programs.
+    Samples without a verified solution go to the next solver that takes integer programs.
 
     Args:
         problem: the problem that the programs belong to.
-        qp: the programs (B of them, 0 allowed).
+        qp: B programs; B may be 0.
         solver: "auto" or a name of the registry.
     """
     status = screen(qp)
@@ -84,13 +84,13 @@ class CheckedIntegers(TensorRecord):
 
     Attributes:
         x: (B, n) rounded points.
-        residual: (B,) the largest of scaled violation, relative gap and, where it is too large to be rounded away,
-            distance to integers; NaN without a point.
+        residual: (B,) the largest of the scaled violation, the relative gap and the distance to integers; a distance
+            within the rounding tolerance does not count. NaN without a point.
         gap: (B,) relative distance of the objective from the proven bound; infinite without a bound.
-        feasible: (B,) bool, where the point was integral and satisfies the constraints, optimal or not.
-        status: (B,) SOLVED where the point is feasible and proven optimal, INACCURATE where the solver claims that
-            wrongly, otherwise the solver's own status.
-        active: constraints that are tight at ``x``.
+        feasible: (B,) bool, whether the point was integral and satisfies the constraints, optimal or not.
+        status: (B,) SOLVED where the point is feasible and proven optimal, INACCURATE where the solver's claim of
+            optimality fails the check, otherwise the solver's own status.
+        active: the constraints that are tight at ``x``.
     """
 
     x: Tensor
@@ -102,7 +102,7 @@ class CheckedIntegers(TensorRecord):
 
 
 def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
-    """Round a candidate to integers and check what it claims: integrality, feasibility and the proven bound."""
+    """Round a candidate to integers and check its integrality, its feasibility and its bound."""
     assert qp.integer is not None
     x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # −0.0 is 0.0
     distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
@@ -124,8 +124,8 @@ def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntege
 def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     """Replace a candidate's continuous variables by the exact optimum for its rounded integers.
 
-    A solver's own values are as accurate as its tolerance, and they belong to its integers before rounding: where a
-    coefficient is 1e7, a 1e-7 is no zero. They are kept where the linear program has no solution.
+    A solver's own values are only accurate to its tolerance, and they belong to its integers before rounding: beside a
+    coefficient of 1e7, an error of 1e-7 matters. They are kept where the linear program has no solution.
     """
     assert qp.integer is not None
     index = candidate.x.isfinite().all(1).nonzero()[:, 0]
@@ -134,16 +134,22 @@ def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _with_fixed(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_ASKED])
+    solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
     x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 
 
 def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
-    """The linear programs in the variables ``rest`` of ``qp`` when its other variables are ``fixed``."""
+    """Make the linear programs in some variables while the others are fixed.
+
+    Args:
+        qp: B programs in all n variables.
+        fixed: (B, n) values of the fixed variables; zero for the others.
+        rest: numbers of the variables that stay variable.
+    """
     H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
     ones = fixed.new_ones(qp.batch, len(rest))
-    # A row of integers alone does not constrain the others; it is checked with the whole point.
+    # A row of integers alone does not constrain the other variables; verify_integers checks it.
     b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
     h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
     H, c, lb, ub = H.index_select(1, rest), qp.c[:, rest], qp.lb[:, rest], qp.ub[:, rest]
@@ -151,7 +157,7 @@ def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticP
 
 
 def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
-    """``matvec`` sample by sample, because the rounding of a batched product depends on the size of the batch."""
+    """Multiply sample by sample, because the rounding of a batched product depends on the size of the batch."""
     rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
     return torch.cat(rows)
 
@@ -166,11 +172,11 @@ def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, An
 
 
 def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Slacks of equalities, rows, lower and upper bounds, each relative to the terms that it is computed from.
+    """Compute the slacks of equalities, inequality rows, lower bounds and upper bounds at x (B, n).
 
-    Terms that are zero do not count, however large their coefficients: otherwise a violation by 1 would look small
-    beside 1e9 for a switch that is off. The least coefficient of a row bounds its size from below, so that rounding of
-    a limit is not taken for a violation.
+    Each slack is divided by the size of the terms that it is computed from. Terms that are zero do not count, however
+    large their coefficients: otherwise a violation by 1 would look small beside a coefficient of 1e9 whose 0–1 variable
+    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is no violation.
     """
     assert qp.integer is not None
     size = torch.where(qp.integer, x.abs().clamp(min=1.0), x.abs())
@@ -185,7 +191,7 @@ def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 
 
 def _least(matrix: Any, integer: Tensor) -> Tensor:
-    """(B or 1, r) the least coefficient in size, zeros left out, of each row with an integer; 0 of others."""
+    """Return the smallest non-zero absolute coefficient of each row, (B or 1, r); 0 for rows without an integer."""
     if matrix.is_sparse:
         csr, whole = matrix.csr, integer.numpy()
         least, row = np.full(csr.shape[0], np.inf), np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
@@ -198,9 +204,10 @@ def _least(matrix: Any, integer: Tensor) -> Tensor:
 
 
 def _gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
-    """(B,) ``|c·x − bound|`` relative to the terms of c·x; infinite without a bound, zero where it is rounding.
+    """Compute the gap ``|c·x − bound|`` relative to the terms of c·x, (B,).
 
-    A bound above the objective proves nothing, and counts like one below it.
+    It is infinite without a bound, and zero where it is within rounding. A bound above the objective proves nothing;
+    its gap counts like that of a bound below.
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)

@@ -1,8 +1,8 @@
-"""The walk of a batch to its regrets: known failures, fused pass, pipeline.
+"""The regrets of a batch, with their gradients, in three steps.
 
-    known failures → fused pass → pipeline for the samples it leaves → regrets and gradients
+    known failures → fused pass → pipeline for the samples that the pass could not solve
 
-``Decider`` takes this walk for predicted costs, ``RecourseDecider`` for predicted right-hand sides.
+``Decider`` takes these steps for predicted costs, ``RecourseRegrets`` for predicted right-hand sides.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pear.solvers.candidate import Start
 from pear.solvers.fused import RegretCall, Regrets
 
 Statuses = tuple[Tensor, Tensor]
-"""(B,) int8 of ``Status``, each: of the problems under the predicted and under the true data."""
+"""Two tensors (B,) int8 of ``Status``: of the problems under the predicted data, and under the true data."""
 
 
 class BatchRegrets(NamedTuple):
     """The regrets of a batch.
 
     Attributes:
-        regrets: of all samples; zero where one failed.
-        known: failures that were known before any solver was called, or None.
-        all_solved: True where every sample is known to be solved without reading the statuses.
+        regrets: the regrets of all samples; zero where a sample failed.
+        known: the failures that were known before any solver was called, or None.
+        all_solved: whether all samples are certainly solved. False means that the statuses must be read.
     """
 
     regrets: Regrets
@@ -42,14 +42,14 @@ class BatchRegrets(NamedTuple):
 
 
 class RegretDecider(Protocol):
-    """Decides under predicted and true data, and compares."""
+    """The interface of an object that computes regrets from predicted and true data."""
 
-    def failures_of(self, call: RegretCall) -> Statuses | None:
-        """Failures of samples whose data has not changed since they failed; None where there are none."""
+    def known_failures_of(self, call: RegretCall) -> Statuses | None:
+        """Return the statuses of samples that failed before with the same data; None where there are none."""
         ...
 
     def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
-        """The regrets of a batch, and whether all its samples are known to be solved.
+        """Compute the regrets of a batch; the second result is True where all samples are certainly solved.
 
         Args:
             call: the inputs.
@@ -58,20 +58,20 @@ class RegretDecider(Protocol):
         """
         ...
 
-    def no_regrets(self, statuses: Statuses) -> Regrets:
-        """The regrets of samples that failed with these statuses."""
+    def regrets_of_failures(self, statuses: Statuses) -> Regrets:
+        """Return zero regrets for samples that failed with these statuses."""
         ...
 
     def verify(self, call: RegretCall) -> VerifiedSolutions:
-        """The verified solutions under the predicted data; the store stays as it is."""
+        """Solve again under the predicted data of a call, without changing the stored warm starts."""
         ...
 
 
 def find_regrets(decider: RegretDecider, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> BatchRegrets:
-    """Find the regrets of a batch; no solver sees the samples that are known to fail.
+    """Compute the regrets of a batch; samples that are known to fail are not solved.
 
     Args:
-        decider: decides and compares.
+        decider: computes the regrets of the other samples.
         call: the inputs.
         wanted: whether gradients are wanted.
         seconds: the time spent is added under "solve" and "gradient".
@@ -79,21 +79,21 @@ def find_regrets(decider: RegretDecider, call: RegretCall, wanted: bool, seconds
     Raises:
         NotUniqueError: a decision is not unique, and its gradient is wanted.
     """
-    known = decider.failures_of(call)
+    known = decider.known_failures_of(call)
     if known is None:
         regrets, all_solved = decider.regrets(call, wanted, seconds)
         return BatchRegrets(regrets, None, all_solved)
-    regrets = decider.no_regrets(known)
+    regrets = decider.regrets_of_failures(known)
     rest = ((known[0] == 0) & (known[1] == 0)).nonzero()[:, 0]
     if len(rest):
-        with renumbered(rest):
+        with renumber_errors(rest):
             regrets.put(rest, decider.regrets(call.only(rest), wanted, seconds)[0])
     return BatchRegrets(regrets, known, False)
 
 
 @contextmanager
-def renumbered(index: Tensor) -> Iterator[None]:
-    """Errors raised inside about samples of a part name them by their positions (k,) in the whole batch."""
+def renumber_errors(index: Tensor) -> Iterator[None]:
+    """Renumber the samples in errors raised inside: sample i of a part is sample ``index[i]`` of the batch."""
     try:
         yield
     except (NotUniqueError, SolveError) as error:
@@ -101,7 +101,14 @@ def renumbered(index: Tensor) -> Iterator[None]:
 
 
 def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``."""
+    """Compute the regret (B,) of feasible decisions.
+
+    Args:
+        problem: the decision problem.
+        z: (B, n) decisions.
+        ideal: the solutions of the true programs.
+        true: the programs under the true costs.
+    """
     if problem.phi is not None:
         return _regret_by_values(problem, z, ideal.x, true)
     d = z - ideal.x
@@ -109,12 +116,23 @@ def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: Quadratic
 
 
 def objective_value(program: QuadraticProgram, x: Tensor) -> Tensor:
-    """(B,) the quadratic objective of the programs at x (B, n)."""
+    """Compute the quadratic objective of the programs at x (B, n); the result has shape (B,)."""
     return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
 
 
 def gradient_error(solved: VerifiedSolutions, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
-    """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*; zero for failed samples."""
+    """Compute the error of the objective's gradient at the decision, ``(ĉ − c) + (Q̂ − Q) z*``.
+
+    Args:
+        solved: the solutions z* under the predicted costs.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
+        Q: predicted curvature, or None.
+        true_Q: true curvature, or None.
+
+    Returns:
+        (B, n); zero for failed samples.
+    """
     error = predicted.detach().double() - true.detach().double()
     if Q is not None:
         change = torch.as_tensor(Q).detach().double() - torch.as_tensor(true_Q).detach().double()
@@ -123,7 +141,7 @@ def gradient_error(solved: VerifiedSolutions, predicted: Tensor, true: Tensor, Q
 
 
 def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, true: QuadraticProgram) -> Tensor:
-    """Regret as a difference of objectives, for problems with φ."""
+    """Compute the regret (B,) as a difference of objectives, for problems with φ."""
     phi = problem.phi
     assert phi is not None
 

@@ -1,4 +1,4 @@
-"""``DecisionLayer``: the decision as a differentiable function of all data of its problem."""
+"""``DecisionLayer``: a torch module that decides, with exact derivatives by all data of the problem."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decisions
-from pear.decisions.recourse import Values
-from pear.decisions.solve import OnFailure, fail
+from pear.decisions.recourse_decider import Values
+from pear.decisions.solve import OnFailure, report_failures
 from pear.errors import ProblemError
+from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
-from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
 from pear.problem.problem import FIELDS
@@ -23,24 +23,24 @@ from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
 
 class DecisionLayer(DecisionModule):
-    """z*(c, Q, A, b, G, h, lb, ub) with exact derivatives, for any loss on the decision.
+    """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss on the decision.
 
-    For an upstream gradient w the backward pass solves the reduced system once more,
-    ``[H Jᵀ; J 0][p; q] = [w; 0]``, with the factorisation of the forward pass, and reads every derivative off it:
+    For an upstream gradient w, the backward pass solves the reduced system ``[H Jᵀ; J 0][p; q] = [w; 0]`` with the
+    factorisation of the forward pass. All derivatives follow from its solution:
     ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v,
-    and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, weakly active
-    ones count as active; where rows are linearly dependent, right-hand sides get the derivative of least norm, with
-    rows scaled to length one.
+    and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, and weakly
+    active constraints count as active. Where rows are linearly dependent, right-hand sides get the derivative of least
+    norm, with rows scaled to length one.
 
     Args:
-        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values to costs, and, where
-            it predicts them, to right-hand sides: then the decision is that of the elastic problem of its recourse.
+        problem: the decision problem; an integer problem is relaxed. A ``Model`` maps predicted values to costs. Where
+            it also predicts right-hand sides, the layer solves the elastic problem of its recourse.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise", or "mask": failed samples get a decision and derivatives of zero, and a warning.
+        on_failure: "raise" raises an error for failed samples. "mask" warns; their decisions and derivatives are zero.
 
     Attributes:
-        status: (B,) int8 of ``pear.Status`` of the last call, or None.
+        status: (B,) int8 of ``pear.Status``, of the last call; None before the first call.
 
     Example:
         >>> import torch, pear
@@ -79,11 +79,11 @@ class DecisionLayer(DecisionModule):
 
         Args:
             cost: (B, n), or (B, k) values that the cost map of a ``Model`` takes.
-            Q: (n, n) or (B, n, n) curvature for this call, as all that follow instead of the problem's.
+            Q: (n, n) or (B, n, n) curvature. This field and those below replace the problem's own in this call.
             A: (p, n) or (B, p, n) equality rows.
-            b: (p,) or (B, p) their right-hand sides.
+            b: (p,) or (B, p) right-hand sides of A.
             G: (m, n) or (B, m, n) inequality rows.
-            h: (m,) or (B, m) their right-hand sides.
+            h: (m,) or (B, m) right-hand sides of G.
             lb: (n,) or (B, n) lower bounds.
             ub: (n,) or (B, n) upper bounds.
             keys: B sample ids, as for ``PEARLoss``.
@@ -98,7 +98,7 @@ class DecisionLayer(DecisionModule):
         if self.recourse_model is not None:
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
-        scale = self.settle(cost, ids, **given)
+        scale = self.settle_smoothing(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
@@ -109,14 +109,14 @@ class DecisionLayer(DecisionModule):
         return scale.times_units(decision)
 
     def _check(self, decisions: Decisions, inputs: Tensor) -> None:
-        """Keep the statuses, and raise for or warn of the samples that failed."""
+        """Store the statuses; raise an error or warn where samples failed."""
         self.status = decisions.status
         if not decisions.all_solved:
             trained = torch.is_grad_enabled() and inputs.requires_grad
-            fail(self.status, self.on_failure, "the decision layer", spreads=trained)
+            report_failures(self.status, self.on_failure, "the decision layer", spreads=trained)
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
-        """(B, n) elastic decisions under predicted values (B, k), differentiable."""
+        """Solve the elastic problem under predicted values (B, k); returns differentiable decisions (B, n)."""
         if given:
             raise ProblemError(
                 f"{', '.join(given)} came with a model that predicts right-hand sides; put them into its problem"
@@ -135,13 +135,15 @@ class DecisionLayer(DecisionModule):
 
 
 class _Decision(torch.autograd.Function):
-    """Forward: the verified decision. Backward: one solve with the same factorisation."""
+    """The decision as an autograd function; the backward pass reuses the factorisation of the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, decisions: Decisions, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
         ctx.decisions, ctx.sign = decisions, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
-        return decisions.x.to(cost.dtype, copy=True)  # the caller may write to it, and the backward pass needs it
+        return decisions.x.to(
+            cost.dtype, copy=True
+        )  # a copy: the caller may change it in place, and the backward pass needs the original
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -163,7 +165,7 @@ def _wants_gradient(value: Any) -> bool:
 
 
 def _shaped(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """Sum over the batch where the input was shared, and over variables where it was one number for all."""
+    """Bring a derivative to the dtype and shape of its input: sum over samples or variables that shared an entry."""
     if len(shape) == derivative.dim() - 1:
         derivative = derivative.sum(0)
     elif not shape:

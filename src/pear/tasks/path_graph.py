@@ -1,4 +1,4 @@
-"""Cheapest paths through a directed acyclic graph, for a whole batch of costs at once, without a solver."""
+"""``Graph``: a directed acyclic graph and its cheapest paths for a batch of costs, without a solver."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ class Graph:
         return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
     def cheapest(self, cost: Tensor) -> Tensor:
-        """(B, arcs) 0 or 1: the arcs on each sample's cheapest path, by dynamic programming.
+        """Find each sample's cheapest path by dynamic programming; returns (B, arcs), 1 for arcs on the path, else 0.
 
-        Where paths are equally cheap, the arc that comes first wins, seen from the end.
+        Where several paths are cheapest, the tie goes to the first arc into each node, from the target backwards.
 
         Args:
             cost: (B, arcs), finite, of any sign.
@@ -100,7 +100,7 @@ class Graph:
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
-            # A node with fewer arriving arcs than its level's richest repeats its first one: the minimum is the same.
+            # Rows are padded by repeating a node's first arriving arc, which does not change the minimum.
             ways = distance[:, tails] + cost[:, arcs]
             distance[:, nodes], chosen = ways.min(2)
             arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen[:, :, None])[:, :, 0]
@@ -108,7 +108,7 @@ class Graph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """Nodes grouped by the most arcs on a way to them, in this order; those on or behind a circle are left out."""
+        """The nodes grouped by the length of the longest path to them; nodes on or behind a circle are left out."""
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)
@@ -130,10 +130,10 @@ class Graph:
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every depth its nodes (k,), the arcs that arrive there (k, width), and the tails of these arcs.
+        """For every depth: its nodes (k,), the arcs that enter them (k, width), and the tails of these arcs.
 
-        All arcs that arrive at a depth come from smaller ones, so that a depth is one step for the whole batch. The
-        source is left out: what leads to it is on no path.
+        Arcs into a depth come from smaller depths, so that a whole depth is one step of the dynamic programming. The
+        source is left out, because no path leads through arcs into it.
         """
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):

@@ -1,4 +1,4 @@
-"""``PEARLoss``: the regret of a predicted cost, with its exact gradient from one projection."""
+"""``PEARLoss``: the regret of decisions under predicted costs, with its exact gradient from one projection."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.batch_regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.recourse_regrets import RecourseRegrets
-from pear.decisions.regrets import BatchRegrets, RegretDecider, find_regrets
-from pear.decisions.solve import OnFailure, fail
+from pear.decisions.solve import OnFailure, report_failures
 from pear.errors import ProblemError
 from pear.losses import defaults
+from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import GUIDED
 from pear.losses.eager import eager
-from pear.losses.guided import GuidedRegret, check_guidance
+from pear.losses.guided_regret import GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
-from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
@@ -29,16 +29,16 @@ logger = logging.getLogger("pear")
 
 Reduction = Literal["mean", "sum", "none"]
 
-_MANY_CALLS = 1000  # without a step, after which guidance was probably meant to fall
+_MANY_CALLS = 1000  # gradients without a call of ``step``, after which a warning reminds the user of it
 
 
 class PEARLoss(DecisionModule):
     """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``, and guidance.
 
-    f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
-    ĉ = c, and agrees with finite differences. Guidance adds ``α F``, the gap of the true decision under the forecast,
-    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. A call does not
-    move α: ``step()`` does, once per step of the optimiser. ``pear.fit`` calls it; a loop of your own has to.
+    f is the objective with smoothing, so that the loss is never negative, is zero at ĉ = c, and its gradient agrees
+    with finite differences. Guidance adds ``α F``, the suboptimality of the true decision under the forecast, whose
+    gradient is not zero where that of regret is. α falls to zero during training, so that only regret is left.
+    ``step()`` lowers α; call it once after each step of the optimiser. ``pear.fit`` does so by itself.
 
     With a predicted curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and
     ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its continuous relaxation.
@@ -46,22 +46,23 @@ class PEARLoss(DecisionModule):
     Args:
         problem: the decision problem. Where its fields differ by sample, ``keys`` selects its rows. With a ``Model``
             the predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
-            model predicts right-hand sides, the loss is regret with recourse, and an infeasible forecast adds its least
-            violation.
-        smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
-            the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
-        injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
-        guidance: α before the first ``step()``. Every step multiplies it by 0.995; with 0 the loss is PEAR as
-            published. Assigning another α starts the schedule again. The current α is part of the state.
+            model predicts right-hand sides, the loss is regret with recourse, plus the least violation of an infeasible
+            forecast.
+        smoothing: λ, the curvature added to the objective. "auto" picks λ once, in any units, from true costs and
+            decisions: those of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
+        injection: β, the share of the normal component that is added to the gradient of ĉ; 0 for the exact gradient.
+        guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as
+            published. Assigning another α starts the schedule again. The current α is part of ``state_dict``.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
     Attributes:
         last: a ``LastCall`` with the decisions and statistics of the last call.
-        samples, reused: totals since construction.
-        seconds: time spent so far on solving ("solve") and on projecting ("gradient"). Where the compiled method does
-            both in one pass, all of it counts as "solve".
+        samples: the number of samples of all calls.
+        reused: the number of these samples whose warm start was still optimal.
+        seconds: the time of all calls, by "solve" and "gradient". Where compiled code does both in one pass, all of its
+            time counts as "solve".
 
     Example:
         >>> import torch, pear
@@ -97,40 +98,43 @@ class PEARLoss(DecisionModule):
 
     @property
     def guidance(self) -> float:
-        """α as it was given."""
+        """α as given by the user."""
         return self._guidance
 
     @guidance.setter
     def guidance(self, guidance: float) -> None:
         check_guidance(guidance)
         self._guidance = self._alpha = float(guidance)
-        self._calls = 0  # that asked for a gradient since the last step
+        self._calls = 0  # calls with a gradient since the last step
 
     @property
     def current_guidance(self) -> float:
-        """α in use: as it was given, multiplied by 0.995 for every ``step`` since."""
+        """The α in use: the given α, multiplied by 0.995 for every ``step`` since."""
         return self._alpha
 
     def step(self, steps: int = 1) -> None:
-        """Let α fall by one step of the optimiser, or by so many.
+        """Lower α after one or more steps of the optimiser.
 
-        ``pear.fit`` does so after every step. In a loop of your own, call it after ``optimizer.step()``.
+        ``pear.fit`` calls this method. In a loop of your own, call it after ``optimizer.step()``.
+
+        Args:
+            steps: the number of steps that the optimiser has taken.
         """
         self._alpha *= defaults.DECAY**steps
         self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The λ that "auto" has chosen, and the current α, for ``state_dict``."""
+        """Return the λ in use and the current α, for ``state_dict``."""
         return {**super().get_extra_state(), "guidance": self._alpha}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore a saved λ, and a saved α where this loss is guided too."""
+        """Restore λ where it is "auto", and α where guidance is not 0."""
         super().set_extra_state(state)
         if self._guidance > 0:
             self._alpha = state.get("guidance", self._alpha)
 
     def extra_repr(self) -> str:
-        """The settings, in one line."""
+        """Return the problem in one line and the settings in another."""
         strengths = f"injection={self.injection:g}, guidance={self._guidance:g}"
         return f"{super().extra_repr()}, {strengths}, reduction={self.reduction!r}"
 
@@ -143,13 +147,14 @@ class PEARLoss(DecisionModule):
         Q: Tensor | None = None,
         true_Q: Tensor | None = None,
     ) -> Tensor:
-        """Regret of a batch.
+        """Compute the loss of a batch.
 
         Args:
             predicted: (B, n) predicted costs ĉ.
             true: (B, n) true costs c.
-            keys: B sample ids. The working set of a sample is kept under its id and checked before any solver is
-                called; the true problem is solved once. Where the problem has fields per sample, ids are its rows.
+            keys: B sample ids. The working set of a sample is stored under its id and checked before a solver is
+                called; the true problem of a sample is solved only once. Where the problem has fields per sample, ids
+                select its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
             true_Q: the curvature of the true objective; the problem's own where it is left out.
 
@@ -166,7 +171,10 @@ class PEARLoss(DecisionModule):
         Q: Any = None,
         true_Q: Any = None,
     ) -> tuple[Tensor, LastCall]:
-        """The same with what happened in the call, which ``last`` keeps only until the next one."""
+        """Compute the loss, and return it with the decisions and statistics of the call.
+
+        The arguments are those of ``forward``. The attribute ``last`` holds the same statistics until the next call.
+        """
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
@@ -175,7 +183,7 @@ class PEARLoss(DecisionModule):
         if self.recourse_model is None:
             predicted, true = self.costs(predicted, ids), self.costs(true, ids)
             lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
-            decider = self.decider  # which "auto" may have replaced
+            decider = self.decider  # after in_units, which may replace it
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
             lam, decider = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
@@ -200,7 +208,7 @@ class PEARLoss(DecisionModule):
             regrets = found.regrets
             if not found.all_solved:
                 self._fail(found, wanted)
-            fresh = found.all_solved and regrets.reused.is_cuda  # a pass on a GPU solves everything afresh
+            fresh = found.all_solved and regrets.reused.is_cuda  # a fused pass on a GPU uses no warm starts
             last = self.record(call, regrets, wanted, reused=0 if fresh else None, decider=decider)
         good = len(regrets.value)
         if not found.all_solved:
@@ -221,16 +229,19 @@ class PEARLoss(DecisionModule):
     def in_units(
         self, predicted: Tensor, true: Tensor, keys: list[Hashable] | None, Q: Any, true_Q: Any, shares_curvature: bool
     ) -> tuple[float, Tensor, Tensor, Any, Any]:
-        """λ, and costs and curvatures in the units of the decider's problem.
+        """Convert costs and curvatures to the units of the decider's problem.
 
         Args:
             predicted, true: (B, n) costs.
             keys: sample ids, or None.
             Q, true_Q: predicted and true curvature, or None.
             shares_curvature: whether the true objective has the predicted curvature.
+
+        Returns:
+            λ, predicted costs, true costs, predicted curvature and true curvature.
         """
         Q = None if Q is None else torch.as_tensor(Q)
-        scale = self.settle(true, keys, Q=Q)
+        scale = self.settle_smoothing(true, keys, Q=Q)
         if scale.units is not None:
             predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
         if shares_curvature:
@@ -240,7 +251,7 @@ class PEARLoss(DecisionModule):
         return scale.value, predicted, true, Q, true_Q
 
     def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
-        """Raise for inputs that a model with predicted right-hand sides does not take."""
+        """Raise ProblemError for inputs that a model with predicted right-hand sides does not take."""
         if Q is not None:
             raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
         if true.requires_grad and torch.is_grad_enabled():
@@ -250,17 +261,17 @@ class PEARLoss(DecisionModule):
             )
 
     def _fail(self, found: BatchRegrets, wanted: bool) -> None:
-        """Raise for the samples that failed, or warn of those that have not been warned of before."""
+        """Raise an error for failed samples, or warn of failures that are not known yet."""
         regrets, known = found.regrets, found.known
         status, true_status = regrets.status, torch.where(regrets.status == 0, regrets.true_status, 0)
         if known is not None and self.on_failure == "mask":
             status, true_status = torch.where(known[0] == 0, status, 0), torch.where(known[1] == 0, true_status, 0)
         plain = self.recourse_model is None
-        fail(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
-        fail(true_status, self.on_failure, "the true costs" if plain else "the truth")
+        report_failures(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
+        report_failures(true_status, self.on_failure, "the true costs" if plain else "the truth")
 
     def count(self, samples: int, reused: int) -> None:
-        """Add samples to the totals, and how many of them kept their working set."""
+        """Add to the totals ``samples`` and ``reused``."""
         self.samples += samples
         self.reused += reused
 
@@ -272,14 +283,14 @@ class PEARLoss(DecisionModule):
         reused: int | None = None,
         decider: RegretDecider | None = None,
     ) -> LastCall:
-        """Make a call the last one, and count its samples.
+        """Store the results of a call in ``last``, and add its samples to the totals.
 
         Args:
-            call: what it was given.
-            parts: what came of it.
-            wanted: whether gradients were asked for.
-            reused: how many samples kept their working set, where that is known without looking.
-            decider: who decided; the loss's own decider where left out.
+            call: the inputs of the call.
+            parts: its regrets.
+            wanted: whether gradients were computed.
+            reused: how many samples kept their working set; counted from ``parts`` where left out.
+            decider: the decider of the call; the loss's own decider where left out.
         """
         reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
@@ -290,7 +301,7 @@ class PEARLoss(DecisionModule):
             kkt_residual=parts.kkt_residual,
             _parts=parts,
             _wanted=wanted,
-            _call=call._replace(predicted=call.predicted.clone()),  # which the caller may write to
+            _call=call._replace(predicted=call.predicted.clone()),  # a copy, because the caller may change the tensor
             _decider=self.decider if decider is None else decider,
         )
         return last

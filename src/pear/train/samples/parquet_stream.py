@@ -1,4 +1,4 @@
-"""Samples of Parquet files, which are read again in every epoch, a few blocks at a time."""
+"""``StreamSamples``: samples of Parquet files, read again in every epoch, block by block."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import DataError
-from pear.train.order import Order
+from pear.train.sample_order import Order
 from pear.train.samples.in_memory import MemorySamples, SampleBatch, parameter_of
 from pear.train.samples.parquet import ParquetSamples, Piece, RowGroup, regroup
-from pear.train.samples.unusable import masks
+from pear.train.samples.unusable import masks_failures
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class StreamSamples:
 
     @classmethod
     def read(cls, source: ParquetSamples, model: nn.Module) -> StreamSamples:
-        """Read the samples to look at."""
+        """Open Parquet files for a model, and read a bounded number of samples into memory."""
         like = parameter_of(model)
         return cls(source, like, MemorySamples(_batch(source, source.sample(drop=True)).to(like)))
 
@@ -46,7 +46,7 @@ class StreamSamples:
 
     @property
     def costs(self) -> Tensor:
-        """(M, n) true costs of the samples to look at."""
+        """True costs (M, n) of the samples in memory."""
         return self.first.costs
 
     @property
@@ -78,14 +78,14 @@ class StreamSamples:
     def _blocks(self, groups: Sequence[RowGroup], size: int) -> Iterator[SampleBatch]:
         """Blocks of ``size`` samples for the model; the next block is read while one is used."""
         pieces = self.source.pieces(groups, self.source.buffer, self.drop)
-        return (_batch(self.source, piece).to(self.like) for piece in _ahead(regroup(pieces, size)))
+        return (_batch(self.source, piece).to(self.like) for piece in _prefetch(regroup(pieces, size)))
 
     def whole(self) -> Iterator[SampleBatch]:
         """All samples, in the order of the files, block by block."""
         return self._blocks(self.source.groups, self.source.buffer)
 
     def look(self) -> MemorySamples:
-        """The samples that can be looked at before the first epoch."""
+        """Return the bounded number of samples in memory, to inspect before the first epoch."""
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> StreamSamples:
@@ -94,7 +94,7 @@ class StreamSamples:
         Raises:
             DataError: the files themselves say that there are such rows, and the loss does not mask.
         """
-        if masks(loss):
+        if masks_failures(loss):
             return replace(self, drop=True)
         if len(self.first) < min(len(self), self.source.buffer):
             self.source.sample()  # refuses now what an epoch would refuse later
@@ -106,7 +106,7 @@ class StreamSamples:
         return self
 
     def finite(self) -> MemorySamples:
-        """The samples to look at, all of them finite; training on the squared error uses them alone."""
+        """Return the bounded number of finite samples in memory; training on the squared error uses only them."""
         return self.first
 
 
@@ -115,8 +115,8 @@ def _batch(source: ParquetSamples, piece: Piece) -> SampleBatch:
     return SampleBatch(source.named(features), costs, None)
 
 
-def _ahead(parts: Iterator[T]) -> Iterator[T]:
-    """The same items, each fetched in another thread while the one before it is used."""
+def _prefetch(parts: Iterator[T]) -> Iterator[T]:
+    """Yield the same items; a thread fetches the next one while the current one is used."""
     with ThreadPoolExecutor(1, "pear-stream") as pool:
         coming = pool.submit(next, parts, None)
         while (part := coming.result()) is not None:

@@ -1,4 +1,4 @@
-"""When to stop: after several checks in a row without a real improvement."""
+"""``EarlyStopping``: stops training after several checks in a row without a sufficient improvement."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pear.errors import ProblemError
 
 @dataclass
 class EarlyStopping:
-    """Counts the checks in a row that improve the reference by no more than a share of it.
+    """The rule of early stopping, which counts checks in a row without a sufficient improvement.
 
-    The reference is the value at the last real improvement, not the best one: many small steps in a row can add up to
-    a real improvement.
+    A check is compared with a reference, the value at the last sufficient improvement. Many small improvements can
+    therefore add up to a sufficient one.
 
     Attributes:
-        patience: stop after so many of them.
-        min_improvement: 0.01 asks for 1 % of the reference's size.
-        reference: what a check is compared with; infinite before the first one.
-        waited: how many there have been in a row.
+        patience: training stops after this many checks in a row without a sufficient improvement.
+        min_improvement: the least sufficient improvement, as a share of the reference; 0.01 is 1 %.
+        reference: the value that a check is compared with; infinite before the first check.
+        waited: the number of checks in a row without a sufficient improvement.
 
     Example:
         >>> stop = EarlyStopping(patience=2, min_improvement=0.01)
@@ -39,7 +39,7 @@ class EarlyStopping:
             raise ProblemError(f"min_improvement must be a share from 0 to below 1; got {self.min_improvement!r}")
 
     def update(self, value: float) -> bool:
-        """Take the value of a check; True where it is time to stop."""
+        """Update the rule with the value of a check; returns True where training must stop."""
         needed = self.min_improvement * abs(self.reference) if math.isfinite(self.reference) else 0.0
         if self.reference - value > needed:
             self.reference = value

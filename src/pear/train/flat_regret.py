@@ -1,4 +1,4 @@
-"""A warning where most samples have a regret but no gradient, so that training learns nothing from them."""
+"""``FlatRegret``: warns where most samples have a positive regret but a gradient of zero."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pear.train.ranks import Ranks
 logger = logging.getLogger("pear")
 
 MOST = 0.5
-"""There is a warning where more than this share of the samples has a regret with a gradient of zero ..."""
+"""The share of samples with a positive regret and a zero gradient above which an epoch counts as flat."""
 EPOCHS = 10
-"""... in so many epochs in a row. A fresh model often begins that way, and leaves it by itself."""
+"""The number of flat epochs in a row that leads to a warning; an untrained model often begins with a few."""
 _GUIDED = 0.01  # guidance stronger than this still gives a gradient where that of the regret is zero
 
 
@@ -33,7 +33,7 @@ class FlatRegret:
 
     @property
     def watching(self) -> bool:
-        """Whether there is something to count."""
+        """Whether samples are still counted: the loss is a ``PEARLoss``, and there was no warning yet."""
         return self.loss is not None and not self.loss.warned_of_flat
 
     def step(self) -> None:
@@ -47,9 +47,9 @@ class FlatRegret:
 
         Args:
             epoch: the number of the epoch.
-            compiled: the count of the compiled code.
-            seen: the number of all samples of the epoch.
-            ranks: whose counts are added; rank 0 warns.
+            compiled: the number of such samples that compiled epochs have counted.
+            seen: the number of samples of the epoch.
+            ranks: the processes, whose counts are added; rank 0 warns.
         """
         counts, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled), 0.0
         count = sum(one for (one,) in counts)

@@ -41,10 +41,10 @@ class InputColumns(NamedTuple):
 
 
 def check_type(schema: Any, name: str, path: Path) -> Any:
-    """The type of a column.
+    """Return the type of a column.
 
     Raises:
-        DataError: it is not there, or there twice, or holds no numbers.
+        DataError: the column is missing, occurs twice, or holds no numbers.
     """
     from pyarrow import types
 
@@ -62,7 +62,7 @@ def check_type(schema: Any, name: str, path: Path) -> Any:
 
 
 def width_of(column: Any, name: str, place: str) -> int | None:
-    """The length of the lists in a column, by its first row; None for plain numbers."""
+    """Return the length of the lists in a column, judged by its first row; None for plain numbers."""
     if not _is_list(column.type):
         return None
     if not column[0].is_valid:
@@ -106,7 +106,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _values(column: Any, width: int | None, place: str) -> NDArray[Any]:
-    """(B,) numbers, or (B, width) of lists; NaN for what is missing."""
+    """Convert a column to an array: (B,) for numbers, (B, width) for lists; missing values become NaN."""
     if width is None:
         return _numbers(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
