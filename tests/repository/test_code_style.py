@@ -79,7 +79,7 @@ SETTINGS = {
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
     "optimality/definiteness.py": "rounding of float32",
     "sensitivity/program_curvature.py": "rounding of Lanczos estimates",
-    "decisions/smooth.py": "Newton's method",
+    "decisions/smooth_objective.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
     "losses/regret.py": "keeps the normalised regret finite",
 }

@@ -35,7 +35,7 @@ logger = logging.getLogger("pear")
 
 _LARGE = 1 / 64  # share of the GPU's memory; a function that works on more is not captured
 _KEPT = 1 / 32  # share of the GPU's memory that all captured functions together may work on
-_REMEMBERED = 256  # most combinations of a name and shapes that a store remembers
+_REMEMBERED = 256  # most combinations of a name and shapes that a store keeps
 _TRIES = 3  # failed attempts to capture after which no more are made
 
 Captured = TypeVar("Captured")
