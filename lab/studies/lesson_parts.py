@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.pages.style import LIGHT
+from pear.pages.figure_style import LIGHT
 from pear.tasks import Samples, ShortestPath, Task
 from pear_lab.tasks import Subset, building
 

@@ -45,7 +45,7 @@ from lesson_parts import (
     trial,
 )
 from pear.decisions import smoothing
-from pear.pages.style import LIGHT, OURS, canvas, plain_log, save
+from pear.pages.figure_style import LIGHT, OURS, canvas, plain_log, save
 from pear.tasks import Samples, ShortestPath
 from pear.train.config import Start
 from pear_lab.data import load_building, load_energy

@@ -18,9 +18,9 @@ import pear
 from pear.cli import main
 from pear.cli.app import app
 from pear.cli.demo import verdict
-from pear.cli.output import OutputError, writable_file, writable_folder
+from pear.cli.output_files import OutputError, writable_file, writable_folder
 from pear.solvers.registry import BACKENDS, Backend
-from pear_lab.benchmarks import exactness
+from pear_lab.benchmarks import exactness_benchmark
 
 SMALL = ("--grid", "3", "--samples", "120", "--max-epochs", "4", "--degree", "4")
 
@@ -127,7 +127,7 @@ def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.Monkey
 # --- bench ----------------------------------------------------------------------------------------------------------
 
 
-def row(**changes: Any) -> exactness.ExactnessRow:
+def row(**changes: Any) -> exactness_benchmark.ExactnessRow:
     values = {
         "solver": "interior-point",
         "family": "boxes",
@@ -135,7 +135,7 @@ def row(**changes: Any) -> exactness.ExactnessRow:
         "kkt_residual": 1e-12,
         "reference_error": 2e-11,
     }
-    return exactness.ExactnessRow(
+    return exactness_benchmark.ExactnessRow(
         **(values | {"fd_error": 3e-8, "repaired_share": 0.5, "degenerate_share": 0.25} | changes)
     )
 
@@ -147,7 +147,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def stand_in(
         solvers: list[str] | None, quick: bool, seed: int, progress: Callable[[str], None] | None
-    ) -> list[exactness.ExactnessRow]:
+    ) -> list[exactness_benchmark.ExactnessRow]:
         state["asked"] = (solvers, quick, seed)
         assert progress is not None
         progress("row 1 [of 1]")
@@ -261,7 +261,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     def denied(dir: Path) -> None:
         raise PermissionError(13, "Permission denied", str(dir))  # as for a folder without write permission
 
-    monkeypatch.setattr("pear.cli.output.tempfile.TemporaryFile", denied)
+    monkeypatch.setattr("pear.cli.output_files.tempfile.TemporaryFile", denied)
     with pytest.raises(OutputError, match="Permission denied; name another folder with --out"):
         writable_folder(tmp_path)
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.diagnosis import Diagnosis
-from pear.diagnosis.figures import BARS, make_panels
-from pear.diagnosis.grids import make_grids
+from pear.diagnosis.diagnosis_figures import BARS, make_panels
+from pear.diagnosis.diagnosis_tables import make_grids
 from pear.diagnosis.wording import percent
 from pear.errors import MissingExtraError
 

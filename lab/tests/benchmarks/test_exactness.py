@@ -13,11 +13,11 @@ import pear
 from pear.errors import MissingExtraError, PearError
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual as own_residual
-from pear_lab.benchmarks import exactness
-from pear_lab.benchmarks.exactness import GOALS, ExactnessRow, run
-from pear_lab.benchmarks.families import FAMILIES
-from pear_lab.judge.program import Program, problem_fields, programs
-from pear_lab.judge.reference import attempt, reference, reference_solvers
+from pear_lab.benchmarks import exactness_benchmark
+from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
+from pear_lab.benchmarks.problem_families import FAMILIES
+from pear_lab.judge.judged_program import Program, problem_fields, programs
+from pear_lab.judge.reference_solution import attempt, reference, reference_solvers
 
 pytest.importorskip("qpsolvers")
 
@@ -76,15 +76,15 @@ def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
 
 
 def test_portfolio_of_the_anchor() -> None:
-    (exam,) = exactness._exams("anchor portfolio", 0, 1.0)
-    errors = exam.answers("auto")[0].errors(exactness._gradient(exam.case, "auto").numpy())
+    (exam,) = exactness_benchmark._exams("anchor portfolio", 0, 1.0)
+    errors = exam.answers("auto")[0].errors(exactness_benchmark._gradient(exam.case, "auto").numpy())
     assert len(exam.programs) == 64
     assert errors.compared >= 40
     assert errors.median <= errors.largest <= 1e-8
 
 
 def test_families_are_reproducible_and_independent_of_each_other() -> None:
-    first, again, other = (exactness._exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1))
+    first, again, other = (exactness_benchmark._exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -187,15 +187,15 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
     """At solutions both are rounding; away from them two independent formulas give the same number."""
 
-    def residuals(exam: exactness._Exam, solution: pear.Solution) -> np.ndarray:
+    def residuals(exam: exactness_benchmark._Exam, solution: pear.Solution) -> np.ndarray:
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
         return np.array([kkt_residual(*point) for point in points])
 
     rng = np.random.default_rng(0)
-    for exam in exactness._exams(family, 0, 0.02):
-        solution = exactness._solution(exam.case, "daqp")
+    for exam in exactness_benchmark._exams(family, 0, 0.02):
+        solution = exactness_benchmark._solution(exam.case, "daqp")
         np.testing.assert_allclose(solution.kkt_residual.numpy(), residuals(exam, solution), atol=1e-12)
         case = exam.case
         qp = case.problem.canonical(case.predicted, case.smoothing, Q=case.Q)
@@ -215,7 +215,7 @@ def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.regret_gradient
+    exact = exactness_benchmark.regret_gradient
     for relative, noticed in ((1e-6, {"reference_error"}), (1e-3, {"reference_error", "fd_error"})):
         monkeypatch.setattr(exactness, "regret_gradient", lambda *a, r=relative, **k: exact(*a, **k) * (1 + r))
         for row in run(["active-set"], quick=True):
@@ -225,7 +225,7 @@ def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.regret_gradient
+    exact = exactness_benchmark.regret_gradient
 
     def disturbed(*args: object, **kwargs: object) -> torch.Tensor:
         g = exact(*args, **kwargs)
@@ -249,7 +249,7 @@ def test_an_error_in_the_regret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_decision_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.solve
+    exact = exactness_benchmark.solve
 
     def shifted(*args: object, **kwargs: object) -> pear.Solution:
         solution = exact(*args, **kwargs)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_an_error_in_the_decision_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("two_families")
 def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact, gradient = exactness.solve, exactness.regret_gradient
+    exact, gradient = exactness_benchmark.solve, exactness_benchmark.regret_gradient
 
     def failing(*args: object, **kwargs: object) -> pear.Solution:
         solution = exact(*args, **kwargs)  # type: ignore[arg-type]

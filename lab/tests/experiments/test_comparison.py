@@ -27,7 +27,7 @@ from pear_lab.experiments import (
 )
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.report.comparison import comparison_lines, comparison_section, other_lines
+from pear_lab.report.paired_comparison import comparison_lines, comparison_section, other_lines
 from pear_lab.report.paper_tables import caps_section
 
 SEEDS = (30, 31, 32, 33)

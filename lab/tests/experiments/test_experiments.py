@@ -44,7 +44,7 @@ from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS
-from pear_lab.report import published as paper
+from pear_lab.report import published_numbers as paper
 from pear_lab.report import read, write_report
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}

@@ -23,8 +23,8 @@ from pear_lab.peers import Peer, PeerError, PeerLayer, interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
 from pear_lab.report import read
-from pear_lab.report.cells import StoredRuns
 from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import DecisionUtilityLoss, market_loss
 
 __all__ = ["prices", "tiny"]  # fixtures

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import pear
+from pear.cli.comma_lists import words
 from pear.cli.console import err, say
 from pear.cli.csv_table import read_table, select_columns
-from pear.cli.options import words
 from pear.cli.train import read_model
 from pear.errors import DataError
 

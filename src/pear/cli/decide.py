@@ -9,7 +9,7 @@ import typer
 
 from pear.cli.console import say
 from pear.cli.csv_table import read_table, select_columns
-from pear.cli.output import writable_file
+from pear.cli.output_files import writable_file
 from pear.errors import DataError
 
 if TYPE_CHECKING:

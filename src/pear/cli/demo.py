@@ -13,9 +13,9 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import out, percent, say
-from pear.cli.output import writable_folder, write_json
-from pear.cli.picture import draw
-from pear.pages.style import require
+from pear.cli.demo_picture import draw
+from pear.cli.output_files import writable_folder, write_json
+from pear.pages.figure_style import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from pear.cli.comma_lists import words
 from pear.cli.console import out, say
 from pear.cli.csv_table import read_table, select_columns, suggest
-from pear.cli.options import words
-from pear.cli.output import writable_file
+from pear.cli.output_files import writable_file
 from pear.cli.train import read_model
 from pear.errors import DataError
-from pear.pages import style
+from pear.pages import figure_style
 
 if TYPE_CHECKING:
     import pandas
@@ -43,10 +43,10 @@ def diagnose(
 ) -> None:
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
-    from pear.diagnosis.grids import make_grids
+    from pear.diagnosis.diagnosis_tables import make_grids
     from pear.train.threads import one_thread
 
-    style.require("the page", "jinja2", "matplotlib")
+    figure_style.require("the page", "jinja2", "matplotlib")
     truth, forecast = read_table(costs), read_table(predictions)
     problem, paid = read_model(model, words(named), truth, {})
     labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)

@@ -12,11 +12,11 @@ import typer
 from rich.table import Table
 
 import pear
+from pear.cli.comma_lists import words
 from pear.cli.console import err, out, percent, say
 from pear.cli.csv_table import read_table, select_columns, suggest
 from pear.cli.demo import verdict
-from pear.cli.options import words
-from pear.cli.output import writable_file
+from pear.cli.output_files import writable_file
 from pear.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pear.decisions.solution import Solution
 from pear.decisions.solve import check_smoothing, check_solver, fail, solve, solve_verified
-from pear.diagnosis.constraints import name_constraints, price_constraints
+from pear.diagnosis.constraint_prices import name_constraints, price_constraints
 from pear.diagnosis.decision_path import ACCURACY, follow
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
+from pear.diagnosis.diagnosis_inputs import Inputs, read_groups, read_inputs
+from pear.diagnosis.diagnosis_sentences import describe
 from pear.diagnosis.error_split import split_error
-from pear.diagnosis.inputs import Inputs, read_groups, read_inputs
-from pear.diagnosis.sentences import describe
 from pear.losses.regret import outcome
 from pear.problem import Model, Problem
 from pear.sensitivity.verified_solutions import VerifiedSolutions

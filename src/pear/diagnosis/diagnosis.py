@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.sentences import compare, explain_sample
+from pear.diagnosis.diagnosis_sentences import compare, explain_sample
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret import TINY
 
@@ -205,7 +205,7 @@ class Diagnosis:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.diagnosis.figures import plot  # which needs an extra, and says so
+        from pear.diagnosis.diagnosis_figures import plot  # which needs an extra, and says so
 
         return plot(self)
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pear.diagnosis.figures import make_panels
-from pear.diagnosis.grids import make_grids
+from pear.diagnosis.diagnosis_figures import make_panels
+from pear.diagnosis.diagnosis_tables import make_grids
 from pear.diagnosis.wording import amount, percent
-from pear.pages.page import page_of
+from pear.pages.render_page import page_of
 from pear.pages.section import Figure, Section
 from pear.problem.html import some, table
 

@@ -50,7 +50,7 @@ class Figure:
     Attributes:
         title, caption: texts above and below it.
         draw: gives the ``<svg>`` element; None where nothing was run. It alone needs matplotlib.
-        legend: name → colour of ``pear.pages.style``.
+        legend: name → colour of ``pear.pages.figure_style``.
     """
 
     title: str

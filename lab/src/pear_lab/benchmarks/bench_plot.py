@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pear.pages import style
+from pear.pages import figure_style
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,25 @@ def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Se
     panels = tuple(dict.fromkeys(one.panel for one in series)) or ("",)
     colors = _colors(series)
     size = (max(5.6, 4.2 * len(panels)), 4.6)
-    with style.canvas(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
-        style.headline(figure, title)
+    with figure_style.canvas(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
+        figure_style.headline(figure, title)
         for axes, panel in zip(grid[0], panels, strict=True):
             for one in series:
                 if one.panel == panel:
                     _line(axes, one, colors[one.name])
             axes.set(title=panel, xlabel=x_label)
-            style.plain_log(axes, "x")
-            style.plain_log(axes, "y")
+            figure_style.plain_log(axes, "x")
+            figure_style.plain_log(axes, "y")
             if axes.get_legend_handles_labels()[1]:
                 axes.legend()
         grid[0][0].set_ylabel(y_label)
-        return style.save(figure, path)
+        return figure_style.save(figure, path)
 
 
 def _colors(series: Sequence[Series]) -> dict[str, str]:
     """One color for each name; ours are green."""
     colors = {}
-    for ours, palette in ((True, style.OURS), (False, style.OTHERS)):
+    for ours, palette in ((True, figure_style.OURS), (False, figure_style.OTHERS)):
         names = dict.fromkeys(one.name for one in series if one.ours is ours)
         colors.update({name: palette[i % len(palette)] for i, name in enumerate(names)})
     return colors

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pear_lab.benchmarks.text_table import Table
-from pear_lab.experiments.execute import machine, versions
+from pear_lab.experiments.execute_run import machine, versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")
 

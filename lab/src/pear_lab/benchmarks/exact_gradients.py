@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear_lab.judge.program import Array, Mask
-from pear_lab.judge.reference import Reference
+from pear_lab.judge.judged_program import Array, Mask
+from pear_lab.judge.reference_solution import Reference
 
 EXACT = 1e-6
 """Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""

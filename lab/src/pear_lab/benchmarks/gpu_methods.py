@@ -27,9 +27,9 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
 from pear.solvers.registry import BACKENDS
-from pear_lab.benchmarks.clock import gradient_at
-from pear_lab.benchmarks.structures import STRUCTURES, Draw, Structure
-from pear_lab.judge.program import DIMENSIONS
+from pear_lab.benchmarks.program_structures import STRUCTURES, Draw, Structure
+from pear_lab.benchmarks.timing import gradient_at
+from pear_lab.judge.judged_program import DIMENSIONS
 
 SMALL = 64
 """Samples of the first batch, and of those whose gradients are compared with the CPU's."""

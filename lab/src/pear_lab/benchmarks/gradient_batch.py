@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from pear_lab.benchmarks.exact_gradients import ExactGradients, swap
-from pear_lab.benchmarks.structures import Structure
-from pear_lab.judge.program import DIMENSIONS, Array, programs
-from pear_lab.judge.reference import reference
+from pear_lab.benchmarks.program_structures import Structure
+from pear_lab.judge.judged_program import DIMENSIONS, Array, programs
+from pear_lab.judge.reference_solution import reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""

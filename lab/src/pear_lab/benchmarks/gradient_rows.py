@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.exact_gradients import EXACT
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
-from pear_lab.benchmarks.structures import STRUCTURES
+from pear_lab.benchmarks.program_structures import STRUCTURES
 from pear_lab.benchmarks.text_table import Table, error, number, profiles, share
 
 PORTFOLIO = STRUCTURES[0].name

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from pear.problem import Problem
 from pear_lab.benchmarks.random_programs import Rng
-from pear_lab.judge.program import Array, from_limits
+from pear_lab.judge.judged_program import Array, from_limits
 
 _CURVED = 40
 """Variables that curvature is put on, at most."""

@@ -64,7 +64,7 @@ def portfolio(assets: int, batch: int, seed: int = 0) -> None:
 
 def training(epochs: int, seed: int = 0) -> None:
     """The paper's training on paths, degree 8."""
-    from pear_lab.benchmarks.training import TrainingSettings, train_once
+    from pear_lab.benchmarks.training_benchmark import TrainingSettings, train_once
 
     (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
     train_once(run)

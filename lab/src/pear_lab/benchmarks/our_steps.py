@@ -16,9 +16,9 @@ from pear.solvers.active_set import batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.layout import States
 from pear.solvers.fused import RegretCall
-from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.timing import Step, gradient_at, synchronize
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"

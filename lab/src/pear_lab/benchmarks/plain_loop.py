@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
-from pear_lab.judge.program import Array, Mask, problem_fields, programs
+from pear_lab.judge.judged_program import Array, Mask, problem_fields, programs
 
 TOLERANCE, RIDGE = 1e-4, 1e-8
 Metric = Callable[[Tensor, Tensor], float]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear_lab.judge.program import Array
+from pear_lab.judge.judged_program import Array
 
 Fields = dict[str, Any]
 """Arrays by the names that ``Problem`` has for them."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from pear.cli.options import words
-from pear_lab.experiments.errors import ExperimentError
+from pear.cli.comma_lists import words
+from pear_lab.experiments.experiment_errors import ExperimentError
 
 
 def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pear import engines
+from pear.cli.comma_lists import words
 from pear.cli.console import err, out, percent
-from pear.cli.options import words
-from pear.cli.output import writable_file, write_json
+from pear.cli.output_files import writable_file, write_json
 from pear.compile.threads import count
 from pear.engines import Engine
 from pear_lab import experiments
@@ -35,8 +35,8 @@ from pear_lab.experiments.catalogue import (
     Comparison,
     Experiment,
 )
-from pear_lab.experiments.estimate import in_words
 from pear_lab.experiments.run_spec import dashed
+from pear_lab.experiments.time_estimate import in_words
 
 _MAX_LINES = 16
 """Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""

@@ -9,15 +9,15 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pear.cli.comma_lists import words
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_folder, write_json
+from pear.cli.output_files import writable_folder, write_json
 from pear_lab.benchmarks.text_table import Table
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
     from pear_lab.stress.fuzz import FuzzResult, Tally
-    from pear_lab.stress.kill import KillCounts
+    from pear_lab.stress.kill_sweep import KillCounts
     from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
@@ -100,7 +100,7 @@ def kill(
     engine: Annotated[str, typer.Option(help="What runs the sweep: local or ray.")] = "local",
 ) -> None:
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
-    from pear_lab.stress.kill import kill_and_compare  # only this command needs it
+    from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
 
     with _progress() as bar:
         task = bar.add_task("kills", total=times)

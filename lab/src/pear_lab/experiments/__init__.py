@@ -2,14 +2,14 @@
 
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS
 from pear_lab.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, merge
-from pear_lab.experiments.errors import DatabaseError, ExperimentError, RunError
-from pear_lab.experiments.estimate import Estimate
-from pear_lab.experiments.execute import attempt
-from pear_lab.experiments.plan import expand
+from pear_lab.experiments.execute_run import attempt
+from pear_lab.experiments.expand_runs import expand
+from pear_lab.experiments.experiment_errors import DatabaseError, ExperimentError, RunError
 from pear_lab.experiments.pool import Event
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.experiments.runner import check_data, open_folder, run_all, waiting
+from pear_lab.experiments.time_estimate import Estimate
 
 __all__ = [
     "COMPARISONS",

@@ -21,7 +21,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import JSON_FIELDS, RunRecord
 
 SCHEMA_VERSION = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from pear_lab.data.prices import Gaps
 from pear_lab.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
-from pear_lab.experiments.errors import ExperimentError
+from pear_lab.experiments.experiment_errors import ExperimentError
 from pear_lab.experiments.table_spec import DEFAULTS
 
 _WORDS = {"data": "", "degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from pear.engines import Engine, start
 from pear.train.threads import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool
 from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.run_spec import RunSpec

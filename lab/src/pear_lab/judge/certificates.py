@@ -17,9 +17,18 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import splu
 
-from pear_lab.judge.extended import Wide, factor, wide
-from pear_lab.judge.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
-from pear_lab.judge.program import Array, Program, largest_entries
+from pear_lab.judge.extended_precision import Wide, factor, wide
+from pear_lab.judge.judged_program import Array, Program, largest_entries
+from pear_lab.judge.kkt_residuals import (
+    LEAST,
+    SHARE,
+    TOLERANCE,
+    Multipliers,
+    Units,
+    judge_point,
+    largest_decision,
+    slacks,
+)
 
 EDGE = 1e-9
 """Relative margin below which float64 data does not settle a status: either answer is right."""

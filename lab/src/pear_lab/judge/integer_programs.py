@@ -13,9 +13,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
-from pear_lab.judge.extended import wide
-from pear_lab.judge.kkt import SHARE, TOLERANCE
-from pear_lab.judge.program import Array, Program
+from pear_lab.judge.extended_precision import wide
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.kkt_residuals import SHARE, TOLERANCE
 
 FEW = 4096
 """Largest number of choices of integers that are all tried, where every variable is one."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_indefinite, is_unbounded
-from pear_lab.judge.extended import Wide, factor, wide
+from pear_lab.judge.extended_precision import Wide, factor, wide
 from pear_lab.judge.integer_programs import judge_choice
-from pear_lab.judge.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
-from pear_lab.judge.program import Array, Program
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.kkt_residuals import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
 from pear_lab.judge.tangent_space import Tangent, tangent
 
 VALUE = 1e-9

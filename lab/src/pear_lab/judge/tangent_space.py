@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.judge.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
-from pear_lab.judge.kkt import Residuals, Units
-from pear_lab.judge.program import Array, Mask, Program
+from pear_lab.judge.extended_precision import (
+    TINY,
+    Factor,
+    Wide,
+    back_substitute,
+    cholesky,
+    factor,
+    forward_substitute,
+    wide,
+)
+from pear_lab.judge.judged_program import Array, Mask, Program
+from pear_lab.judge.kkt_residuals import Residuals, Units
 
 CLEAR = 1e-6
 """Relative slack or multiplier that an inequality must have to be surely loose or surely held."""

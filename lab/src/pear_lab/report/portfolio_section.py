@@ -17,9 +17,9 @@ from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHO
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.cells import StoredRuns
-from pear_lab.report.figures import value_lines
-from pear_lab.report.published import mean_and_deviation, number, published, verdict
+from pear_lab.report.published_numbers import mean_and_deviation, number, published, verdict
+from pear_lab.report.report_figures import value_lines
+from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import deepest_drawdowns
 
 METHODS = TASKS["portfolio"].methods

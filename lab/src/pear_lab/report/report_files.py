@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pear.errors import PearError
-from pear.pages import style
-from pear.pages.page import render
+from pear.pages import figure_style
+from pear.pages.render_page import render
 from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import RunRecord
-from pear_lab.report.cells import StoredRuns
-from pear_lab.report.comparison import comparison_section
+from pear_lab.report.paired_comparison import comparison_section
 from pear_lab.report.paper_tables import caps_section, table_sections
 from pear_lab.report.portfolio_section import market_sections
-from pear_lab.report.published import DEFINITION, CellVerdict
+from pear_lab.report.published_numbers import DEFINITION, CellVerdict
+from pear_lab.report.table_cells import StoredRuns
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
@@ -51,7 +51,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
         DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    style.require("the report", "jinja2", "matplotlib")
+    figure_style.require("the report", "jinja2", "matplotlib")
     try:
         texts, sections, words = _texts(runs)
     except PearError:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pear_lab.benchmarks.random_programs import Fields, Rng, polytope, random_curvature, random_entries, times
-from pear_lab.judge.program import Array
-from pear_lab.stress.case import Case
+from pear_lab.judge.judged_program import Array
+from pear_lab.stress.stress_case import Case
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from pear_lab.benchmarks.random_programs import Fields, Rng, add_rows, random_curvature, times
-from pear_lab.stress.case import Case
 from pear_lab.stress.recipe_parts import Recipe, around_a_point, leading, middle, move_through, priced
+from pear_lab.stress.stress_case import Case
 
 __all__ = ["FAMILIES", "Recipe", "build", "draw"]
 

@@ -49,7 +49,7 @@ def _load(name: str) -> Any:
     from pear_lab.cli.bench.session import benchmark_command
 
     command = typer.Typer(add_completion=False)
-    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}")
+    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
     command.command(name)(exactness if name == "exactness" else benchmark_command(module))
     return typer.main.get_command(command)
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from pear.cli.comma_lists import words
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_file, write_json
+from pear.cli.output_files import writable_file, write_json
 from pear_lab.cli.terminal import print_table
 
 
@@ -26,7 +26,7 @@ def exactness(
 ) -> None:
     """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
     from pear.train.threads import one_thread  # imports torch, as the next line does
-    from pear_lab.benchmarks import exactness as benchmark
+    from pear_lab.benchmarks import exactness_benchmark as benchmark
 
     if to is not None:
         writable_file(to)

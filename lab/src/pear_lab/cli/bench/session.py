@@ -13,14 +13,14 @@ from typing import Annotated, Any, cast, get_type_hints
 import typer
 from rich.text import Text
 
+from pear.cli.comma_lists import words
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_folder
+from pear.cli.output_files import writable_folder
 from pear.errors import PearError
 from pear_lab.benchmarks import bench_plot as plot
 from pear_lab.benchmarks.bench_record import Record
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
-from pear_lab.benchmarks.clock import threads
+from pear_lab.benchmarks.timing import threads
 from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 from pear_lab.peers import Peer, PeerError, choose, interpreter

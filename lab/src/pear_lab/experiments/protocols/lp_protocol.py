@@ -15,7 +15,7 @@ from pear.losses.methods import make_loss, method
 from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, shortest_path
 from pear.train import FitConfig, History, fit, in_order
 from pear_lab.experiments.catalogue import CAPACITIES
-from pear_lab.experiments.errors import RunError
+from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, scores
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.experiments.table_spec import DEFAULTS

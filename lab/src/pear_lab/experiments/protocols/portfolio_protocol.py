@@ -14,7 +14,7 @@ from pear.tasks import Portfolio, portfolio
 from pear.train import FitConfig, fit
 from pear_lab.data import Prices, load_prices
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
-from pear_lab.experiments.errors import ExperimentError, RunError
+from pear_lab.experiments.experiment_errors import ExperimentError, RunError
 from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerLayer, choose, interpreter

@@ -13,7 +13,7 @@ from pear.losses.methods import METHODS
 from pear.tasks import Task
 from pear.train import History, Progress
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.errors import RunError
+from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.tasks import metrics
 

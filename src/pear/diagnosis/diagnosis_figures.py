@@ -1,0 +1,263 @@
+"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.diagnosis.wording import amount, percent
+from pear.pages.figure_style import INK, LIGHT, MUTED, canvas, headline, page_svg, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pear.diagnosis.diagnosis import Diagnosis
+
+Array = NDArray[Any]
+BARS = 12
+"""At most so many horizontal bars are drawn; the caption or label says how many are left out."""
+
+_WIDTH = 4.9  # inches, as of the report's figures
+_SQUARE = 3.4
+_LONGEST = 26  # characters of a name
+_COLUMNS_TO, _COLUMN_NAME = 60, 5  # bars that stand upright side by side, and the longest of their names
+_POINTS = 300  # of the curve of samples
+_MOST = 0.8  # share of the loss that the curve of samples names
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture.
+
+    Attributes:
+        name: which section of the page it belongs to.
+        title, caption: for people.
+        height: inches.
+        draw: on axes.
+    """
+
+    name: str
+    title: str
+    caption: str
+    height: float
+    draw: Callable[[Any], None]
+
+    def svg(self) -> str:
+        """Draw the picture as an ``<svg>`` element for a page."""
+        with canvas((_WIDTH, self.height)) as (figure, axes):
+            self.draw(axes)
+            return page_svg(figure)
+
+
+def make_panels(found: Diagnosis) -> list[Panel]:
+    """Make the pictures that are not empty, the most important first."""
+    drawn = [_values(found), _groups(found), _samples(found), _constraints(found), _error(found)]
+    return [one for one in drawn if one is not None]
+
+
+def plot(found: Diagnosis) -> Figure:
+    """Draw all pictures in one figure, two in a row.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    require("plot", "matplotlib")
+    shown = make_panels(found)
+    heights = tuple(0.35 + max(one.height for one in shown[i : i + 2]) for i in range(0, len(shown), 2)) or (0.3,)
+    size = (2.2 * _WIDTH, sum(heights) + 0.7)
+    with canvas(size, widths=(1.0, 1.0), heights=heights, squeeze=False) as (figure, grid):
+        for axes, panel in zip(grid.flat, shown, strict=False):
+            panel.draw(axes)
+            axes.set_title(panel.title)
+        for axes in grid.flat[len(shown) :]:
+            axes.remove()
+        title, _, rest = found.sentences[0].partition("; ")
+        headline(figure, title, rest)
+        return figure
+
+
+def _values(found: Diagnosis) -> Panel | None:
+    cost = np.nansum(found.attribution, axis=0)
+    if not np.abs(cost).max() > 0:
+        return None
+    title, caption = "Money lost by predicted value", "In the unit of the objective."
+    if (cost < 0).any():
+        caption += " Below zero: errors that make good for others."
+    if len(cost) > BARS and _fit_upright(found.names):  # hours of a day, days of a year: in their order
+        return Panel("values", title, caption, _SQUARE, partial(_columns, labels=found.names, numbers=cost))
+    order = np.argsort(-cost, kind="stable")
+    top, rest = order[:BARS], order[BARS:]
+    label = f"the other {len(rest)} together: {amount(cost[rest].sum())}" if len(rest) else ""
+    texts = [amount(one) for one in cost[top]]
+    draw = partial(_bars, labels=[found.names[j] for j in top], numbers=cost[top], texts=texts, label=label)
+    return Panel("values", title, caption, _tall(len(top)), draw)
+
+
+def _fit_upright(names: Sequence[str]) -> bool:
+    """Whether upright bars with these names below them fit side by side."""
+    return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
+
+
+def _groups(found: Diagnosis) -> Panel | None:
+    total = float(found.regret.sum())
+    if found.groups is None or not total > 0:
+        return None
+    labels, first, at = np.unique(found.groups, return_index=True, return_inverse=True)
+    lost, count = np.bincount(at, found.regret) / total, np.bincount(at) / len(at)
+    title = f"Money lost by {found.grouped_by}"
+    caption = "A bar beyond its mark costs more than its share of the samples."
+    # Numbers in their order, words in the order they come in: days of the week are not sorted by their letters.
+    order = np.arange(len(labels)) if found.groups.dtype.kind in "iuf" else np.argsort(first)
+    upright = _fit_upright([str(label) for label in labels])
+    if len(order) > BARS and not upright:
+        order = np.argsort(-lost, kind="stable")[:BARS]
+        caption += f" The {BARS} of {len(labels)} that cost most."
+    shown: dict[str, Any] = {"labels": [str(labels[i]) for i in order]}
+    shown |= {"numbers": 100 * lost[order], "marks": 100 * count[order]}
+    if upright:
+        draw = partial(_columns, **shown, label=found.grouped_by, unit="% of the loss; marks: of the samples")
+        return Panel("groups", title, caption, _SQUARE, draw)
+    texts = [percent(one) for one in lost[order]]
+    draw = partial(_bars, **shown, texts=texts, label="% of the loss; marks: % of the samples", color="worse")
+    return Panel("groups", title, caption, _tall(len(order)), draw)
+
+
+def _samples(found: Diagnosis) -> Panel | None:
+    if not found.regret.sum() > 0:
+        return None
+    caption = "Samples from the dearest to the cheapest. Dashes: what it would be if all cost the same."
+    return Panel("samples", "Money lost by sample", caption, _SQUARE, partial(_curve, found.regret))
+
+
+def _constraints(found: Diagnosis) -> Panel | None:
+    shown = dearest_constraints(found)[:BARS]
+    if not len(shown):
+        return None
+    draw = partial(
+        _bars,
+        labels=[found.constraint_names[j] for j in shown],
+        numbers=100 * found.binding[shown],
+        texts=[amount(price) for price in found.shadow_price[shown]],
+        marks=100 * found.best_binding[shown],
+        label="% of the samples; marks: under the truth",
+        color="spo",
+    )
+    caption = (
+        "How often a constraint holds the decision under the forecast, and in figures what a unit more of it is worth, "
+        "on average."
+    )
+    return Panel("constraints", "How often constraints bind", caption, _tall(len(shown)), draw)
+
+
+def _error(found: Diagnosis) -> Panel | None:
+    part = found.tangent_share
+    if not np.isfinite(part):
+        return None
+    caption = "Tangent errors move decisions. The constraints that hold these absorb the rest, which is normal to them."
+    return Panel("error", "Which part of the squared error matters", caption, 1.5, partial(_split, part))
+
+
+def dearest_constraints(found: Diagnosis) -> Array:
+    """Indices of the constraints that bind in some decision, the highest shadow price first; equalities always bind."""
+    price = np.maximum(np.abs(found.shadow_price), np.abs(found.best_shadow_price))
+    binding = np.maximum(found.binding, found.best_binding)
+    choice = np.array([kind != "equality" for kind in found.constraint_kinds], dtype=bool) & (binding > 0)
+    order = np.lexsort((-binding, -price))
+    return order[choice[order]]
+
+
+def _sign_color(number: float) -> str:
+    """The colour of a loss, or of a gain."""
+    return "worse" if number > 0 else "pear"
+
+
+def _tall(bars: int) -> float:
+    """Inches for so many horizontal bars."""
+    return 0.85 + 0.28 * bars
+
+
+def _short(name: str) -> str:
+    """Cut a name to one line that leaves room for the bars."""
+    name = " ".join(name.split())
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _bars(
+    axes: Any,
+    labels: Sequence[str],
+    numbers: Array,
+    texts: Sequence[str],
+    marks: Array | None = None,
+    label: str = "",
+    color: str = "",
+) -> None:
+    """Draw horizontal bars with a text at the end of each, and marks on them; without a color, by their sign."""
+    axes.grid(False)
+    axes.grid(axis="x")
+    places = np.arange(len(labels))
+    axes.barh(places, numbers, 0.66, color=[LIGHT[color or _sign_color(one)] for one in numbers])
+    ends = np.maximum(numbers, 0.0)
+    if marks is not None:
+        axes.plot(marks, places, "|", color=INK, markersize=11, markeredgewidth=1.8)
+        ends = np.maximum(ends, marks)
+    low, high = min(0.0, float(numbers.min())), float(ends.max())
+    span = (high - low) or 1.0
+    for place, end, text in zip(places, ends, texts, strict=True):
+        axes.text(end + 0.02 * span, place, text, va="center", fontsize=9.5, color=INK)
+    if label.startswith("%"):
+        axes.set_xticks(
+            [0, 25, 50, 75, 100] if high > 50 else [0, 10, 20, 30, 40, 50] if high > 20 else [0, 5, 10, 15, 20]
+        )
+    axes.set_xlim(low - 0.02 * span * (low < 0), high + 0.3 * span)
+    axes.set_yticks(places, [_short(one) for one in labels])
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+
+
+def _columns(
+    axes: Any, labels: Sequence[str], numbers: Array, marks: Array | None = None, label: str = "", unit: str = ""
+) -> None:
+    """Draw upright bars, in the order of the labels, and marks on them."""
+    axes.grid(False)
+    axes.grid(axis="y")
+    places = np.arange(len(labels))
+    axes.bar(places, numbers, 0.74, color=[LIGHT[_sign_color(one)] for one in numbers])
+    if marks is not None:
+        size = min(16.0, 200.0 / len(labels))
+        axes.plot(places, marks, "_", color=INK, markersize=size, markeredgewidth=1.6)
+    every = 1 + len(labels) * max(map(len, labels)) // 40
+    axes.set_xticks(places[::every], [" ".join(one.split()) for one in list(labels)[::every]])
+    axes.tick_params(axis="x", pad=6)
+    axes.set(xlim=(-0.7, len(labels) - 0.3), xlabel=label, ylabel=unit)
+
+
+def _curve(regret: Array, axes: Any) -> None:
+    """Draw how much of the loss the dearest samples make."""
+    lost = np.concatenate([[0.0], np.sort(regret)[::-1].cumsum()])
+    made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
+    axes.grid(axis="both")
+    axes.plot([0, 100], [0, 100], "--", color=MUTED, lw=1.2)
+    kept = np.unique(np.linspace(0, len(regret), _POINTS).round().astype(int))  # a page of a million points is no page
+    axes.plot(part[kept], made[kept], color=LIGHT["worse"], lw=2.4)
+    at = int(np.searchsorted(made, 100 * _MOST - 1e-9))
+    axes.plot(part[at], made[at], "o", color=LIGHT["worse"], markersize=7)
+    text = f"{percent(made[at] / 100)} of the loss in {percent(part[at] / 100)} of the samples"
+    axes.text(98, 6, text, ha="right", fontsize=9.5, color=INK)
+    axes.set(xlim=(-1, 101), ylim=(-1, 103), xlabel="% of the samples, the dearest first", ylabel="% of the loss")
+
+
+def _split(part: float, axes: Any) -> None:
+    """Draw one bar in two parts, with their names above it."""
+    axes.grid(False)
+    axes.set_box_aspect(0.2)
+    axes.set_anchor("N")
+    axes.barh(0, 100 * part, 0.8, color=LIGHT["worse"])
+    axes.barh(0, 100 * (1 - part), 0.8, left=100 * part, color=LIGHT["rest"])
+    axes.text(0, 0.55, f"tangent {percent(part)}", color=LIGHT["worse"], fontsize=9.5)
+    axes.text(100, 0.55, f"normal {percent(1 - part)}", color=MUTED, fontsize=9.5, ha="right")
+    axes.set(xlim=(0, 100), ylim=(-0.5, 1.1), yticks=[], xlabel="% of the squared error")

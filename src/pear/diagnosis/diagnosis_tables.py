@@ -1,0 +1,92 @@
+"""The tables of a diagnosis for the page and the terminal: few rows, rounded numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pear.diagnosis.diagnosis_figures import dearest_constraints
+from pear.diagnosis.wording import amount, percent
+from pear.pages.section import Grid
+
+if TYPE_CHECKING:
+    import pandas
+
+    from pear.diagnosis.diagnosis import Diagnosis
+
+
+def _part(share: float) -> str:
+    return percent(share) if np.isfinite(share) else "–"
+
+
+Columns = tuple[tuple[str, str, Callable[[Any], str]], ...]
+"""The columns of a grid: its heading, the column of the table, and what writes an entry."""
+
+_VALUES: Columns = (
+    ("Predicted value", "value", str),
+    ("money lost", "cost", amount),
+    ("share", "share", _part),
+    ("bias", "bias", amount),
+    ("mean squared error", "mean_squared_error", amount),
+)
+_GROUPS: Columns = (
+    ("samples", "samples", "{:,}".format),
+    ("money lost", "regret", amount),
+    ("share", "share", _part),
+    ("lost a sample", "mean_regret", amount),
+    ("of the best value", "normalized_regret", _part),
+    ("tangent share", "tangent_share", _part),
+    ("dearest predicted value", "dearest_value", str),
+)
+_SAMPLES: Columns = (
+    ("money lost", "regret", amount),
+    ("share", "share", _part),
+    ("margin", "margin", _part),
+    ("why", "why", str),
+)
+_CONSTRAINTS: Columns = (
+    ("Constraint", "constraint", str),
+    ("kind", "kind", str),
+    ("binds", "binding", _part),
+    ("binds under the truth", "best_binding", _part),
+    ("a unit more is worth", "shadow_price", amount),
+    ("under the truth", "best_shadow_price", amount),
+)
+
+
+def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
+    """Make the tables that are not empty, of so many rows at most, by the name of their section.
+
+    Raises:
+        MissingExtraError: pandas, which tabulates, is not installed.
+    """
+    made, group = {}, found.grouped_by
+    if found.attributed.any():
+        caption = "Bias: the mean of what was predicted less what came true."
+        made["values"] = _grid("Predicted values", found.values(), _VALUES, rows, caption)
+    if found.groups is not None:
+        heading = f"{group[:1].upper()}{group[1:]}"
+        made["groups"] = _grid(f"By {group}", found.by_group(), ((heading, group, str), *_GROUPS), rows)
+    caption = (
+        "Samples are counted from 0. Margin: the share of its error that the forecast could have made before the "
+        "decision changed."
+    )
+    own: Columns = () if found.groups is None else ((group, group, str),)
+    worst, there = found.worst(rows).reset_index(), len(found.regret)
+    made["samples"] = _grid("Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there)
+    caption = "Of those that bind in some sample, by what a unit more is worth on average. Equalities always bind."
+    binding = found.constraints().loc[dearest_constraints(found)]
+    made["constraints"] = _grid("Constraints", binding, _CONSTRAINTS, rows, caption)
+    return {name: grid for name, grid in made.items() if grid.rows}
+
+
+def _grid(
+    title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
+) -> Grid:
+    """Write the first rows of a table as texts; ``there`` is the number of rows in all where the table has fewer."""
+    there = len(frame) if there is None else there
+    title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
+    texts = [map(write, frame[name].head(rows)) for _, name, write in columns]
+    return Grid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
