@@ -61,7 +61,7 @@ def point(axes: Any, where: Array, color: str, label: str, at: tuple[float, floa
 
 def draw_decision(path: Path) -> Path:
     """What is decided: the plan farthest along the arrow of profits, and what a wrong arrow costs."""
-    with figure_style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
         best, taken = decision(TRUE), decision(NEAR)
         lost = float(pear.regret(PLAN, NEAR[None], TRUE[None])[0])
         titles = ("The true profits: the best plan is a corner", "The forecast: another corner")
@@ -77,7 +77,7 @@ def draw_decision(path: Path) -> Path:
         arrow(both[1], taken, 0.6 * NEAR, BAD, "forecast ĉ")
         point(both[1], taken, BAD, f"worth {TRUE @ taken:g} in truth: {lost:g} is lost", (10, -4))
         point(both[1], best, GOOD, "", (0, 0))
-        return figure_style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_forecasts(path: Path) -> Path:
@@ -86,7 +86,7 @@ def draw_forecasts(path: Path) -> Path:
     rays = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     lost = pear.regret(PLAN, rays, np.tile(TRUE, (len(rays), 1))).numpy().round(6)
     colors = (figure_style.LIGHT["within-bg"], figure_style.LIGHT["worse-bg"], "#f3c9b8")
-    with figure_style.canvas((9.2, 3.9), "both", (1.0, 1.0)) as (figure, both):
+    with figure_style.styled_figure((9.2, 3.9), "both", (1.0, 1.0)) as (figure, both):
         for axes, title in zip(both, ("Squared error: circles around the truth", "Regret: cones"), strict=True):
             axes.set(xlim=(0, 4.4), ylim=(0, 3.3), aspect="equal", title=title)
             axes.set(xlabel="forecast profit of a table", ylabel="of a chair")
@@ -102,7 +102,7 @@ def draw_forecasts(path: Path) -> Path:
             point(axes, TRUE, figure_style.INK, "truth", (-34, -4))
             point(axes, NEAR, BAD, "near", (-6, 9))
             point(axes, FAR, GOOD, "far", (-6, 9))
-        return figure_style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_split(path: Path) -> Path:
@@ -110,7 +110,7 @@ def draw_split(path: Path) -> Path:
     z, error = decision(NEAR, LAMBDA), NEAR - TRUE
     tangent = LAMBDA * pear.regret_gradient(PLAN, NEAR[None], TRUE[None], smoothing=LAMBDA)[0].numpy()
     normal, zoom = error - tangent, 3.2
-    with figure_style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
         ground(left)
         left.set_title("The error, and its two parts")
         for step, start in ((normal, z + zoom * tangent), (tangent, z + zoom * normal)):
@@ -125,14 +125,14 @@ def draw_split(path: Path) -> Path:
             right.plot(length, smoothed_regret(TRUE + np.outer(length, unit), LAMBDA), color=color, lw=2.2, label=name)
         right.set(title="What an error of this length costs", xlabel="length of the error", ylabel="regret")
         right.legend(title="error")
-        return figure_style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_smoothing(path: Path) -> Path:
     """What λ does: corners are rounded, and stairs become slopes."""
     angle = np.linspace(2, 88, 87)
     forecasts = np.linalg.norm(TRUE) * np.stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))], axis=1)
-    with figure_style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
         ground(left)
         left.set_title("Decisions while the forecast turns")
         for smoothing, color in ((LAMBDA, figure_style.LIGHT["pear-mid"]), (0.0, BAD)):
@@ -144,7 +144,7 @@ def draw_smoothing(path: Path) -> Path:
         right.annotate("truth", (28, 4.1), color=figure_style.MUTED)
         right.set(title="What is lost", xlabel="direction of the forecast, degrees", ylabel="regret")
         right.legend()
-        return figure_style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 PICTURES = {

@@ -56,7 +56,7 @@ PYPLOT = {
 @contextlib.contextmanager
 def look() -> Iterator[None]:
     """Within the block pyplot's figures are drawn in the style of the package."""
-    with figure_style.look(), mpl.rc_context(PYPLOT):
+    with figure_style.style_context(), mpl.rc_context(PYPLOT):
         yield
 
 
@@ -226,7 +226,9 @@ def write(script: Path) -> Path:
     pictures = {}
     with look():  # a colour such as "C1" is looked up when it is drawn
         for number, figure in enumerate(figures, 1):
-            pictures[id(figure)] = f"images/{figure_style.save(figure, images / f'{script.stem}-{number}.svg').name}"
+            pictures[id(figure)] = (
+                f"images/{figure_style.save_figure(figure, images / f'{script.stem}-{number}.svg').name}"
+            )
     target = script.with_suffix(".md")
     target.write_text(page(cells, outputs, pictures, script.name), "utf-8")
     return target

@@ -61,8 +61,8 @@ def draw(found: Diagnosis, path: Path) -> None:
     """What the errors of each half-hour cost, beside how large they are."""
     cost = np.nansum(found.attribution, axis=0)
     error = np.sqrt(((found.predicted - found.true) ** 2).mean(0))
-    with figure_style.canvas((8.4, 4.6), sharex=True) as (figure, axes):
-        figure_style.headline(figure, "Which half-hours cost money", "Irish prices, ridge regression, test days")
+    with figure_style.styled_figure((8.4, 4.6), sharex=True) as (figure, axes):
+        figure_style.write_headline(figure, "Which half-hours cost money", "Irish prices, ridge regression, test days")
         axes.bar(
             range(len(cost)), 100 * cost / cost.sum(), color=figure_style.LIGHT["pear"], label="share of the regret, %"
         )
@@ -71,7 +71,7 @@ def draw(found: Diagnosis, path: Path) -> None:
         )
         axes.set_xticks(range(0, len(cost), 6), [found.names[i] for i in range(0, len(cost), 6)])
         axes.legend()
-        figure_style.save(figure, path)
+        figure_style.save_figure(figure, path)
 
 
 def main() -> None:

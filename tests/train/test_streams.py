@@ -310,7 +310,8 @@ def test_a_problem_with_fields_per_sample_is_refused(folder: Path) -> None:
 
 
 def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))  # a process takes seconds
+    # A process takes seconds.
+    monkeypatch.setattr(streams_benchmark, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     rows: list[Any] = []
     small = streams_benchmark.StreamSettings(
         samples=1000, in_memory=100, batch_size=10, buffer=100, grid=2, folder=str(tmp_path / "files")

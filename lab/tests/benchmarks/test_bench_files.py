@@ -22,7 +22,7 @@ import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import check_solver, prepare
+from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, prepare_file_solver
 from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
 from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
 from pear_lab.benchmarks.hard_models import hard_instances
@@ -430,7 +430,7 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
         tmp_path, "b.mps", "OBJSENSE\n MAX\n" + HEAD.replace(" Y R2 -1", " Y R2 -3") + RHS + BOUNDS + "ENDATA\n"
     )
     for path in (mat, top):
-        answer = prepare(path, solver, 1e-9)()
+        answer = prepare_file_solver(path, solver, 1e-9)()
         program = read_model_file(path).program
         found = measure(program, answer)
         if solver == "scipy" and program.H.nnz:
@@ -442,9 +442,9 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
 
 def test_unknown_solvers_are_refused() -> None:
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'gorubi'; expected pear"):
-        check_solver("gorubi")
+        check_file_solver("gorubi")
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'gorubi'"):
-        check_solver("pear:gorubi")
+        check_file_solver("pear:gorubi")
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -33,17 +33,17 @@ from pear_lab.benchmarks import (
     sparse_solvers_benchmark,
     training_benchmark,
 )
-from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks
-from pear_lab.benchmarks.exact_gradients import summarize
+from pear_lab.benchmarks.exact_gradients import summarize_errors
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.gradient_rows import ratio
+from pear_lab.benchmarks.gradient_rows import time_ratio
 from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
-from pear_lab.benchmarks.text_table import Table
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.bench import BENCHMARKS
-from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train
+from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
@@ -62,19 +62,19 @@ def run(terminal: None) -> Run:
 
 
 def test_quantiles_of_errors() -> None:
-    found = summarize(np.linspace(0.0, 1.0, 11))
+    found = summarize_errors(np.linspace(0.0, 1.0, 11))
     assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
     assert not found.exact
-    assert summarize(np.array([1e-9, 1e-6])).exact
+    assert summarize_errors(np.array([1e-9, 1e-6])).exact
 
 
 def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
-    found = summarize(np.array([1e-9, np.nan, 1e-9]))
+    found = summarize_errors(np.array([1e-9, np.nan, 1e-9]))
     assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
     assert not found.exact
-    everything = summarize(np.array([np.nan, np.inf]))
+    everything = summarize_errors(np.array([np.nan, np.inf]))
     assert (everything.median, everything.q90) == (math.inf, math.inf)
-    nothing = summarize(np.array([]))
+    nothing = summarize_errors(np.array([]))
     assert math.isnan(nothing.largest)
     assert not nothing.exact
 
@@ -84,8 +84,8 @@ def test_exponents_of_power_laws() -> None:
     for power in (0.5, 1.0, 2.7):
         assert fitted_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
     assert math.isnan(fitted_exponent([10.0, 10.0], [1.0, 2.0]))
-    assert math.isnan(ratio(1.0, 0.0))
-    assert math.isnan(ratio(None, 1.0))
+    assert math.isnan(time_ratio(1.0, 0.0))
+    assert math.isnan(time_ratio(None, 1.0))
 
 
 def gradient_row(
@@ -106,13 +106,13 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient_rows.ahead(rows, rows[0]) == pytest.approx(50)
-    assert gradient_rows.ahead(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient_rows.ahead(rows, rows[3]))
-    assert gradient_rows.to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient_rows.to_pear(rows, rows[5]))
+    assert gradient_rows.lead_over_peers(rows, rows[0]) == pytest.approx(50)
+    assert gradient_rows.lead_over_peers(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient_rows.lead_over_peers(rows, rows[3]))
+    assert gradient_rows.ratio_to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient_rows.ratio_to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient_rows.ahead([wrong, *rows[1:]], wrong))
+    assert math.isnan(gradient_rows.lead_over_peers([wrong, *rows[1:]], wrong))
 
 
 def test_several_structures_are_summed_up_point_by_point() -> None:
@@ -128,7 +128,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         gradient_row("forward pass", 0.001, measured="decision", **at_box),
         gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
     ]
-    table = gradient_rows.summary(rows)
+    table = gradient_rows.summary_of_structures(rows)
     assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
     core = ("–", "–", "–")
     assert table.rows == [
@@ -140,7 +140,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
     assert whole[0].headings[0] == "structure"
     assert whole[-1] == table
     assert [table.headings[0] for table in gradient_benchmark.tables(rows[:2])] == ["who"]
-    without_core = gradient_rows.summary([row for row in rows if "core" not in row.who])
+    without_core = gradient_rows.summary_of_structures([row for row in rows if "core" not in row.who])
     assert len(without_core.headings) == len(table.headings) - 3
     assert not rows[7].exact
 
@@ -162,7 +162,7 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 
     rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
     rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
-    ours, plain = training_benchmark.summarize(rows)
+    ours, plain = training_benchmark.summarize_seeds(rows)
     assert (ours.ratio, ours.seeds, ours.reuse_rate) == (1.0, 2, pytest.approx(0.6))
     assert (ours.regret, ours.regret_std) == (pytest.approx(0.05), pytest.approx(0.01 * math.sqrt(2)))
     assert (plain.ratio, plain.run_ratio) == (pytest.approx(15), pytest.approx(15))  # of 20 and 10; seed 2 has no pair
@@ -237,9 +237,9 @@ def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
     split = make_split(one, task)
     split = type(split)(*(type(part)(part.features[:64], part.costs[:64]) for part in split))
     state = torch.get_rng_state()
-    model, history = plain_loop.train(task.problem, split, task.normalized_regret, 3, 2)
+    model, history = plain_loop.train_plain_loop(task.problem, split, task.normalized_regret, 3, 2)
     assert torch.equal(state, torch.get_rng_state())
-    ours, ours_history = train(one, task, split)
+    ours, ours_history = train_as_published(one, task, split)
     first, _ = paper_model(task.problem.n, 3)
     moved = (ours.weight - first.weight).abs().max()
     assert (model.weight - ours.weight).abs().max() < 0.05 * moved
@@ -518,7 +518,7 @@ def test_what_the_usual_grid_leaves_out_is_said() -> None:
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
     asked = gradient_benchmark.GradientSettings(sizes=(500,), batches=(512,)).grid()
-    assert asked == ([gradient_benchmark.Point(STRUCTURES[0], 500, [512])], [])
+    assert asked == ([gradient_benchmark.GradientPoint(STRUCTURES[0], 500, [512])], [])
 
 
 def test_every_structure_has_its_own_size_and_batches() -> None:
@@ -655,7 +655,7 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     assert all(row.kkt_residual < 1e-9 for row in rows)
     assert all(row.processor > 0 for row in rows)
     known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
-    assert scaling_benchmark.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
+    assert scaling_benchmark.growth_exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
     assert [cells[-1] for cells in scaling_benchmark.tables(known)[1].rows] == ["1.5", "1.5"]
     assert [cells[-2] for cells in scaling_benchmark.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
 
@@ -675,12 +675,12 @@ def test_scaling_compares_sources_of_candidates() -> None:
 
 
 def test_memory_is_measured_in_processes_of_their_own() -> None:
-    alone, _ = memory_benchmark.measure("import", {}, limit=120)
-    taken, seconds = memory_benchmark.measure("portfolio", {"assets": 20, "batch": 2}, limit=120)
+    alone, _ = memory_benchmark.measure_memory("import", {}, limit=120)
+    taken, seconds = memory_benchmark.measure_memory("portfolio", {"assets": 20, "batch": 2}, limit=120)
     assert 20 < alone < taken < 2000
     assert seconds > 0
     with pytest.raises(PearError, match="address space allowed: 100 MiB"):
-        memory_benchmark.measure("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
+        memory_benchmark.measure_memory("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
 
 
 def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -689,7 +689,7 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
             raise PearError("too large")
         return {"import": 100.0, "portfolio": 150.0, "training": 130.0}[name], 1.0
 
-    monkeypatch.setattr(memory_benchmark, "measure", measured)
+    monkeypatch.setattr(memory_benchmark, "measure_memory", measured)
     rows: list[memory_benchmark.MemoryRow] = []
     notes: list[str] = []
     memory_benchmark.run(memory_benchmark.MemorySettings(), Callbacks(rows.append, notes.append))
@@ -729,25 +729,27 @@ def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments:
 
 def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(
-        run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
+        run, monkeypatch, gradient_benchmark, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
     )
     assert found == gradient_benchmark.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
-    found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
+    found = asked(run, monkeypatch, scaling_benchmark, "scaling", "--grids", "none", "--spread", "0")
     assert found == scaling_benchmark.ScalingSettings(grids=(), spread=0)
-    found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
+    found = asked(run, monkeypatch, training_benchmark, "training", "--tasks", "paths,", "--full", "--degree", "2")
     assert found == training_benchmark.TrainingSettings(("paths",), 2, full=True)
-    assert asked(run, monkeypatch, memory, "memory", "--cap", "512") == memory_benchmark.MemorySettings(cap=512.0)
-    found = asked(run, monkeypatch, integers, "integers", "--degrees", "2,8", "--threads", "1")
+    assert asked(run, monkeypatch, memory_benchmark, "memory", "--cap", "512") == memory_benchmark.MemorySettings(
+        cap=512.0
+    )
+    found = asked(run, monkeypatch, integers_benchmark, "integers", "--degrees", "2,8", "--threads", "1")
     assert found == integers_benchmark.IntegerSettings(degrees=(2, 8), threads=1)
 
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
+    found = asked(run, monkeypatch, gradient_benchmark, "gradient", "--quick", "--batches", "4")
     assert found == gradient_benchmark.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
-    found = asked(run, monkeypatch, training, "training", "--quick")
+    found = asked(run, monkeypatch, training_benchmark, "training", "--quick")
     assert found == training_benchmark.TrainingSettings(seeds=(0,), quick=True)
-    assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling_benchmark.QUICK_GRIDS
-    assert asked(run, monkeypatch, memory, "memory", "--quick").portfolio_batch == 16
+    assert asked(run, monkeypatch, scaling_benchmark, "scaling", "--quick").grids == scaling_benchmark.QUICK_GRIDS
+    assert asked(run, monkeypatch, memory_benchmark, "memory", "--quick").portfolio_batch == 16
 
 
 def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
@@ -786,7 +788,7 @@ def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: p
 
 
 def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
-    record = Record("gradient", tmp_path, {"seed": 0}, lambda rows: [Table("None", ("who",))])
+    record = BenchmarkRecord("gradient", tmp_path, {"seed": 0}, lambda rows: [TextTable("None", ("who",))])
     record.add(gradient_row("pear", 0.002, largest=math.nan))
     assert json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"][0]["error_largest"] is None
     record.add(gradient_row("pear layer", 0.001))

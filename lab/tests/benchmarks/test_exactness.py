@@ -76,7 +76,7 @@ def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
 
 
 def test_portfolio_of_the_anchor() -> None:
-    (exam,) = exactness_benchmark._exams("anchor portfolio", 0, 1.0)
+    (exam,) = exactness_benchmark._draw_exams("anchor portfolio", 0, 1.0)
     errors = exam.answers("auto")[0].errors(exactness_benchmark._gradient(exam.case, "auto").numpy())
     assert len(exam.programs) == 64
     assert errors.compared >= 40
@@ -84,7 +84,9 @@ def test_portfolio_of_the_anchor() -> None:
 
 
 def test_families_are_reproducible_and_independent_of_each_other() -> None:
-    first, again, other = (exactness_benchmark._exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1))
+    first, again, other = (
+        exactness_benchmark._draw_exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -194,7 +196,7 @@ def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
         return np.array([kkt_residual(*point) for point in points])
 
     rng = np.random.default_rng(0)
-    for exam in exactness_benchmark._exams(family, 0, 0.02):
+    for exam in exactness_benchmark._draw_exams(family, 0, 0.02):
         solution = exactness_benchmark._solution(exam.case, "daqp")
         np.testing.assert_allclose(solution.kkt_residual.numpy(), residuals(exam, solution), atol=1e-12)
         case = exam.case

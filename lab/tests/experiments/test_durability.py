@@ -36,7 +36,7 @@ from pear_lab.experiments import (
     attempt,
     open_folder,
     run_all,
-    waiting,
+    unfinished_runs,
 )
 from pear_lab.experiments.database import read_records
 from pear_lab.stress import kill_sweep, soak
@@ -128,7 +128,7 @@ def listen(event):
         os.kill(os.getpid(), 9)
 if __name__ == "__main__":
     with open_folder(Path(sys.argv[1])) as database:
-        run_all(waiting(runs, database.statuses()), database, 2, listen)
+        run_all(unfinished_runs(runs, database.statuses()), database, 2, listen)
 """
 
 
@@ -148,7 +148,7 @@ def test_a_killed_driver_leaves_true_rows_alone_and_no_process(tmp_path: Path) -
         assert set(database.statuses().values()) == {"done"}
         runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
         assert 1 <= len(database.statuses()) <= 2
-        run_all(waiting(runs, database.statuses()), database)
+        run_all(unfinished_runs(runs, database.statuses()), database)
         with open_folder(tmp_path / "undisturbed") as other:
             run_all(runs, other)
             assert numbers(database) == numbers(other)

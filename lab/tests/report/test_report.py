@@ -476,12 +476,12 @@ def test_one_palette_for_the_light_and_the_dark_page() -> None:
 
 def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
     rows = [plot.Series("pear", [1, 10], [0.1, 0.2]), plot.Series("<$x>", [1, 10], [0.0, 3.0], ours=False)]
-    svg = plot.draw(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
+    svg = plot.draw_series(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
     colors = set(re.findall(r"#[0-9a-f]{6}", re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)))
     assert colors <= set(figure_style.LIGHT.values())
     assert {figure_style.LIGHT["pear"], figure_style.LIGHT["mse"]} <= colors
     assert "&lt;$x&gt;" in svg
-    assert plot.draw(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
+    assert plot.draw_series(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
 
 
 def test_pictures_survive_extremes() -> None:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
-from pear.cli.console import ErrorsAsSentences, say
+from pear.cli.console import ErrorsAsSentences, print_plain
 from pear.errors import MissingExtraError
 from pear.version import __version__
 
@@ -40,10 +40,10 @@ class Commands(ErrorsAsSentences):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command to run and its arguments; a command of the laboratory is imported here."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name in LAB else command, rest
+        return name, _load_lab_command(name) if name in LAB else command, rest
 
 
-def _load(name: str) -> Any:
+def _load_lab_command(name: str) -> Any:
     """The command of an entry point.
 
     Raises:
@@ -81,12 +81,12 @@ app.command("solvers")(solvers.solvers)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"pear {__version__}")
+        print_plain(f"pear {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,

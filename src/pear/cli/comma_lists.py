@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def words(text: str | None) -> list[str]:
+def split_at_commas(text: str | None) -> list[str]:
     """Split a text at its commas.
 
     Example:
-        >>> words("a, b,"), words(None)
+        >>> split_at_commas("a, b,"), split_at_commas(None)
         (['a', 'b'], [])
     """
     return [word.strip() for word in (text or "").split(",") if word.strip()]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 8  # names of columns that a message lists
 
 
-def read_table(path: Path) -> pandas.DataFrame:
+def read_csv_table(path: Path) -> pandas.DataFrame:
     """Read a CSV file, also a compressed one, with a heading for every column.
 
     Raises:
@@ -47,7 +47,7 @@ def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, pat
     """Select columns of a table, as numbers.
 
     Args:
-        table: from ``read_table``.
+        table: from ``read_csv_table``.
         names: the columns, in the order of the result.
         what: what the columns hold, in the plural, for messages.
         path: the file, for messages.
@@ -58,7 +58,9 @@ def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, pat
     there = list(table.columns)
     for name in names:
         if name not in there:
-            raise DataError(f"{path} has no column {name!r}{suggest(name, there)}; {what} are looked up by these names")
+            raise DataError(
+                f"{path} has no column {name!r}{suggest_name(name, there)}; {what} are looked up by these names"
+            )
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise DataError(f"column {twice[0]!r} of {path} is named twice among the {what}; name it once")
     chosen = table[list(names)]
@@ -86,11 +88,11 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
 
 
-def suggest(name: str, there: Sequence[str]) -> str:
+def suggest_name(name: str, there: Sequence[str]) -> str:
     """Say which name a wrong one may have been meant for, or which names there are.
 
     Example:
-        >>> suggest("prise", ["price", "day"]), suggest("x", ["price", "day"])
+        >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])
         (", did you mean 'price'?", ', only price, day')
     """
     close = get_close_matches(name, there, n=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pear.cli.console import percent
-from pear.pages.figure_style import LIGHT, canvas, headline, plain_log, save
+from pear.cli.console import two_decimal_percent
+from pear.pages.figure_style import LIGHT, save_figure, set_plain_log_scale, styled_figure, write_headline
 
 if TYPE_CHECKING:
     from pear.train import History
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale
 
 
-def draw(
+def draw_demo(
     path: Path,
     title: str,
     subtitle: str,
@@ -32,25 +32,27 @@ def draw(
         test_regret: after training, by loss.
         histories: of the trainings, by loss.
     """
-    with canvas((10, 4.8), widths=(1, 1.6)) as (figure, (left, right)):
-        headline(figure, title, subtitle)
-        _bars(left, untrained, test_regret)
-        _curves(right, histories)
-        return save(figure, path)
+    with styled_figure((10, 4.8), widths=(1, 1.6)) as (figure, (left, right)):
+        write_headline(figure, title, subtitle)
+        _draw_regret_bars(left, untrained, test_regret)
+        _draw_regret_curves(right, histories)
+        return save_figure(figure, path)
 
 
-def _bars(axes: Any, untrained: float, regret: dict[str, float]) -> None:
+def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> None:
     axes.set_title("Test regret, % of the best possible cost")
     heights = [100 * value for value in regret.values()]
     bars = axes.bar(range(len(regret)), heights, width=0.6, color=[LIGHT[name.lower()] for name in regret])
-    axes.bar_label(bars, [percent(value) for value in regret.values()], padding=4, fontsize=13, fontweight="bold")
+    axes.bar_label(
+        bars, [two_decimal_percent(value) for value in regret.values()], padding=4, fontsize=13, fontweight="bold"
+    )
     axes.set_xlim(-0.6, len(regret) - 0.4)
     axes.set_ylim(0, 1.15 * max(heights) or 1.0)
     axes.set_xticks(range(len(regret)), [f"trained with {name}" for name in regret])
-    axes.set_xlabel(f"before training: {percent(untrained)}", labelpad=7)
+    axes.set_xlabel(f"before training: {two_decimal_percent(untrained)}", labelpad=7)
 
 
-def _curves(axes: Any, histories: dict[str, History]) -> None:
+def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
     axes.set_title("Validation regret while training, % (log scale)")
     lowest = min(histories, key=lambda name: histories[name].checks[-1].metric)
     for name, history in histories.items():
@@ -65,5 +67,5 @@ def _curves(axes: Any, histories: dict[str, History]) -> None:
         if history.best is not None:
             best = 100 * max(history.best.metric, _LEAST_SHOWN)
             axes.plot(history.best.epoch, best, "o", markersize=11, fillstyle="none", color=color)
-    plain_log(axes, "y")
+    set_plain_log_scale(axes, "y")
     axes.set_xlabel("epoch (circled: the weights that are kept)", labelpad=7)

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.comma_lists import words
-from pear.cli.console import out, say
-from pear.cli.csv_table import read_table, select_columns, suggest
+from pear.cli.comma_lists import split_at_commas
+from pear.cli.console import out, print_plain
+from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
 from pear.cli.output_files import writable_file
 from pear.cli.train import read_model
 from pear.errors import DataError
@@ -46,26 +46,26 @@ def diagnose(
     from pear.diagnosis.diagnosis_tables import make_grids
     from pear.train.threads import one_thread
 
-    figure_style.require("the page", "jinja2", "matplotlib")
-    truth, forecast = read_table(costs), read_table(predictions)
-    problem, paid = read_model(model, words(named), truth, {})
+    figure_style.require_packages("the page", "jinja2", "matplotlib")
+    truth, forecast = read_csv_table(costs), read_csv_table(predictions)
+    problem, paid = read_model(model, split_at_commas(named), truth, {})
     labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)
     true, predicted = (
         select_columns(truth, paid, "costs", costs),
         select_columns(forecast, paid, "predicted costs", predictions),
     )
-    _check_rows(truth, forecast, [*paid, *problem.variables], costs, predictions)
+    _check_same_samples(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
-    say(_introduction(problem, paid, model))
+    print_plain(_describe_costs(problem, paid, model))
     for sentence in found.sentences:
-        say(f"• {sentence}")
+        print_plain(f"• {sentence}")
     for grid in make_grids(found, _ROWS).values():
         out.print()
-        _show(grid)
+        _print_grid(grid)
     found.save_html(to)
-    say(f"\nPage: {to}")
+    print_plain(f"\nPage: {to}")
 
 
 def _read_labels(
@@ -77,7 +77,7 @@ def _read_labels(
     table = next((one for one in (truth, forecast) if name in one.columns), None)
     if table is None:
         there = list(dict.fromkeys([*truth.columns, *forecast.columns]))
-        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest(name, there)}")
+        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest_name(name, there)}")
     column = table[name]
     if column.isna().any():
         line = int(column.isna().to_numpy().argmax()) + 2
@@ -93,7 +93,7 @@ def _read_labels(
     return pandas.Series(dates, name=name, dtype="datetime64[ns]")
 
 
-def _check_rows(
+def _check_same_samples(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
     """Refuse tables whose rows are of different samples, which a column that both have, other than a cost, tells."""
@@ -127,17 +127,17 @@ def _as_text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
+def _describe_costs(problem: pear.Model, paid: list[str], model: Path) -> str:
     """Say how many costs come from the tables, and which variables keep the cost of the file."""
-    from pear.diagnosis.wording import some
+    from pear.diagnosis.wording import list_names
 
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
-    fixed = f"; the file's own cost is that of {some(rest, _ROWS)}" if rest else ""
+    fixed = f"; the file's own cost is that of {list_names(rest, _ROWS)}" if rest else ""
     return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 
-def _show(grid: Grid) -> None:
+def _print_grid(grid: Grid) -> None:
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):
         words = i == 0 or heading in ("why", "kind")

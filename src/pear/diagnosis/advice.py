@@ -11,7 +11,7 @@ from pear.diagnosis.advising.coefficient_scaling import check_scaling
 from pear.diagnosis.advising.epoch_time import time_epochs
 from pear.diagnosis.advising.findings import Finding, Findings
 from pear.diagnosis.advising.integrality import measure_integrality
-from pear.diagnosis.advising.objective_curvature import describe_curvature, settle_smoothing
+from pear.diagnosis.advising.objective_curvature import describe_curvature, find_auto_smoothing
 from pear.diagnosis.advising.redundancy import find_redundant_rows
 from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions
 from pear.diagnosis.advising.solver_and_loss import name_solvers, suggest_loss
@@ -144,7 +144,7 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     find_redundant_rows(s, findings)
     sampled = decide_samples(s, _SECONDS["decide"])
     describe_curvature(s, sampled, findings)
-    smoothing = settle_smoothing(s, sampled, _SECONDS["smoothing"], findings)
+    smoothing = find_auto_smoothing(s, sampled, _SECONDS["smoothing"], findings)
     if sampled is not None:
         describe_decisions(s, sampled, _SECONDS["decisions"], findings)
         measure_integrality(s, sampled, _SECONDS["integrality"], findings)

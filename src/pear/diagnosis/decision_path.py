@@ -162,7 +162,7 @@ class _Pieces:
         return margin
 
 
-def follow(
+def follow_decisions(
     problem: Problem, true: Tensor, predicted: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> DecisionPath:
     """Follow the decisions from true to predicted costs.
@@ -191,7 +191,7 @@ def follow(
         todo = todo[~failed[todo.rows] & (pieces.count[todo.rows] < MAX_PIECES)]
         if not len(todo.rows):
             break
-        todo = _split(search, pieces, todo, failed)
+        todo = _split_intervals(search, pieces, todo, failed)
     failed[todo.rows] = True
     failed |= pieces.count >= MAX_PIECES
     return DecisionPath(pieces.integral, pieces.margin(size), pieces.count, ~failed, size)
@@ -209,7 +209,7 @@ def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Inte
     return todo[~straight]
 
 
-def _split(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
+def _split_intervals(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
     """Decide at a point inside every interval, integrate the sides that this proves, and return the others."""
     t = _inner_point(search, todo)
     z, slope = search.decide(todo.rows, t)

@@ -11,10 +11,10 @@ from torch import Tensor
 from pear.decisions.solution import Solution
 from pear.decisions.solve import check_smoothing, check_solver, fail, solve, solve_verified
 from pear.diagnosis.constraint_prices import name_constraints, price_constraints
-from pear.diagnosis.decision_path import ACCURACY, follow
+from pear.diagnosis.decision_path import ACCURACY, follow_decisions
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
 from pear.diagnosis.diagnosis_inputs import Inputs, read_groups, read_inputs
-from pear.diagnosis.diagnosis_sentences import describe
+from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.losses.regret import outcome
 from pear.problem import Model, Problem
@@ -61,9 +61,9 @@ def diagnose(
     given = read_inputs(problem, predicted, true, names)
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost
-    chosen, best = (_decide(given.problem, cost, solver) for cost in costs)
+    chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
     judged = outcome(given.problem, chosen.x, best.x, given.true_cost)
-    attributed, notes = _attribute(given, judged.regret, best.x, chosen.x, solver)
+    attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
     relaxed = given.problem.relaxed()
     error = split_error(relaxed, *costs, smoothing, solver)
     qp = relaxed.canonical(given.true_cost)
@@ -98,11 +98,11 @@ def diagnose(
         linear=given.problem.phi is None and qp.is_linear,
         smoothing=error.smoothing.note,
     )
-    found.sentences.extend([*describe(found), *notes])
+    found.sentences.extend([*describe_diagnosis(found), *notes])
     return found
 
 
-def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
+def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
     """The decisions under a cost (B, n), as ``pear.regret`` judges them."""
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
@@ -111,7 +111,7 @@ def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedS
     return solved
 
 
-def _attribute(
+def _attribute_regret(
     given: Inputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Attribute regret (B,) to the predicted values.
@@ -126,7 +126,7 @@ def _attribute(
         note = "The objective has a smooth term φ, under which decisions move along curves: regret is not attributed."
         empty = {"attribution": nothing, "attributed": unknown, "margin": nothing[:, 0], "pieces": unknown.long()}
         return empty, [note]
-    path = follow(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)
+    path = follow_decisions(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)
     gradient = given.problem.sign * (path.mean - chosen)
     if given.cost_map is not None:
         gradient = given.cost_map.pull_back(gradient)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.diagnosis_sentences import compare, explain_sample
+from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret import TINY
 
@@ -197,7 +197,7 @@ class Diagnosis:
                 f"compare takes a Diagnosis; got {type(other).__name__}: pass what pear.diagnose finds of another "
                 "forecaster"
             )
-        return compare(self, other, names)
+        return compare_diagnoses(self, other, names)
 
     def plot(self) -> Figure:
         """Draw what costs money: predicted values, groups, samples, constraints that bind, parts of the error.
@@ -205,9 +205,9 @@ class Diagnosis:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.diagnosis.diagnosis_figures import plot  # which needs an extra, and says so
+        from pear.diagnosis.diagnosis_figures import plot_diagnosis  # which needs an extra, and says so
 
-        return plot(self)
+        return plot_diagnosis(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
         """Write the diagnosis as one HTML page without other files, and return its path.

@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot``."""
+"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot_diagnosis``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.wording import amount, percent
-from pear.pages.figure_style import INK, LIGHT, MUTED, canvas, headline, page_svg, require
+from pear.diagnosis.wording import format_amount, format_percent
+from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, require_packages, styled_figure, write_headline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,39 +49,45 @@ class Panel:
 
     def svg(self) -> str:
         """Draw the picture as an ``<svg>`` element for a page."""
-        with canvas((_WIDTH, self.height)) as (figure, axes):
+        with styled_figure((_WIDTH, self.height)) as (figure, axes):
             self.draw(axes)
-            return page_svg(figure)
+            return figure_as_svg(figure)
 
 
 def make_panels(found: Diagnosis) -> list[Panel]:
     """Make the pictures that are not empty, the most important first."""
-    drawn = [_values(found), _groups(found), _samples(found), _constraints(found), _error(found)]
+    drawn = [
+        _values_panel(found),
+        _groups_panel(found),
+        _samples_panel(found),
+        _constraints_panel(found),
+        _error_panel(found),
+    ]
     return [one for one in drawn if one is not None]
 
 
-def plot(found: Diagnosis) -> Figure:
+def plot_diagnosis(found: Diagnosis) -> Figure:
     """Draw all pictures in one figure, two in a row.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    require("plot", "matplotlib")
+    require_packages("plot", "matplotlib")
     shown = make_panels(found)
     heights = tuple(0.35 + max(one.height for one in shown[i : i + 2]) for i in range(0, len(shown), 2)) or (0.3,)
     size = (2.2 * _WIDTH, sum(heights) + 0.7)
-    with canvas(size, widths=(1.0, 1.0), heights=heights, squeeze=False) as (figure, grid):
+    with styled_figure(size, widths=(1.0, 1.0), heights=heights, squeeze=False) as (figure, grid):
         for axes, panel in zip(grid.flat, shown, strict=False):
             panel.draw(axes)
             axes.set_title(panel.title)
         for axes in grid.flat[len(shown) :]:
             axes.remove()
         title, _, rest = found.sentences[0].partition("; ")
-        headline(figure, title, rest)
+        write_headline(figure, title, rest)
         return figure
 
 
-def _values(found: Diagnosis) -> Panel | None:
+def _values_panel(found: Diagnosis) -> Panel | None:
     cost = np.nansum(found.attribution, axis=0)
     if not np.abs(cost).max() > 0:
         return None
@@ -89,13 +95,13 @@ def _values(found: Diagnosis) -> Panel | None:
     if (cost < 0).any():
         caption += " Below zero: errors that make good for others."
     if len(cost) > BARS and _fit_upright(found.names):  # hours of a day, days of a year: in their order
-        return Panel("values", title, caption, _SQUARE, partial(_columns, labels=found.names, numbers=cost))
+        return Panel("values", title, caption, _SQUARE, partial(_draw_columns, labels=found.names, numbers=cost))
     order = np.argsort(-cost, kind="stable")
     top, rest = order[:BARS], order[BARS:]
-    label = f"the other {len(rest)} together: {amount(cost[rest].sum())}" if len(rest) else ""
-    texts = [amount(one) for one in cost[top]]
-    draw = partial(_bars, labels=[found.names[j] for j in top], numbers=cost[top], texts=texts, label=label)
-    return Panel("values", title, caption, _tall(len(top)), draw)
+    label = f"the other {len(rest)} together: {format_amount(cost[rest].sum())}" if len(rest) else ""
+    texts = [format_amount(one) for one in cost[top]]
+    draw = partial(_draw_bars, labels=[found.names[j] for j in top], numbers=cost[top], texts=texts, label=label)
+    return Panel("values", title, caption, _bars_height(len(top)), draw)
 
 
 def _fit_upright(names: Sequence[str]) -> bool:
@@ -103,7 +109,7 @@ def _fit_upright(names: Sequence[str]) -> bool:
     return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
 
 
-def _groups(found: Diagnosis) -> Panel | None:
+def _groups_panel(found: Diagnosis) -> Panel | None:
     total = float(found.regret.sum())
     if found.groups is None or not total > 0:
         return None
@@ -120,29 +126,29 @@ def _groups(found: Diagnosis) -> Panel | None:
     shown: dict[str, Any] = {"labels": [str(labels[i]) for i in order]}
     shown |= {"numbers": 100 * lost[order], "marks": 100 * count[order]}
     if upright:
-        draw = partial(_columns, **shown, label=found.grouped_by, unit="% of the loss; marks: of the samples")
+        draw = partial(_draw_columns, **shown, label=found.grouped_by, unit="% of the loss; marks: of the samples")
         return Panel("groups", title, caption, _SQUARE, draw)
-    texts = [percent(one) for one in lost[order]]
-    draw = partial(_bars, **shown, texts=texts, label="% of the loss; marks: % of the samples", color="worse")
-    return Panel("groups", title, caption, _tall(len(order)), draw)
+    texts = [format_percent(one) for one in lost[order]]
+    draw = partial(_draw_bars, **shown, texts=texts, label="% of the loss; marks: % of the samples", color="worse")
+    return Panel("groups", title, caption, _bars_height(len(order)), draw)
 
 
-def _samples(found: Diagnosis) -> Panel | None:
+def _samples_panel(found: Diagnosis) -> Panel | None:
     if not found.regret.sum() > 0:
         return None
     caption = "Samples from the dearest to the cheapest. Dashes: what it would be if all cost the same."
-    return Panel("samples", "Money lost by sample", caption, _SQUARE, partial(_curve, found.regret))
+    return Panel("samples", "Money lost by sample", caption, _SQUARE, partial(_draw_loss_curve, found.regret))
 
 
-def _constraints(found: Diagnosis) -> Panel | None:
+def _constraints_panel(found: Diagnosis) -> Panel | None:
     shown = dearest_constraints(found)[:BARS]
     if not len(shown):
         return None
     draw = partial(
-        _bars,
+        _draw_bars,
         labels=[found.constraint_names[j] for j in shown],
         numbers=100 * found.binding[shown],
-        texts=[amount(price) for price in found.shadow_price[shown]],
+        texts=[format_amount(price) for price in found.shadow_price[shown]],
         marks=100 * found.best_binding[shown],
         label="% of the samples; marks: under the truth",
         color="spo",
@@ -151,15 +157,15 @@ def _constraints(found: Diagnosis) -> Panel | None:
         "How often a constraint holds the decision under the forecast, and in figures what a unit more of it is worth, "
         "on average."
     )
-    return Panel("constraints", "How often constraints bind", caption, _tall(len(shown)), draw)
+    return Panel("constraints", "How often constraints bind", caption, _bars_height(len(shown)), draw)
 
 
-def _error(found: Diagnosis) -> Panel | None:
+def _error_panel(found: Diagnosis) -> Panel | None:
     part = found.tangent_share
     if not np.isfinite(part):
         return None
     caption = "Tangent errors move decisions. The constraints that hold these absorb the rest, which is normal to them."
-    return Panel("error", "Which part of the squared error matters", caption, 1.5, partial(_split, part))
+    return Panel("error", "Which part of the squared error matters", caption, 1.5, partial(_draw_split_bar, part))
 
 
 def dearest_constraints(found: Diagnosis) -> Array:
@@ -176,18 +182,18 @@ def _sign_color(number: float) -> str:
     return "worse" if number > 0 else "pear"
 
 
-def _tall(bars: int) -> float:
+def _bars_height(bars: int) -> float:
     """Inches for so many horizontal bars."""
     return 0.85 + 0.28 * bars
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Cut a name to one line that leaves room for the bars."""
     name = " ".join(name.split())
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
-def _bars(
+def _draw_bars(
     axes: Any,
     labels: Sequence[str],
     numbers: Array,
@@ -214,12 +220,12 @@ def _bars(
             [0, 25, 50, 75, 100] if high > 50 else [0, 10, 20, 30, 40, 50] if high > 20 else [0, 5, 10, 15, 20]
         )
     axes.set_xlim(low - 0.02 * span * (low < 0), high + 0.3 * span)
-    axes.set_yticks(places, [_short(one) for one in labels])
+    axes.set_yticks(places, [_shorten_name(one) for one in labels])
     axes.invert_yaxis()
     axes.set_xlabel(label)
 
 
-def _columns(
+def _draw_columns(
     axes: Any, labels: Sequence[str], numbers: Array, marks: Array | None = None, label: str = "", unit: str = ""
 ) -> None:
     """Draw upright bars, in the order of the labels, and marks on them."""
@@ -236,7 +242,7 @@ def _columns(
     axes.set(xlim=(-0.7, len(labels) - 0.3), xlabel=label, ylabel=unit)
 
 
-def _curve(regret: Array, axes: Any) -> None:
+def _draw_loss_curve(regret: Array, axes: Any) -> None:
     """Draw how much of the loss the dearest samples make."""
     lost = np.concatenate([[0.0], np.sort(regret)[::-1].cumsum()])
     made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
@@ -246,18 +252,18 @@ def _curve(regret: Array, axes: Any) -> None:
     axes.plot(part[kept], made[kept], color=LIGHT["worse"], lw=2.4)
     at = int(np.searchsorted(made, 100 * _MOST - 1e-9))
     axes.plot(part[at], made[at], "o", color=LIGHT["worse"], markersize=7)
-    text = f"{percent(made[at] / 100)} of the loss in {percent(part[at] / 100)} of the samples"
+    text = f"{format_percent(made[at] / 100)} of the loss in {format_percent(part[at] / 100)} of the samples"
     axes.text(98, 6, text, ha="right", fontsize=9.5, color=INK)
     axes.set(xlim=(-1, 101), ylim=(-1, 103), xlabel="% of the samples, the dearest first", ylabel="% of the loss")
 
 
-def _split(part: float, axes: Any) -> None:
+def _draw_split_bar(part: float, axes: Any) -> None:
     """Draw one bar in two parts, with their names above it."""
     axes.grid(False)
     axes.set_box_aspect(0.2)
     axes.set_anchor("N")
     axes.barh(0, 100 * part, 0.8, color=LIGHT["worse"])
     axes.barh(0, 100 * (1 - part), 0.8, left=100 * part, color=LIGHT["rest"])
-    axes.text(0, 0.55, f"tangent {percent(part)}", color=LIGHT["worse"], fontsize=9.5)
-    axes.text(100, 0.55, f"normal {percent(1 - part)}", color=MUTED, fontsize=9.5, ha="right")
+    axes.text(0, 0.55, f"tangent {format_percent(part)}", color=LIGHT["worse"], fontsize=9.5)
+    axes.text(100, 0.55, f"normal {format_percent(1 - part)}", color=MUTED, fontsize=9.5, ha="right")
     axes.set(xlim=(0, 100), ylim=(-0.5, 1.1), yticks=[], xlabel="% of the squared error")

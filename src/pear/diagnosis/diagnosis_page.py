@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pear.diagnosis.diagnosis_figures import make_panels
 from pear.diagnosis.diagnosis_tables import make_grids
-from pear.diagnosis.wording import amount, percent
-from pear.pages.render_page import page_of
-from pear.pages.section import Figure, Section
+from pear.diagnosis.wording import format_amount, format_percent
+from pear.pages.render_page import render_page
+from pear.pages.section import PageFigure, Section
 from pear.problem.html import some, table
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
     tables, drawn = make_grids(found, _ROWS), make_panels(found)
     sections = []
     for name, title in _TITLES.items():
-        own = tuple(Figure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
+        own = tuple(PageFigure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
         rows = (tables[name],) if name in tables else ()
         if own or rows:
             sections.append(Section(name, title, grids=rows, figures=own, figures_first=True))
     size = f"{len(found.regret):,} samples, {len(found.names):,} predicted values, {len(found.variables):,} variables."
-    text = page_of("What the errors of the forecast cost", found.sentences, sections, f"{size} {found.smoothing}")
+    text = render_page("What the errors of the forecast cost", found.sentences, sections, f"{size} {found.smoothing}")
     to = Path(path)
     to.write_text(text, encoding="utf-8")
     return to
@@ -51,7 +51,9 @@ def notebook_html(found: Diagnosis) -> str:
     facts = {
         "samples": len(found.regret),
         "predicted values": some(found.names),
-        "lost": f"{amount(float(found.regret.sum()))}, {percent(found.normalized_regret)} of the best value",
-        "tangent share": percent(found.tangent_share) if found.tangent_share >= 0 else None,  # NaN without errors
+        "lost": f"{format_amount(float(found.regret.sum()))}, {format_percent(found.normalized_regret)} of the best value",
+        "tangent share": format_percent(found.tangent_share)
+        if found.tangent_share >= 0
+        else None,  # NaN without errors
     }
     return table("Diagnosis", facts, "\n".join(" ".join(line.split()) for line in found.sentences))

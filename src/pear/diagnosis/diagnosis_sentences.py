@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.wording import percent
+from pear.diagnosis.wording import format_percent
 from pear.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _FEW = 3  # values that are named
 _AS_GOOD = 1e-9  # of the best value: what loses no more is as good
 
 
-def describe(found: Diagnosis) -> list[str]:
+def describe_diagnosis(found: Diagnosis) -> list[str]:
     """Say what there is to know, the most important first."""
     total = float(found.regret.sum())
     lines = [_describe_loss(found, total)]
@@ -30,7 +30,7 @@ def describe(found: Diagnosis) -> list[str]:
     return [line for line in lines if line]
 
 
-def compare(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
+def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
     """Say what changes from the first diagnosis to the second, of the same samples.
 
     Raises:
@@ -57,8 +57,8 @@ def compare(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list
     elif np.isfinite(shares).all():
         moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
         lines.append(
-            f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
-            f"to {percent(shares[1])} ({new})."
+            f"The tangent share of the squared error, which moves decisions, {moved} from {format_percent(shares[0])} ({old}) "
+            f"to {format_percent(shares[1])} ({new})."
         )
     gain, least = first.regret - second.regret, _AS_GOOD * np.abs(first.best)
     better, worse = int((gain > least).sum()), int((-gain > least).sum())
@@ -81,7 +81,7 @@ def _explain_error(found: Diagnosis, i: int) -> str:
     part = found.attribution[i, j] / found.regret[i]
     return (
         f"{found.names[j]} was predicted as {found.predicted[i, j]:.4g} and came to {found.true[i, j]:.4g}: "
-        f"{percent(part)} of the loss."
+        f"{format_percent(part)} of the loss."
     )
 
 
@@ -125,7 +125,7 @@ def _describe_loss(found: Diagnosis, total: float) -> str:
     if int((found.regret > _NOTHING * total).sum()) == few:
         most = f"all of it in {few} of {count} samples"
     else:
-        most = f"{percent(float(falling[:few].sum()) / total)} of it comes from {few} of {count} samples"
+        most = f"{format_percent(float(falling[:few].sum()) / total)} of it comes from {few} of {count} samples"
     if whole <= _NOTHING * total:
         return f"The decisions lose {_lost_share(found)}, where the best value is 0; {most}."
     return f"The decisions lose {_lost_share(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
@@ -135,8 +135,8 @@ def _lost_share(found: Diagnosis) -> str:
     """The share of the best value that is lost, without the 1e-7 that keeps the normalised regret finite."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
     if whole > _NOTHING * total:
-        return percent(total / whole)
-    return f"{total:.4g}" if total > 0 else percent(0.0)
+        return format_percent(total / whole)
+    return f"{total:.4g}" if total > 0 else format_percent(0.0)
 
 
 def _describe_values(found: Diagnosis) -> str:
@@ -144,7 +144,7 @@ def _describe_values(found: Diagnosis) -> str:
     if len(cost) < 2 or cost.sum() <= 0:
         return ""
     order = np.argsort(-cost, kind="stable")[:_FEW]
-    named = ", ".join(f"{found.names[j]} ({percent(cost[j] / cost.sum())})" for j in order)
+    named = ", ".join(f"{found.names[j]} ({format_percent(cost[j] / cost.sum())})" for j in order)
     return f"Of {len(cost)} predicted values the errors of these cost most: {named}."
 
 
@@ -157,8 +157,8 @@ def _describe_groups(found: Diagnosis, total: float) -> str:
     lost, count = np.bincount(at, found.regret), np.bincount(at)
     top = int(lost.argmax())
     return (
-        f"By {found.grouped_by}, {labels[top]} costs most: {percent(lost[top] / total)} of the loss in "
-        f"{percent(count[top] / len(at))} of the samples."
+        f"By {found.grouped_by}, {labels[top]} costs most: {format_percent(lost[top] / total)} of the loss in "
+        f"{format_percent(count[top] / len(at))} of the samples."
     )
 
 
@@ -167,8 +167,8 @@ def _describe_tangent(found: Diagnosis) -> str:
     if not np.isfinite(part):
         return ""
     return (
-        f"{percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them absorb "
-        f"the other {percent(1 - part)}, which is normal to them."
+        f"{format_percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them absorb "
+        f"the other {format_percent(1 - part)}, which is normal to them."
     )
 
 
@@ -194,7 +194,7 @@ def _describe_margin(found: Diagnosis) -> str:
         text += f"; in {int(tied.sum())} more {tie}"
     changed = found.margin[known & ~same & ~tied]
     if len(changed):
-        text += f"; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)"
+        text += f"; in the others it first changes at {format_percent(float(np.median(changed)))} of the error (median)"
     return f"{text}."
 
 
@@ -205,7 +205,7 @@ def _describe_constraints(found: Diagnosis) -> str:
     top = max(rows, key=lambda j: found.best_shadow_price[j])
     of = "In the relaxation without integers, " if found.integer else ""
     return _capitalise(
-        f"{of}{found.constraint_names[top]} binds in {percent(found.binding[top])} of the decisions; a unit more is "
+        f"{of}{found.constraint_names[top]} binds in {format_percent(found.binding[top])} of the decisions; a unit more is "
         f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
     )
 

@@ -74,19 +74,19 @@ def split_error(
     absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
     holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
     # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
-    tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
+    tangent = _clip_part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     return ErrorSplit(
         squared_error=total,
         tangent=tangent,
         normal=total - tangent,
-        tangent_at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        tangent_at_forecast=torch.where(holds, _clip_part(local, total), torch.nan),
         zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
         degenerate=solved.weak.count() > 0,
         smoothing=scale,
     )
 
 
-def _part(value: Tensor, whole: Tensor) -> Tensor:
+def _clip_part(value: Tensor, whole: Tensor) -> Tensor:
     """(B,) the value, clipped to [0, whole] where rounding put it outside; NaN where it is further outside."""
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))

@@ -78,7 +78,7 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def require(who: str, *packages: str) -> None:
+def require_packages(who: str, *packages: str) -> None:
     """Check that packages of the extra ``cli`` are installed, before the work starts.
 
     Raises:
@@ -89,7 +89,7 @@ def require(who: str, *packages: str) -> None:
             raise MissingExtraError(f"{who} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")
 
 
-def look() -> contextlib.AbstractContextManager[None]:
+def style_context() -> contextlib.AbstractContextManager[None]:
     """Return a context in which matplotlib draws in the style of the package."""
     import matplotlib as mpl
 
@@ -97,7 +97,7 @@ def look() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def canvas(
+def styled_figure(
     size: tuple[float, float],
     grid: Literal["x", "y", "both"] = "y",
     widths: tuple[float, ...] = (1.0,),
@@ -117,7 +117,7 @@ def canvas(
     """
     from matplotlib.figure import Figure
 
-    with look():
+    with style_context():
         figure = Figure(figsize=size, layout="constrained")  # no pyplot: no window and no global state
         axes = figure.subplots(len(heights), len(widths), width_ratios=widths, height_ratios=heights, **options)
         for one in figure.axes:
@@ -125,7 +125,7 @@ def canvas(
         yield figure, axes
 
 
-def plain_log(axes: Any, which: Literal["x", "y"]) -> None:
+def set_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
     """Set a log scale with few ticks, written as plain numbers. Call it when everything is drawn."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -141,7 +141,7 @@ def plain_log(axes: Any, which: Literal["x", "y"]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def headline(figure: Figure, title: str, subtitle: str = "") -> None:
+def write_headline(figure: Figure, title: str, subtitle: str = "") -> None:
     """Write a title above all axes, and a subtitle below it."""
     height = figure.get_figheight()
     lines = ((title, 13.5, INK, "bold", 0.3), (subtitle, 10.5, MUTED, "normal", 0.56))
@@ -151,13 +151,13 @@ def headline(figure: Figure, title: str, subtitle: str = "") -> None:
     figure.set_layout_engine("constrained", rect=(0, 0, 1, top), w_pad=0.12, h_pad=0.08)
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
     """Save a figure in the format that the name ends with. The same figure gives the same bytes."""
     figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
-def page_svg(figure: Figure) -> str:
+def figure_as_svg(figure: Figure) -> str:
     """Return a figure as an ``<svg>`` element for a page: no header, no addresses, no fixed size."""
     figure.patch.set_alpha(0.0)
     for axes in figure.axes:

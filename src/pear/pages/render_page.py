@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def page_of(title: str, lead: Sequence[str], sections: Sequence[Section], footer: str = "") -> str:
+def render_page(title: str, lead: Sequence[str], sections: Sequence[Section], footer: str = "") -> str:
     """Render one HTML page without other files: lead sentences, then sections of sentences, tables and figures.
 
     Raises:
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    figure_style.require("the page", "jinja2", "matplotlib")
-    return render("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
+    figure_style.require_packages("the page", "jinja2", "matplotlib")
+    return render_template("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
 
 
-def render(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
+def render_template(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
     """Fill a template. Every value is escaped: as Markdown where the name ends in .md, else as HTML.
 
     Args:
@@ -31,11 +31,11 @@ def render(name: str, values: dict[str, Any], package: str = "pear.pages") -> st
         values: what the template names.
         package: the import package whose templates are looked at before those of ``pear.pages``.
     """
-    template = _environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
+    template = _jinja_environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
     return f"{template.render({**values, 'light': figure_style.LIGHT, 'dark': figure_style.DARK}).strip()}\n"
 
 
-def _environment(package: str, markdown: bool) -> Environment:
+def _jinja_environment(package: str, markdown: bool) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -50,7 +50,7 @@ def _environment(package: str, markdown: bool) -> Environment:
         lstrip_blocks=True,
         finalize=escape_markdown if markdown else None,
     )
-    environment.filters["own_ids"] = lambda svg, prefix: Markup(_own_ids(svg, prefix))
+    environment.filters["own_ids"] = lambda svg, prefix: Markup(_prefix_ids(svg, prefix))
     return environment
 
 
@@ -65,7 +65,7 @@ def markdown_text(text: str) -> str:
     return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
 
 
-def _own_ids(svg: str, prefix: str) -> str:
+def _prefix_ids(svg: str, prefix: str) -> str:
     """Put a prefix on every id of a figure, since several figures share one page."""
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')

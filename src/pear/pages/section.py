@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Mark(NamedTuple):
+class RankedText(NamedTuple):
     """A text that may be marked: place 1 is bold, 2 underlined, 0 neither."""
 
     text: str
@@ -22,7 +22,7 @@ class Grid:
     Attributes:
         title: stands above it.
         header: of the columns; empty where the title and the caption say it all.
-        rows: the entries of each line, the first of which names it: a text, a :class:`Mark`, or an object that
+        rows: the entries of each line, the first of which names it: a text, a :class:`RankedText`, or an object that
             compares a number of ours with a published one and has the attribute ``not_run``.
         caption: stands between the title and the table.
     """
@@ -35,7 +35,7 @@ class Grid:
     @property
     def cells(self) -> list[Any]:
         """Entries that compare ours with the paper's, in reading order."""
-        return [entry for row in self.rows for entry in row if not isinstance(entry, str | Mark)]
+        return [entry for row in self.rows for entry in row if not isinstance(entry, str | RankedText)]
 
     @property
     def not_run(self) -> bool:
@@ -44,7 +44,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PageFigure:
     """One figure of a page, or its place where nothing was run yet.
 
     Attributes:
@@ -74,7 +74,7 @@ class Section:
     title: str
     sentences: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PageFigure, ...] = ()
     save: Callable[[Path], object] | None = None
     figures_first: bool = False
 

@@ -32,7 +32,7 @@ class Series:
     remark: str = ""
 
 
-def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
+def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
     """Save the lines as an SVG with its panels side by side; points that are not positive are left out.
 
     Args:
@@ -42,24 +42,24 @@ def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Se
         series: the lines, those of one panel sharing its axes.
     """
     panels = tuple(dict.fromkeys(one.panel for one in series)) or ("",)
-    colors = _colors(series)
+    colors = _series_colors(series)
     size = (max(5.6, 4.2 * len(panels)), 4.6)
-    with figure_style.canvas(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
-        figure_style.headline(figure, title)
+    with figure_style.styled_figure(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
+        figure_style.write_headline(figure, title)
         for axes, panel in zip(grid[0], panels, strict=True):
             for one in series:
                 if one.panel == panel:
-                    _line(axes, one, colors[one.name])
+                    _draw_line(axes, one, colors[one.name])
             axes.set(title=panel, xlabel=x_label)
-            figure_style.plain_log(axes, "x")
-            figure_style.plain_log(axes, "y")
+            figure_style.set_plain_log_scale(axes, "x")
+            figure_style.set_plain_log_scale(axes, "y")
             if axes.get_legend_handles_labels()[1]:
                 axes.legend()
         grid[0][0].set_ylabel(y_label)
-        return figure_style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
-def _colors(series: Sequence[Series]) -> dict[str, str]:
+def _series_colors(series: Sequence[Series]) -> dict[str, str]:
     """One color for each name; ours are green."""
     colors = {}
     for ours, palette in ((True, figure_style.OURS), (False, figure_style.OTHERS)):
@@ -68,7 +68,7 @@ def _colors(series: Sequence[Series]) -> dict[str, str]:
     return colors
 
 
-def _line(axes: Any, one: Series, color: str) -> None:
+def _draw_line(axes: Any, one: Series, color: str) -> None:
     points = [(x, y) for x, y in zip(one.x, one.y, strict=True) if x > 0 and y > 0]
     if points:
         shape = {"linewidth": 2.2 if one.ours else 1.4, "linestyle": "-" if one.joined else "", "marker": "o"}

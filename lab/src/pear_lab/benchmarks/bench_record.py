@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pear_lab.benchmarks.text_table import Table
-from pear_lab.experiments.execute_run import machine, versions
+from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.experiments.execute_run import machine_in_words, package_versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")
 
 
 @dataclass
-class Record:
+class BenchmarkRecord:
     """The rows of one run, and where they are written.
 
     Attributes:
@@ -36,7 +36,7 @@ class Record:
     name: str
     folder: Path
     settings: dict[str, Any]
-    tables: Callable[[list[Any]], list[Table]]
+    tables: Callable[[list[Any]], list[TextTable]]
     device: str = "cpu"
     rows: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -59,44 +59,44 @@ class Record:
             "date": self.date,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "machine": describe_machine(self.device),
-            "versions": versions(_PACKAGES),
-            "settings": _plain(self.settings),
+            "versions": package_versions(_PACKAGES),
+            "settings": _json_value(self.settings),
             "interrupted": self.interrupted,
             "notes": self.notes,
-            "rows": [_plain(asdict(row)) for row in self.rows],
+            "rows": [_json_value(asdict(row)) for row in self.rows],
         }
 
     def save(self) -> list[Path]:
         """Write the numbers and the tables, and return the paths."""
         about = self.as_dict()
-        numbers = _replace(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
+        numbers = _replace_file(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
         text = "\n".join(table.markdown() for table in self.tables(self.rows))
         used = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
         lines = [*(f"- {note}" for note in self.notes), f"- {self.date}, {about['machine']}; {used}"]
-        return [numbers, _replace(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
+        return [numbers, _replace_file(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
 
 
 def describe_machine(device: str) -> str:
     """The machine in words, with its GPU where one is used."""
     if device == "cpu":
-        return machine()
+        return machine_in_words()
     import torch
 
-    return f"{machine()}, {torch.cuda.get_device_name()}"
+    return f"{machine_in_words()}, {torch.cuda.get_device_name()}"
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinity become None, other objects text."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _replace(path: Path, text: str) -> Path:
+def _replace_file(path: Path, text: str) -> Path:
     """Replace a file in one step, so that a reader never sees half of it."""
     temporary = path.with_suffix(path.suffix + ".tmp")
     temporary.write_text(text, encoding="utf-8")

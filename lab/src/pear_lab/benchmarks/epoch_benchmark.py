@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pear.tasks import Portfolio, portfolio
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import Table, error, number
+from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import Step, gradient_at, measure
 from pear_lab.data import load_prices
 from pear_lab.peers import Peer
@@ -84,7 +84,7 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     on_note(f"{prices}; an epoch is {count} batches of {SIZE}, reckoned from {settings.batches}")
 
     say("the forecaster")
-    common = _fastest(settings, lambda: lambda: _forecast(model, known, true))[1] / settings.batches
+    common = _time_fastest(settings, lambda: lambda: _forecast_step(model, known, true))[1] / settings.batches
     on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
     epochs: list[float] = []
 
@@ -97,9 +97,9 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
         for warm in (False, True):
             say(who)
-            arrays, seconds = _fastest(settings, partial(_fresh, method, task, predicted, true, warm))
+            arrays, seconds = _time_fastest(settings, partial(_make_step, method, task, predicted, true, warm))
             exact = arrays["gradient"] if exact is None else exact
-            off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
+            off = _largest_window_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
             add(who + (", later epochs" if warm else ""), seconds, off)
     data = {
         "predicted": torch.stack(predicted).numpy(),
@@ -111,19 +111,19 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     for peer, python in peers:
         say(peer.name)
         found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
-        add(peer.title, min(found.seconds), _error(found.arrays["gradient"], exact))
+        add(peer.title, min(found.seconds), _largest_window_error(found.arrays["gradient"], exact))
 
 
-def tables(rows: list[EpochRow]) -> list[Table]:
+def tables(rows: list[EpochRow]) -> list[TextTable]:
     """The comparison."""
     columns = {
         "who": lambda row: row.who,
-        "ms a batch": lambda row: number(1e3 * row.batch_seconds),
-        "s an epoch": lambda row: number(row.epoch_seconds),
-        "epoch /\npear": lambda row: number(row.ratio),
-        "gradient\nerror": lambda row: error(row.gradient_error),
+        "ms a batch": lambda row: format_number(1e3 * row.batch_seconds),
+        "s an epoch": lambda row: format_number(row.epoch_seconds),
+        "epoch /\npear": lambda row: format_number(row.ratio),
+        "gradient\nerror": lambda row: format_error(row.gradient_error),
     }
-    return [Table.of("An epoch of portfolio training", rows, columns)]
+    return [TextTable.of("An epoch of portfolio training", rows, columns)]
 
 
 def series(rows: list[EpochRow]) -> list[Series]:
@@ -131,21 +131,21 @@ def series(rows: list[EpochRow]) -> list[Series]:
     return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
-def _fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
+def _time_fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
     fresh()()  # what is compiled on first use does not count towards the limit
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
     return arrays, min(seconds)
 
 
-def _fresh(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
+def _make_step(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
     """Make a new loss for a measurement. With ``warm`` it has decided every window once, for another forecast."""
     loss = market_loss(method, task)
     if warm:
-        _decide(loss, [1.02 * days for days in predicted], true)
-    return lambda: _decide(loss, predicted, true)
+        _decide_and_differentiate(loss, [1.02 * days for days in predicted], true)
+    return lambda: _decide_and_differentiate(loss, predicted, true)
 
 
-def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
+def _decide_and_differentiate(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
         keys = torch.arange(place * SIZE, place * SIZE + len(days))
@@ -153,7 +153,7 @@ def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) 
     return {"gradient": found}
 
 
-def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
+def _forecast_step(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
     loss = market_loss("mse", portfolio(2))
     for part, came in zip(known, true, strict=True):
@@ -164,7 +164,7 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
     return {}
 
 
-def _error(found: Any, exact: Any) -> float:
+def _largest_window_error(found: Any, exact: Any) -> float:
     """The largest relative error of a window's gradient, over the windows whose exact gradient is not zero."""
     a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
     size = np.linalg.norm(b, axis=1)

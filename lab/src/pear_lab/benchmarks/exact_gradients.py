@@ -36,12 +36,12 @@ class ErrorSummary(NamedTuple):
         return self.largest <= EXACT
 
 
-def summarize(errors: Array) -> ErrorSummary:
+def summarize_errors(errors: Array) -> ErrorSummary:
     """Median, 90 % quantile and largest of relative errors (k,).
 
     Example:
         >>> import numpy as np
-        >>> summarize(np.array([1.0, 3.0, 2.0]))
+        >>> summarize_errors(np.array([1.0, 3.0, 2.0]))
         ErrorSummary(median=2.0, q90=2.8, largest=3.0, compared=3)
     """
     if not len(errors):
@@ -100,21 +100,21 @@ class ExactGradients:
     def errors(self, gradient: Array) -> ErrorSummary:
         """Errors of gradients (B, n), over the first samples that are comparable."""
         first = gradient[: len(self.gradient)]
-        return summarize(self.relative(first)[self.comparable[: len(first)]])
+        return summarize_errors(self.relative(first)[self.comparable[: len(first)]])
 
     def decision_errors(self, decision: Array) -> ErrorSummary:
         """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
         first = decision[: len(self.decision)]
         exact, compared = self.decision[: len(first)], self.comparable[: len(first)]
         error = np.linalg.norm(first - exact, axis=1) / np.linalg.norm(exact, axis=1)
-        return summarize(error[compared])
+        return summarize_errors(error[compared])
 
     def swap(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""
         for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
-            swap(part, i)
+            swap_first_row(part, i)
 
 
-def swap(rows: Array | Mask, i: int) -> None:
+def swap_first_row(rows: Array | Mask, i: int) -> None:
     """Exchange the first row with row ``i``."""
     rows[[0, i]] = rows[[i, 0]]

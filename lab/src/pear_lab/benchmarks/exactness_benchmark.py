@@ -24,7 +24,7 @@ from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.problem_families import FAMILIES, GradientCase
-from pear_lab.benchmarks.text_table import Table
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, problem_fields, programs
 from pear_lab.judge.kkt_residuals import Multipliers, judge_point
@@ -100,15 +100,15 @@ def run(
         reference_solvers(name)
     rows = []
     for family in FAMILIES:
-        exams = _exams(family, seed, QUICK if quick else 1.0)
+        exams = _draw_exams(family, seed, QUICK if quick else 1.0)
         for name in names:
-            rows.append(_row(family, exams, name))
+            rows.append(_exactness_row(family, exams, name))
             if progress is not None:
-                progress(_line(rows[-1], len(rows), len(names) * len(FAMILIES)))
+                progress(_progress_line(rows[-1], len(rows), len(names) * len(FAMILIES)))
     return sorted(rows, key=lambda row: names.index(row.solver))
 
 
-def tables(rows: list[ExactnessRow]) -> list[Table]:
+def tables(rows: list[ExactnessRow]) -> list[TextTable]:
     """One line for each back end and family, with the goals in the headings."""
     columns: dict[str, Callable[[Any], str]] = {
         "solver": lambda row: row.solver,
@@ -121,7 +121,7 @@ def tables(rows: list[ExactnessRow]) -> list[Table]:
         "degen-\nerate": lambda row: f"{row.degenerate_share:.0%}",
         "": lambda row: "good" if row.meets_goals else "missed",
     }
-    return [Table.of("Exactness: the largest error over all problems of a family", rows, columns, left=2)]
+    return [TextTable.of("Exactness: the largest error over all problems of a family", rows, columns, left=2)]
 
 
 class _Exam:
@@ -162,13 +162,13 @@ class _Exam:
         return np.where(steps < _SHORTEST, np.nan, steps)
 
 
-def _exams(family: str, seed: int, share: float) -> list[_Exam]:
+def _draw_exams(family: str, seed: int, share: float) -> list[_Exam]:
     # one stream for the problems and one for the directions, so that neither depends on how much the other draws
     problems, directions = np.random.default_rng([seed, zlib.crc32(family.encode())]).spawn(2)
     return [_Exam(case, directions) for case in FAMILIES[family](problems, share)]
 
 
-def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
+def _exactness_row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
     residuals, references, differences, repaired, on_edge = [], [], [], [], []
     for exam in exams:
         answers, steps = exam.answers(solver)
@@ -176,7 +176,7 @@ def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
             warnings.simplefilter("ignore", FailedSamplesWarning)  # the row says it
             solution = _solution(exam.case, solver)
             gradient = _gradient(exam.case, solver).numpy()
-            found = _differences(exam, steps, solver)
+            found = _central_differences(exam, steps, solver)
         failed = ~solution.solved.numpy()
         comparable = failed | ~answers.on_edge
         residuals.append(_residuals(exam, solution))
@@ -189,9 +189,9 @@ def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
         solver=solver,
         family=family,
         problems=sum(map(len, on_edge)),
-        kkt_residual=_largest(residuals),
-        reference_error=_largest(references),
-        fd_error=_largest(differences),
+        kkt_residual=_largest_error(residuals),
+        reference_error=_largest_error(references),
+        fd_error=_largest_error(differences),
         repaired_share=float(np.concatenate(repaired).mean()),
         degenerate_share=float(np.concatenate(on_edge).mean()),
     )
@@ -214,7 +214,7 @@ def _residuals(exam: _Exam, solution: Solution) -> Array:
     return np.array([judge_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
-def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
+def _central_differences(exam: _Exam, steps: Array, solver: str) -> Array:
     """(B, DIRECTIONS) central differences of the regret per unit of step; infinite where it could not be computed.
 
     As long as no constraint becomes tight or loose the regret is a quadratic function of the step. Its central
@@ -245,13 +245,13 @@ def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, difference
     return np.asarray(np.abs(differences - slope) / np.maximum(np.abs(slope), _ACROSS * steepest))
 
 
-def _largest(parts: list[Array]) -> float:
+def _largest_error(parts: list[Array]) -> float:
     """The largest of all errors. An error that is NaN counts as infinite; without any error the result is NaN."""
     values = np.concatenate(parts)
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 
 
-def _line(row: ExactnessRow, done: int, total: int) -> str:
+def _progress_line(row: ExactnessRow, done: int, total: int) -> str:
     return (
         f"{done}/{total} {row.solver}, {row.family}: {row.problems} problems, residual {row.kkt_residual:.1e}, "
         f"reference {row.reference_error:.1e}, differences {row.fd_error:.1e}"

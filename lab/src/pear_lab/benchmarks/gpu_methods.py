@@ -61,7 +61,7 @@ METHODS: dict[str, Callable[[QuadraticProgram], gpu_plan.GPUPlan | None] | None]
 """By its name, how the plan of a method is made; None for one that has no kernel."""
 
 
-def structures() -> list[Structure]:
+def measured_structures() -> list[Structure]:
     """The structures that are measured."""
     first = STRUCTURES[0]
 
@@ -72,7 +72,7 @@ def structures() -> list[Structure]:
     return [*STRUCTURES, replace(first, name="own-bounds", draw=own_bounds)]
 
 
-class _Sample:
+class _DeviceSample:
     """The first B programs of a draw on a device."""
 
     def __init__(self, draw: Draw, B: int, device: str) -> None:
@@ -94,7 +94,7 @@ class _Sample:
         return self.problem.canonical(self.cost, self.smoothing)
 
 
-def measure(function: Callable[[], Any]) -> float:
+def median_milliseconds(function: Callable[[], Any]) -> float:
     """The median of the milliseconds that a function takes on a GPU."""
     for _ in range(_WARM_UP):
         function()
@@ -108,7 +108,7 @@ def measure(function: Callable[[], Any]) -> float:
     return median(took)
 
 
-def measure_method(name: str, sample: _Sample, expected: Tensor) -> str:
+def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
     """One cell of the table: milliseconds of a step, those of the search, and the error of the gradient."""
     interior = next(row.name for row in BACKENDS if row.name in ("interior-point", "pear"))
     prepare, search, mark = METHODS[name], "", ""
@@ -123,24 +123,24 @@ def measure_method(name: str, sample: _Sample, expected: Tensor) -> str:
         mark = "" if bool(solution.optimal.all()) else "!"
         shared = plan.needs_inverse and len(qp.H) == 1  # which the library inverts once
         curvature = plan.curvature(qp, torch.linalg.inv(qp.H)) if shared else None
-        search = f" ({measure(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
+        search = f" ({median_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
     with patch.object(gpu_plan, "prepare", prepare or _prepare):
         step = sample.step("auto" if prepare is not None else interior)
         error = float((step()[: len(expected)].cpu() - expected).abs().max() / expected.abs().max())
-        return f"{measure(step):.2f}{search}{mark} {error:.0e}"
+        return f"{median_milliseconds(step):.2f}{search}{mark} {error:.0e}"
 
 
-def rows() -> Iterator[list[str]]:
+def measured_rows() -> Iterator[list[str]]:
     """The rows of the table, one after another as they are measured."""
-    for structure in structures():
+    for structure in measured_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)
-        expected = _Sample(draw, SMALL, "cpu").step("auto")()
+        expected = _DeviceSample(draw, SMALL, "cpu").step("auto")()
         for B in (SMALL, largest):
             row = [structure.name, str(B)]
             for name in METHODS:
                 try:
-                    row.append(measure_method(name, _Sample(draw, B, "cuda"), expected))
+                    row.append(measure_method(name, _DeviceSample(draw, B, "cuda"), expected))
                 except Exception as error:  # noqa: BLE001 (a table with a gap is worth more than none)
                     row.append(f"failed: {type(error).__name__}: {error}"[:60])
             yield row
@@ -151,7 +151,7 @@ def main() -> None:
     typer.echo("step in ms (search in ms) largest error of a gradient, relative to the largest entry")
     typer.echo("| structure | B | " + " | ".join(METHODS) + " |")
     typer.echo("|---|---|" + "---|" * len(METHODS))
-    for row in rows():
+    for row in measured_rows():
         typer.echo("| " + " | ".join(row) + " |")
 
 

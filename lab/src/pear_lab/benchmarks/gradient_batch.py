@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear_lab.benchmarks.exact_gradients import ExactGradients, swap
+from pear_lab.benchmarks.exact_gradients import ExactGradients, swap_first_row
 from pear_lab.benchmarks.program_structures import Structure
 from pear_lab.judge.judged_program import DIMENSIONS, Array, programs
 from pear_lab.judge.reference_solution import reference
@@ -102,7 +102,7 @@ class GradientBatch:
         """Exchange the first sample with sample ``i``."""
         own = [value for name, value in self.fields.items() if self._is_own(name)]
         for part in (self.cost, self.true, self.moved, *own):
-            swap(part, i)
+            swap_first_row(part, i)
         for answers in (self.answers, self.moved_answers):
             if answers is not None:
                 answers.swap(i)

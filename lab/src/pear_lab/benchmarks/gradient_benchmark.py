@@ -15,14 +15,14 @@ import numpy as np
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.exact_gradients import ErrorSummary
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.gradient_rows import GradientRow, label, series, tables
+from pear_lab.benchmarks.gradient_rows import GradientRow, series, structure_label, tables
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
-from pear_lab.benchmarks.timing import check_device, measure, synchronize, threads
+from pear_lab.benchmarks.timing import check_device, measure, synchronize, use_threads
 from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError
 from pear_lab.peers import measure as measure_peer
 
-__all__ = ["LABELS", "PEERS", "SETTINGS", "GradientSettings", "Point", "run", "series", "tables"]
+__all__ = ["LABELS", "PEERS", "SETTINGS", "GradientPoint", "GradientSettings", "run", "series", "tables"]
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
@@ -38,7 +38,7 @@ PEERS = "gradient"
 LABELS = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
 
 
-class Point(NamedTuple):
+class GradientPoint(NamedTuple):
     """A structure, its number of variables, and the batches, smallest first."""
 
     structure: Structure
@@ -74,7 +74,7 @@ class GradientSettings(Settings):
             choose_structures(self.structures)
         check_device(self.device)
 
-    def grid(self) -> tuple[list[Point], list[str]]:
+    def grid(self) -> tuple[list[GradientPoint], list[str]]:
         """The points to measure, and notes on those that are left out."""
         points, left_out = [], []
         for structure, sizes, batches in self._asked():
@@ -82,9 +82,11 @@ class GradientSettings(Settings):
                 kept = sorted(set(batches))
                 if self.device == "cpu" and (self.sizes is None or self.batches is None):
                     kept = [batch for batch in kept if n * n * batch <= MOST_NUMBERS]
-                points.append(Point(structure, n, kept))
+                points.append(GradientPoint(structure, n, kept))
                 why = "name --sizes and --batches to have it"
-                left_out += [_left_out(label(structure.name, n), b, why) for b in batches if b not in kept]
+                left_out += [
+                    _left_out_note(structure_label(structure.name, n), b, why) for b in batches if b not in kept
+                ]
         return points, left_out
 
     def _asked(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
@@ -109,13 +111,13 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
     for structure, n, batches in points:
         if not batches:
             continue
-        callbacks.say(f"{label(structure.name, n)}: exact gradients to compare with")
+        callbacks.say(f"{structure_label(structure.name, n)}: exact gradients to compare with")
         references = REFERENCES if n <= LARGE else FEW_REFERENCES
         instances = GradientBatch(structure, n, max(batches), references, settings.seed)
         taking_part = [(peer, python) for peer, python in peers if peer.takes(structure.name)]
-        forecasts = _TimeLimits(label(structure.name, n), settings.limit, callbacks.on_note)
+        forecasts = _TimeLimits(structure_label(structure.name, n), settings.limit, callbacks.on_note)
         for batch in batches:
-            side = _Sides(settings, instances, batch, forecasts, callbacks.say)
+            side = _GradientSides(settings, instances, batch, forecasts, callbacks.say)
             for row in (*side.ours(), *side.peers(taking_part)):
                 callbacks.on_row(row)
 
@@ -139,14 +141,14 @@ class _TimeLimits:
 
     def drop(self, who: str, batch: int, why: str) -> None:
         self.gone.add(who)
-        self.on_note(f"{who}: {_left_out(self.where, batch, why)}")
+        self.on_note(f"{who}: {_left_out_note(self.where, batch, why)}")
 
 
-def _left_out(where: str, batch: int, why: str) -> str:
+def _left_out_note(where: str, batch: int, why: str) -> str:
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
-class _Sides:
+class _GradientSides:
     """Measures every side at one point."""
 
     def __init__(
@@ -166,7 +168,7 @@ class _Sides:
             if self._may(who):
                 yield self._our_row(ours, who, who)
         if self.settings.device == "cuda" and self.settings.structures is not None and self._may(ONE_CORE):
-            with threads(1):
+            with use_threads(1):
                 yield self._our_row(OurSteps(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
@@ -201,7 +203,7 @@ class _Sides:
     def _peer_row(self, peer: Peer, found: PeerMeasurement) -> GradientRow:
         answers = self.instances.answers
         errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]
-        came = _checked(found.arrays, self.instances.cost[: self.batch].shape, peer)
+        came = _check_peer_shape(found.arrays, self.instances.cost[: self.batch].shape, peer)
         more = {"versions": found.versions, "measured": peer.measures, "loose": peer.loose}
         return self._row(peer.title, False, found.seconds, errors(came), **more)
 
@@ -213,7 +215,7 @@ class _Sides:
         return GradientRow(who, ours, n, self.batch, *times, *errors, e.compared, structure=structure, **more)
 
 
-def _checked(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
+def _check_peer_shape(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
     """Check the shape of a peer's result, and return it."""
     found = arrays.get(peer.measures)
     if found is None or found.shape != shape:

@@ -22,7 +22,7 @@ from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import Table, number
+from pear_lab.benchmarks.text_table import TextTable, format_number
 
 GOALS = {"ratio": 5.0, "difference": 1e-9}
 """The least ratio and the largest difference that a row may show."""
@@ -92,40 +92,40 @@ def run(settings: IntegerSettings, callbacks: Callbacks) -> None:
     if not highs.installed:
         raise MissingExtraError(f"this benchmark compares with HiGHS; run {highs.how_to_install}")
     task = random_knapsack(seed=settings.seed, jobs=settings.threads)
-    warm_up = torch.from_numpy(_values(task, 8, 4, np.random.default_rng(settings.seed))["forecast"])
+    warm_up = torch.from_numpy(_draw_values(task, 8, 4, np.random.default_rng(settings.seed))["forecast"])
     task.decide(warm_up)  # compiled, threads started
     for degree in settings.degrees:
-        values = _values(task, degree, settings.count, np.random.default_rng([settings.seed, degree]))
+        values = _draw_values(task, degree, settings.count, np.random.default_rng([settings.seed, degree]))
         for kind in KINDS:
             callbacks.say(f"degree {degree}, {kind} values: {settings.count:,} integer programs")
-            callbacks.on_row(_row(task, degree, kind, values[kind]))
+            callbacks.on_row(_integer_row(task, degree, kind, values[kind]))
 
 
-def _values(task: Knapsack, degree: int, count: int, random: np.random.Generator) -> dict[str, Array]:
+def _draw_values(task: Knapsack, degree: int, count: int, random: np.random.Generator) -> dict[str, Array]:
     """(count, n) values of each kind; the forecasts are those of a linear model fitted by least squares, and noise."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])
     model = np.linalg.lstsq(X[:_TRAIN], true[:_TRAIN], rcond=None)[0]
-    forecast = _moved(X[_TRAIN:] @ model, _NOISE, random)
+    forecast = _perturb_values(X[_TRAIN:] @ model, _NOISE, random)
     half = count // 2
     mixed = np.concatenate([forecast[:half], true[_TRAIN + half :]])
     return {"forecast": forecast, "true": true[_TRAIN:], "mixed": mixed}
 
 
-def _moved(values: Array, size: float, random: np.random.Generator) -> Array:
+def _perturb_values(values: Array, size: float, random: np.random.Generator) -> Array:
     return values + size * values.std() * random.standard_normal(values.shape)
 
 
-def _row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
+def _integer_row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
     forget()
-    chosen, seconds = _timed(partial(task.decide, torch.from_numpy(values)))
+    chosen, seconds = _time_call(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)
     again = np.nan
     if kind == "forecast":
-        moved = torch.from_numpy(_moved(values, _DRIFT, np.random.default_rng(degree)))
-        again = _timed(partial(task.decide, moved))[1]
-    theirs, highs_seconds = _timed(partial(_by_highs, task, values))
+        moved = torch.from_numpy(_perturb_values(values, _DRIFT, np.random.default_rng(degree)))
+        again = _time_call(partial(task.decide, moved))[1]
+    theirs, highs_seconds = _time_call(partial(_loop_over_highs, task, values))
     return IntegerRow(
         degree=degree,
         kind=kind,
@@ -138,13 +138,13 @@ def _row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
     )
 
 
-def _timed(function: Callable[[], Result]) -> tuple[Result, float]:
+def _time_call(function: Callable[[], Result]) -> tuple[Result, float]:
     begin = time.perf_counter()
     result = function()
     return result, time.perf_counter() - begin
 
 
-def _by_highs(task: Knapsack, values: Array) -> Array:
+def _loop_over_highs(task: Knapsack, values: Array) -> Array:
     """(B,) optimal values, by the shortest loop that a user of highspy would write."""
     import highspy
 
@@ -171,13 +171,13 @@ def _by_highs(task: Knapsack, values: Array) -> Array:
     return optima
 
 
-def tables(rows: list[IntegerRow]) -> list[Table]:
+def tables(rows: list[IntegerRow]) -> list[TextTable]:
     """All fields of all rows."""
     names = [field.name for field in fields(IntegerRow)]
-    table = Table("Integer programs", tuple(name.replace("_", " ") for name in names))
+    table = TextTable("Integer programs", tuple(name.replace("_", " ") for name in names))
     for row in rows:
         values = (getattr(row, name) for name in names)
-        table.rows.append(tuple(number(value) if isinstance(value, float) else str(value) for value in values))
+        table.rows.append(tuple(format_number(value) if isinstance(value, float) else str(value) for value in values))
     return [table]
 
 

@@ -14,7 +14,7 @@ from pear.errors import PearError
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import kernel_bytes
-from pear_lab.benchmarks.text_table import Table, number
+from pear_lab.benchmarks.text_table import TextTable, format_number
 
 MIB = 2**20
 _ROOM = 0.8  # share of the memory that is free which a job may take
@@ -79,7 +79,7 @@ def run(settings: MemorySettings, callbacks: Callbacks) -> None:
     for name, words, options in settings.jobs():
         callbacks.say(words)
         try:
-            peak, seconds = measure(name, options, settings.limit, settings.cap)
+            peak, seconds = measure_memory(name, options, settings.limit, settings.cap)
         except PearError as error:
             callbacks.on_note(f"{words}: not measured: {error}")
             continue
@@ -87,7 +87,7 @@ def run(settings: MemorySettings, callbacks: Callbacks) -> None:
         callbacks.on_row(MemoryRow(words, peak, alone, seconds))
 
 
-def measure(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
+def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
     """Peak resident memory in MiB and seconds of one job.
 
     Args:
@@ -104,34 +104,36 @@ def measure(name: str, options: dict[str, Any], limit: float, cap: float | None 
     given = json.dumps(options | ({} if allowed is None else {"cap": int(allowed * MIB)}))
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, env=_environment())
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit, check=False, env=_job_environment()
+        )
     except subprocess.TimeoutExpired as error:
         raise PearError(f"it took more than {limit:g} s (--limit)") from error
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         reason = said[-1] if said else f"exit code {done.returncode}"
-        raise PearError(f"{reason} (address space allowed: {number(allowed)} MiB)")
+        raise PearError(f"{reason} (address space allowed: {format_number(allowed)} MiB)")
     found = json.loads(done.stdout.splitlines()[-1])
     return found["peak"] / MIB, found["seconds"]
 
 
-def _environment() -> dict[str, str]:
+def _job_environment() -> dict[str, str]:
     """Environment of the job: one thread, and this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def tables(rows: list[MemoryRow]) -> list[Table]:
+def tables(rows: list[MemoryRow]) -> list[TextTable]:
     """One line for each job."""
     columns = {
         "job": lambda row: row.job,
         "peak": lambda row: f"{row.peak_mib:,.0f}",
         "import\npear": lambda row: f"{row.import_mib:,.0f}",
         "above\nit": lambda row: f"{row.above_mib:,.0f}",
-        "s": lambda row: number(row.seconds),
+        "s": lambda row: format_number(row.seconds),
     }
-    return [Table.of("Largest resident memory, MiB", rows, columns)]
+    return [TextTable.of("Largest resident memory, MiB", rows, columns)]
 
 
 def series(rows: list[MemoryRow]) -> list[Series]:

@@ -68,7 +68,7 @@ class OurSteps:
         step = self.steps[who]()
         wait()
         before = time.perf_counter() - began
-        return {**_spent(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
+        return {**_profile_step(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
 
     def _make_loss(self) -> PEARLoss:
         lam = self.instances.smoothing
@@ -84,16 +84,16 @@ class OurSteps:
         a training replays in every step; a peer's compiled code is not timed either.
         """
         for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.instances.is_shared)):
-            _backward(self.moved, value)
+            _backward_pass(self.moved, value)
 
     def _pear(self) -> Step:
         loss = self._make_loss()
-        return lambda: _backward(self.cost, lambda cost: loss(cost, self.true))
+        return lambda: _backward_pass(self.cost, lambda cost: loss(cost, self.true))
 
     def _warm(self) -> Step:
         loss, keys = self._make_loss(), torch.arange(len(self.cost))
-        _backward(self.cost, lambda cost: loss(cost, self.true, keys=keys))
-        return lambda: _backward(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+        _backward_pass(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _backward_pass(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
         layer = DecisionLayer(Problem(**self.fields), smoothing=self.instances.smoothing)
@@ -103,10 +103,10 @@ class OurSteps:
             return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
 
         self._prepare(true_objective)
-        return lambda: _backward(self.cost, true_objective)
+        return lambda: _backward_pass(self.cost, true_objective)
 
 
-def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()
@@ -114,13 +114,13 @@ def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, fl
     parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
     rest = max(0.0, total - sum(parts.values()))
     if isinstance(loss.decider.fused, CompiledPass) and loss.last is not None:
-        for name, seconds in _phases(loss.decider.fused, loss.last._call).items():
+        for name, seconds in _time_phases(loss.decider.fused, loss.last._call).items():
             parts[name] = min(seconds, parts["solve"])
             parts["solve"] -= parts[name]
     return {**parts, "rest": rest}
 
 
-def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
+def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
     prepared = compiled.prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
     if prepared is None:
@@ -137,5 +137,5 @@ def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 
-def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _backward_pass(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     return {"gradient": gradient_at(cost, value).cpu().numpy()}

@@ -66,7 +66,7 @@ class PlainProgram:
         except ImportError as error:
             raise MissingExtraError("the plain loop needs OSQP; run pip install 'pear-dfl[osqp]'") from error
         self.sign, self.smoothing, self.n = problem.sign, smoothing, problem.n
-        self.J, self.lower, self.upper = _stacked(problem)
+        self.J, self.lower, self.upper = _stack_rows(problem)
         self.equal = self.lower == self.upper
         self.solver = osqp.OSQP()
         self.solver.setup(
@@ -109,14 +109,14 @@ class PlainProgram:
         return self.sign * gradients
 
 
-def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
+def _stack_rows(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
     (p,) = programs(problem_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 
 
-def train(
+def train_plain_loop(
     problem: Problem,
     split: Split,
     metric: Metric,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.random_programs import Rng, flow_balance, markets, random_curvature
+from pear_lab.benchmarks.random_programs import Rng, flow_balance, random_curvature, random_markets
 from pear_lab.judge.judged_program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
@@ -65,30 +65,32 @@ class Structure:
     warm: bool = False
 
 
-def _portfolio(rng: Rng, n: int, B: int) -> Draw:
-    cost, true, _, Q = markets(rng, n, B)
+def _draw_portfolios(rng: Rng, n: int, B: int) -> Draw:
+    cost, true, _, Q = random_markets(rng, n, B)
     return Draw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
 
 
-def _box(rng: Rng, n: int, B: int) -> Draw:
+def _draw_boxes(rng: Rng, n: int, B: int) -> Draw:
     bounds, curvatures, costs = rng.spawn(3)
     fields = {"Q": random_curvature(curvatures, n, B), "lb": -0.5, "ub": bounds.uniform(0.0, 1.0, n)}
-    return Draw(*_costs(costs, n, B), fields)
+    return Draw(*_draw_costs(costs, n, B), fields)
 
 
-def _rows(rng: Rng, n: int, B: int) -> Draw:
+def _draw_shared_rows(rng: Rng, n: int, B: int) -> Draw:
     rows, curvatures, costs = rng.spawn(3)
     fields = {"G": rows.normal(size=(SHARED_ROWS, n)), "h": rows.uniform(0.1, 1.1, SHARED_ROWS), "lb": -1.0, "ub": 1.0}
-    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
+    return Draw(*_draw_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
 
 
-def _own_rows(rng: Rng, n: int, B: int) -> Draw:
+def _draw_own_rows(rng: Rng, n: int, B: int) -> Draw:
     rows, limits, curvatures, costs = rng.spawn(4)
     G, h = rows.normal(size=(B, OWN_ROWS, n)), limits.uniform(0.1, 1.1, (B, OWN_ROWS))
-    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0})
+    return Draw(
+        *_draw_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0}
+    )
 
 
-def _knapsack(rng: Rng, n: int, B: int) -> Draw:
+def _draw_knapsacks(rng: Rng, n: int, B: int) -> Draw:
     items, values, errors = rng.spawn(3)
     weights = items.uniform(1.0, 9.0, (KNAPSACK_ROWS, n))
     true = -values.uniform(1.0, 6.0, (B, n))
@@ -96,7 +98,7 @@ def _knapsack(rng: Rng, n: int, B: int) -> Draw:
     return Draw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
 
 
-def _path(side: int, rng: Rng, n: int, B: int) -> Draw:
+def _draw_paths(side: int, rng: Rng, n: int, B: int) -> Draw:
     costs, errors = rng.spawn(2)
     A, b = flow_balance(side)
     true = costs.uniform(0.5, 1.5, (B, n))
@@ -104,7 +106,7 @@ def _path(side: int, rng: Rng, n: int, B: int) -> Draw:
     return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
 
 
-def _costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
+def _draw_costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
     """Predicted and true costs, the error half as large as the cost."""
     true, errors = rng.spawn(2)
     c = true.normal(size=(B, n))
@@ -112,13 +114,15 @@ def _costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
 
 
 STRUCTURES: tuple[Structure, ...] = (
-    Structure("portfolio", "{n:,} assets", _portfolio, 100, (64, 512, 4096), warm=True),
-    Structure("box", "box QP of {n:,} variables", _box, 100, (64, 512, 1024)),
-    Structure("rows", f"QP of {{n:,}} variables with {SHARED_ROWS} rows", _rows, 100, (64, 512, 1024)),
-    Structure("own-rows", f"QP of {{n:,}} variables with {OWN_ROWS} rows of its own", _own_rows, 60, (64, 512, 1024)),
-    Structure("knapsack", f"knapsack of {{n:,}} items, {KNAPSACK_ROWS} rows", _knapsack, 100, (64, 512, 4096)),
-    Structure("path-5", "5×5 grid of {n:,} edges", partial(_path, 5), 40, (64, 512, 4096), any_size=False),
-    Structure("path-12", "12×12 grid of {n:,} edges", partial(_path, 12), 264, (64, 512, 1024), any_size=False),
+    Structure("portfolio", "{n:,} assets", _draw_portfolios, 100, (64, 512, 4096), warm=True),
+    Structure("box", "box QP of {n:,} variables", _draw_boxes, 100, (64, 512, 1024)),
+    Structure("rows", f"QP of {{n:,}} variables with {SHARED_ROWS} rows", _draw_shared_rows, 100, (64, 512, 1024)),
+    Structure(
+        "own-rows", f"QP of {{n:,}} variables with {OWN_ROWS} rows of its own", _draw_own_rows, 60, (64, 512, 1024)
+    ),
+    Structure("knapsack", f"knapsack of {{n:,}} items, {KNAPSACK_ROWS} rows", _draw_knapsacks, 100, (64, 512, 4096)),
+    Structure("path-5", "5×5 grid of {n:,} edges", partial(_draw_paths, 5), 40, (64, 512, 4096), any_size=False),
+    Structure("path-12", "12×12 grid of {n:,} edges", partial(_draw_paths, 12), 264, (64, 512, 1024), any_size=False),
 )
 
 

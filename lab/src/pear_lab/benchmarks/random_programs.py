@@ -16,7 +16,7 @@ Fields = dict[str, Any]
 Rng = np.random.Generator
 
 
-def times(rows: Array, x: Array) -> Array:
+def rows_times_points(rows: Array, x: Array) -> Array:
     """Rows (…, r, n) times points (…, n)."""
     return np.asarray(np.einsum("...rn,...n->...r", rows, x))
 
@@ -32,7 +32,7 @@ def random_entries(rng: Rng, shape: tuple[int, ...], whole: bool = False) -> Arr
     return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
 
 
-def polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, whole: bool = False) -> Fields:
+def random_polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, whole: bool = False) -> Fields:
     """Random rows and bounds that the point x, (n,) or (B, n), satisfies; one set of them for every point.
 
     Args:
@@ -48,7 +48,7 @@ def polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, 
         return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, most, shape)
 
     A, G = (random_entries(rng, (*lead, count, n), whole) for count in (equalities, rows))
-    b, reached = times(A, x), times(G, x)
+    b, reached = rows_times_points(A, x), rows_times_points(G, x)
     limits = {"h": reached + slack(reached.shape, room), "lb": x - slack(x.shape, 1.0), "ub": x + slack(x.shape, 1.0)}
     return {"A": A, "b": b, "G": G, **limits}
 
@@ -74,13 +74,13 @@ def flow_balance(size: int) -> tuple[Array, Array]:
     return A, b
 
 
-def long_only(Q: Any) -> Problem:
+def long_only_problem(Q: Any) -> Problem:
     """Long-only portfolios, Σᵢ wᵢ = 1 and w ≥ 0, with a known curvature Q (B, n, n), array or tensor."""
     ones = torch.ones(1, Q.shape[-1], dtype=torch.float64, device=Q.device if isinstance(Q, Tensor) else "cpu")
     return Problem(Q=Q, A=ones, b=ones[:, 0], lb=0.0)
 
 
-def markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, Array]:
+def random_markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, Array]:
     """(B, n) −μ̂ and −μ, (B, n, n) 2Σ̂ and 2Σ of markets drawn one after the other.
 
     A smaller batch is the start of a larger one. Each market has n assets over 84 days: five factors and noise of 1 % a

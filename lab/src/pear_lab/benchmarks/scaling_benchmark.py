@@ -20,7 +20,7 @@ from pear.tasks import shortest_path
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.random_programs import Rng
-from pear_lab.benchmarks.text_table import Table, error, number
+from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import Step, gradient_at, measure, synchronize
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)
@@ -100,7 +100,7 @@ def run(settings: ScalingSettings, callbacks: Callbacks) -> None:
             callbacks.say(what)
             larger = ", ".join(f"{other:,}" for other in ordered[place + 1 :])
             try:
-                row = _point(settings, family, solver, size)
+                row = _measure_point(settings, family, solver, size)
             except (MemoryError, SolveError, ProblemError, RuntimeError) as reason:
                 # RuntimeError is what torch raises where memory is at its end
                 callbacks.on_note(f"{what} failed: {reason}; it and larger ones ({larger or 'none'}) left out")
@@ -112,8 +112,8 @@ def run(settings: ScalingSettings, callbacks: Callbacks) -> None:
                 break
 
 
-def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
-    problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
+def _measure_point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
+    problem, true, predicted = (_grid_samples if family == GRID else _qp_samples)(settings, size)
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
     processor: list[float] = []
@@ -142,7 +142,7 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     return ScalingRow(family, solver, size, problem.n, rows, settings.batch, best, least, residual)
 
 
-def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
+def _grid_samples(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
     """Paths with the costs of the paper's samples, forecast to 30 %."""
     task = shortest_path((side, side))
     true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
@@ -150,7 +150,7 @@ def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor
     return task.problem, true, true * torch.from_numpy(factors)
 
 
-def _program(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
+def _qp_samples(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
     """A random program with costs of both signs, so that some bounds are reached."""
     rng = np.random.default_rng([settings.seed, n])
     problem = random_qp(rng, n, settings.spread)
@@ -186,12 +186,12 @@ def _sparse_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
     return sp.csr_matrix((entries.ravel(), (np.repeat(np.arange(m), _PER_ROW), columns.ravel())), shape=(m, n))
 
 
-def exponents(rows: list[ScalingRow]) -> dict[str, float]:
+def growth_exponents(rows: list[ScalingRow]) -> dict[str, float]:
     """The exponent of processor time in n for every family and solver; NaN where there are less than two points."""
-    return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
+    return {line: fitted_exponent(*points) for line, points in _points_by_line(rows).items()}
 
 
-def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
+def _points_by_line(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
     """The points of every family and solver: n and processor time."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
@@ -213,23 +213,26 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-def tables(rows: list[ScalingRow]) -> list[Table]:
+def tables(rows: list[ScalingRow]) -> list[TextTable]:
     """The points, and the exponents fitted to them."""
     what, times = ("family", "size", "variables", "rows", "batch"), ("s a sample", "processor\ns a sample")
-    points = Table("PEARLoss, forward and backward", (*what, *times, "exponent\nsince last", "KKT\nresidual"))
+    points = TextTable("PEARLoss, forward and backward", (*what, *times, "exponent\nsince last", "KKT\nresidual"))
     for before, row in zip([None, *rows], rows, strict=False):
         pair = [] if before is None or before.line != row.line else [before]
-        since = fitted_exponent(*_lines([*pair, row])[row.line])
+        since = fitted_exponent(*_points_by_line([*pair, row])[row.line])
         size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
         counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
-        measured = number(row.seconds), number(row.processor), number(since)
-        points.rows.append((row.line, size, *counts, *measured, error(row.kkt_residual)))
-    fits = Table("Processor time ~ variables^exponent", ("family", "exponent"))
-    fits.rows.extend((line, number(value)) for line, value in exponents(rows).items())
+        measured = format_number(row.seconds), format_number(row.processor), format_number(since)
+        points.rows.append((row.line, size, *counts, *measured, format_error(row.kkt_residual)))
+    fits = TextTable("Processor time ~ variables^exponent", ("family", "exponent"))
+    fits.rows.extend((line, format_number(value)) for line, value in growth_exponents(rows).items())
     return [points, fits]
 
 
 def series(rows: list[ScalingRow]) -> list[Series]:
     """Processor time a sample over the number of variables, with the exponent in the name."""
-    fits = exponents(rows)
-    return [Series(f"{line}: exponent {number(fits[line])}", *points) for line, points in _lines(rows).items()]
+    fits = growth_exponents(rows)
+    return [
+        Series(f"{line}: exponent {format_number(fits[line])}", *points)
+        for line, points in _points_by_line(rows).items()
+    ]

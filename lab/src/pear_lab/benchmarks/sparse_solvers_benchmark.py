@@ -17,7 +17,7 @@ from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import Table, error, number
+from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
 
 Program = tuple[Problem, np.ndarray, float]
 """A problem, costs (B, n) and the smoothing λ."""
@@ -70,7 +70,7 @@ def run(settings: SparseSolverSettings, callbacks: Callbacks) -> None:
             rng = np.random.default_rng(settings.seed)
             problem, costs, smoothing = STRUCTURES[structure](rng, settings.scale, settings.batch)
             try:
-                seconds, residual = _measure(settings, problem, costs, smoothing, solver)
+                seconds, residual = _measure_sparse_solver(settings, problem, costs, smoothing, solver)
             except SolveError as reason:
                 callbacks.on_note(f"{structure} by {solver} failed: {reason}")
                 continue
@@ -79,7 +79,7 @@ def run(settings: SparseSolverSettings, callbacks: Callbacks) -> None:
         torch.set_num_threads(before)
 
 
-def _measure(
+def _measure_sparse_solver(
     settings: SparseSolverSettings, problem: Problem, costs: np.ndarray, smoothing: float, solver: str
 ) -> tuple[float, float]:
     """The least processor seconds of several solves, and the largest KKT residual."""
@@ -92,14 +92,14 @@ def _measure(
     return min(seconds[1:]), residual
 
 
-def paths(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def path_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Shortest paths on a grid of 100×100."""
     side = max(2, round(100 * scale))
     problem = shortest_path((side, side)).problem
     return problem, rng.uniform(0.5, 2.0, (batch, problem.n)), 0.1
 
 
-def batteries(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
+def battery_programs(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
     """Batteries over 168 hours behind one connection: charge, discharge and level of each."""
     units = max(1, round(20 * scale))
     eye, before = sp.eye_array(hours), sp.diags_array(np.ones(hours - 1), offsets=-1, shape=(hours, hours))
@@ -114,7 +114,7 @@ def batteries(rng: np.random.Generator, scale: float, batch: int, hours: int = 1
     return problem, costs, 0.01
 
 
-def transport(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def transport_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Transport from 50 sources to 100 destinations."""
     sources, targets = max(2, round(50 * scale)), max(2, round(100 * scale))
     out, into = (
@@ -127,7 +127,7 @@ def transport(rng: np.random.Generator, scale: float, batch: int) -> Program:
     return problem, rng.uniform(1.0, 3.0, (batch, problem.n)), 0.1
 
 
-def coupling(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def coupled_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Curvature that couples 4,000 variables at random, so that factors fill up."""
     n = max(20, round(4_000 * scale))
     factor = sp.random_array((n, n), density=2 / n, rng=rng)
@@ -138,18 +138,20 @@ def coupling(rng: np.random.Generator, scale: float, batch: int) -> Program:
 
 
 STRUCTURES: dict[str, Callable[[np.random.Generator, float, int], Program]] = {
-    "paths": paths,
-    "batteries": batteries,
-    "transport": transport,
-    "coupling": coupling,
+    "paths": path_programs,
+    "batteries": battery_programs,
+    "transport": transport_programs,
+    "coupling": coupled_programs,
 }
 
 
-def tables(rows: list[SparseSolverRow]) -> list[Table]:
+def tables(rows: list[SparseSolverRow]) -> list[TextTable]:
     """One line for each structure and solver."""
-    table = Table("pear.solve", ("structure", "solver", "variables", "processor\ns a sample", "KKT\nresidual"))
+    table = TextTable("pear.solve", ("structure", "solver", "variables", "processor\ns a sample", "KKT\nresidual"))
     for row in rows:
-        table.rows.append((row.structure, row.solver, f"{row.n:,}", number(row.processor), error(row.kkt_residual)))
+        table.rows.append(
+            (row.structure, row.solver, f"{row.n:,}", format_number(row.processor), format_error(row.kkt_residual))
+        )
     return [table]
 
 

@@ -26,8 +26,8 @@ from pear.train.samples import ParquetSamples
 from pear.train.samples.stream import StreamSamples
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.process_memory import resident
-from pear_lab.benchmarks.text_table import Table
+from pear_lab.benchmarks.process_memory import resident_memory
+from pear_lab.benchmarks.text_table import TextTable
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5
@@ -92,22 +92,22 @@ def run(settings: StreamSettings, callbacks: Callbacks) -> None:
     """Write the files, train on them, then on tensors."""
     task = shortest_path((settings.grid, settings.grid))
     size = 4 * (FEATURES + task.problem.n) * settings.samples
-    with _room(settings, size) as folder:
+    with _temporary_folder(settings, size) as folder:
         _write_all(settings, task.problem.n, folder, callbacks.say)
         written = sum(file.stat().st_size for file in folder.iterdir())
         callbacks.on_note(f"{settings.samples:,} samples of {task.name} in {written / 1e9:.3g} GB of Parquet files")
         stream = ParquetSamples(folder, "x", "cost", settings.buffer)
         callbacks.on_note(f"{stream!r}, {settings.batch_size:,} samples a step, 1 epoch")
         callbacks.say(f"training on {settings.samples:,} samples from files")
-        callbacks.on_row(_train(settings, "Parquet files", stream, settings.samples, 1))
-        callbacks.on_row(_read(settings, stream, task.problem.n))
+        callbacks.on_row(_train_small_network(settings, "Parquet files", stream, settings.samples, 1))
+        callbacks.on_row(_read_batches(settings, stream, task.problem.n))
         count = min(settings.in_memory, settings.samples)
         first = ParquetSamples(stream.files[: -(-count // _PART)], "x", "cost")
         features, costs = (part[:count].clone() for part in first.read())
     for keys in (False, True):
         who = "memory, warm starts" if keys else "memory, no warm starts"
         callbacks.say(f"training on {count:,} samples in {who}")
-        callbacks.on_row(_train(settings, who, (features, costs), count, _EPOCHS, keys))
+        callbacks.on_row(_train_small_network(settings, who, (features, costs), count, _EPOCHS, keys))
     callbacks.on_note(
         f"in memory: {_EPOCHS} epochs of {count:,} samples; without warm starts: as from files, so that the "
         "difference is reading and shuffling; with them: as fit does by itself, and the epochs after the first count"
@@ -117,10 +117,12 @@ def run(settings: StreamSettings, callbacks: Callbacks) -> None:
     )
 
 
-def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: int, keys: bool = False) -> StreamRow:
+def _train_small_network(
+    settings: StreamSettings, who: str, train: Any, count: int, epochs: int, keys: bool = False
+) -> StreamRow:
     """Train a small network; clock and memory are read after every per cent."""
     task = shortest_path((settings.grid, settings.grid))
-    true = _draw(settings.seed, -1, 200, task.problem.n)
+    true = _draw_samples(settings.seed, -1, 200, task.problem.n)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, task.problem.n))
@@ -137,7 +139,7 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
     return marks.row(who, count, _EARLY if not keys else 1 / epochs)
 
 
-def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
+def _read_batches(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
     """Read the batches of an epoch, a million samples at most, without training on them."""
     batches = StreamSamples.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
     seen, began, computed = 0, time.perf_counter(), time.process_time()
@@ -146,7 +148,7 @@ def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow
         if seen >= _READ:
             break
     spent = time.perf_counter() - began, time.process_time() - computed
-    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident() / MIB])
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_memory() / MIB])
 
 
 class WithoutKeys(nn.Module):
@@ -179,7 +181,7 @@ class ProgressMarks:
         if not model.training:
             return
         if self.seen >= self.next:
-            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident() / MIB))
+            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_memory() / MIB))
             self.next += self.step
         self.seen += len(output)
 
@@ -193,7 +195,7 @@ class ProgressMarks:
 
 
 @contextmanager
-def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
+def _temporary_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
     """A temporary folder on a disk with room for ``size`` bytes.
 
     Raises:
@@ -233,7 +235,7 @@ def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    drawn = dict(zip(("x", "cost"), _draw(seed, part, count, n), strict=True))
+    drawn = dict(zip(("x", "cost"), _draw_samples(seed, part, count, n), strict=True))
     lists = {
         name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), values.shape[1])
         for name, values in drawn.items()
@@ -241,7 +243,7 @@ def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
     parquet.write_table(pyarrow.table(lists), path, row_group_size=_GROUP, compression="none", use_dictionary=False)
 
 
-def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _draw_samples(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Features (count, 5) and costs (count, n) by the paper's formula; all parts of a seed share its coefficients."""
     B = np.random.default_rng([seed, 0]).integers(0, 2, (n, FEATURES)).astype(np.float32)
     rng = np.random.default_rng([seed, part + 2])
@@ -251,7 +253,7 @@ def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32]
     return x, costs
 
 
-def tables(rows: list[StreamRow]) -> list[Table]:
+def tables(rows: list[StreamRow]) -> list[TextTable]:
     """Speed and memory of every training."""
     columns = {
         "samples in": lambda row: row.who,
@@ -262,7 +264,7 @@ def tables(rows: list[StreamRow]) -> list[Table]:
         "MiB at 5 %": lambda row: f"{row.resident[0]:,.0f}",
         "at end": lambda row: f"{row.resident[-1]:,.0f}",
     }
-    return [Table.of("Training from files and from memory", rows, columns)]
+    return [TextTable.of("Training from files and from memory", rows, columns)]
 
 
 def series(rows: list[StreamRow]) -> list[Series]:

@@ -13,11 +13,11 @@ from pear.compile.threads import count as core_count
 from pear.errors import ProblemError
 from pear_lab.peers.workers.worker import Step, measure, synchronize
 
-__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]
+__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "use_threads"]
 
 
 @contextmanager
-def threads(count: int | None) -> Iterator[None]:
+def use_threads(count: int | None) -> Iterator[None]:
     """Compute with ``count`` threads in torch and in compiled loops; None changes nothing."""
     if count is None:
         yield

@@ -21,9 +21,15 @@ from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import Table, number, profiles, share
+from pear_lab.benchmarks.text_table import TextTable, format_number, format_share, profile_table
 from pear_lab.experiments.expand_runs import expand
-from pear_lab.experiments.protocols.lp_protocol import make_run_loss, make_split, make_task, paper_model, train
+from pear_lab.experiments.protocols.lp_protocol import (
+    make_run_loss,
+    make_split,
+    make_task,
+    paper_model,
+    train_as_published,
+)
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerError
 from pear_lab.peers import measure as measure_peer
@@ -115,7 +121,7 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
             # what is compiled or loaded on first use is no part of any measurement
             train_once(replace(settings, quick=True, full=False, epochs=1, infeasible=0.0).runs(name)[0])
         for one in settings.runs(name):
-            for row in _sides(settings, name, one, peers, callbacks):
+            for row in _train_sides(settings, name, one, peers, callbacks):
                 shown = row if settings.profile else replace(row, profile={})
                 callbacks.on_row(replace(shown, whole=settings.full))
 
@@ -123,10 +129,10 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
 def train_once(run: RunSpec) -> None:
     """Train as the run says, and measure nothing."""
     task = make_task(run)
-    train(run, task, make_split(run, task))
+    train_as_published(run, task, make_split(run, task))
 
 
-def _sides(
+def _train_sides(
     settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
     task = make_task(one)
@@ -165,7 +171,9 @@ class _TrainingSides:
 
     def ours(self, progress: Callable[[int], None]) -> TrainingRow:
         loss = make_run_loss(self.run, self.task)
-        model, history = train(self.run, self.task, self.split, lambda report: progress(report.epoch), loss)
+        model, history = train_as_published(
+            self.run, self.task, self.split, lambda report: progress(report.epoch), loss
+        )
         if history.interrupted:
             raise KeyboardInterrupt
         profile = dict(history.split)
@@ -178,7 +186,7 @@ class _TrainingSides:
     def plain(self, progress: Callable[[int], None]) -> TrainingRow:
         s, task = self.run.settings, make_task(self.run)
         options = (self.run.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
-        model, history = plain_loop.train(task.problem, self.split, task.normalized_regret, *options)
+        model, history = plain_loop.train_plain_loop(task.problem, self.split, task.normalized_regret, *options)
         seconds = (history.epoch_seconds, history.seconds)
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
@@ -200,7 +208,7 @@ class _TrainingSides:
 
         with warnings.catch_warnings():  # which name every sample once
             warnings.simplefilter("ignore", FailedSamplesWarning)
-            model, history = train(self.run, self.task, self.split, ended, loss)
+            model, history = train_as_published(self.run, self.task, self.split, ended, loss)
         seconds = float(np.median(np.diff(ends)))  # the first one names the failures; few of the others make a check
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
@@ -273,12 +281,12 @@ class TrainingSummary:
     reuse_rate: float | None
 
 
-def summarize(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
+def summarize_seeds(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     """One line for every side of every task, over the seeds measured so far."""
-    return [_summary(own, rows) for own in _groups(rows).values()]
+    return [_summarize_side(own, rows) for own in _group_by_side(rows).values()]
 
 
-def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+def _group_by_side(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
     """The rows of every side of every task."""
     found: dict[tuple[str, str], list[TrainingRow]] = {}
     for row in rows:
@@ -286,7 +294,7 @@ def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingR
     return found
 
 
-def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
+def _summarize_side(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
@@ -312,30 +320,32 @@ def _median(values: Sequence[float]) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def tables(rows: list[TrainingRow]) -> list[Table]:
+def tables(rows: list[TrainingRow]) -> list[TextTable]:
     """The comparison and, where there are profiles, where the time goes."""
     full = any(row.whole for row in rows)
     runs = ("s a run", "time /\npear") if full else ()
     headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
-    table = Table("Training under the paper's protocol, means over seeds", headings, left=2)
-    table.rows.extend(_cells(one, full) for one in summarize(rows))
-    spent = {key: [row.profile for row in own] for key, own in _groups([row for row in rows if row.profile]).items()}
+    table = TextTable("Training under the paper's protocol, means over seeds", headings, left=2)
+    table.rows.extend(_summary_cells(one, full) for one in summarize_seeds(rows))
+    spent = {
+        key: [row.profile for row in own] for key, own in _group_by_side([row for row in rows if row.profile]).items()
+    }
     means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
     title = "Where the time goes, seconds a run"
-    return [table, profiles(title, ("task", "who"), means, left=2)] if means else [table]
+    return [table, profile_table(title, ("task", "who"), means, left=2)] if means else [table]
 
 
-def _cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
+def _summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
-    epoch = (number(1e3 * one.epoch_seconds), number(one.ratio))
-    run = (number(one.seconds), number(one.run_ratio)) if full else ()
-    counts = (str(one.seeds), number(one.epochs))
-    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", share(one.reuse_rate))
+    epoch = (format_number(1e3 * one.epoch_seconds), format_number(one.ratio))
+    run = (format_number(one.seconds), format_number(one.run_ratio)) if full else ()
+    counts = (str(one.seeds), format_number(one.epochs))
+    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", format_share(one.reuse_rate))
 
 
 def series(rows: list[TrainingRow]) -> list[Series]:
     """Test regret over seconds per epoch: a point for every seed, a panel for every task; low and left is best."""
     return [
         Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
-        for (task, who), own in _groups(rows).items()
+        for (task, who), own in _group_by_side(rows).items()
     ]

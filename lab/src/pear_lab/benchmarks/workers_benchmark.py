@@ -26,8 +26,8 @@ from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
-from pear_lab.benchmarks.text_table import Table, number
-from pear_lab.benchmarks.timing import threads
+from pear_lab.benchmarks.text_table import TextTable, format_number
+from pear_lab.benchmarks.timing import use_threads
 
 HIDDEN = 64
 """Width of the forecaster."""
@@ -132,7 +132,7 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
     if settings.local > core_count():
         raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
     callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
-    for structure, found in zip(choose_structures(settings.structures), _measured(settings), strict=True):
+    for structure, found in zip(choose_structures(settings.structures), _run_workers(settings), strict=True):
         found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
         found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
         row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
@@ -145,17 +145,17 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
     )
 
 
-def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
+def _run_workers(settings: WorkerSettings) -> list[dict[str, Any]]:
     """The measurements of rank 0 for every structure. The processes find each other through a file."""
     with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
         meeting = (Path(folder) / "meeting").as_uri()
-        first, *others = [pool.submit(job, rank, meeting, settings) for rank in range(settings.local)]
+        first, *others = [pool.submit(worker_job, rank, meeting, settings) for rank in range(settings.local)]
         for one in others:
             one.result()
         return first.result()
 
 
-def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
+def worker_job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
     """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
 
     Args:
@@ -166,13 +166,15 @@ def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any
     wait = datetime.timedelta(seconds=300)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=settings.local, timeout=wait)
     try:
-        with threads(1):
-            return [_one(rank, settings, structure) for structure in choose_structures(settings.structures)]
+        with use_threads(1):
+            return [
+                _measure_structure(rank, settings, structure) for structure in choose_structures(settings.structures)
+            ]
     finally:
         dist.destroy_process_group()
 
 
-def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
+def _measure_structure(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
     """Measure one structure; all ranks take part."""
     data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
@@ -230,30 +232,32 @@ def _seconds_of_sum(count: int) -> float:
     return float(np.median(found))
 
 
-def tables(rows: list[WorkerRow]) -> list[Table]:
+def tables(rows: list[WorkerRow]) -> list[TextTable]:
     """Measured and predicted rates, then predicted times and core hours for more workers."""
-    return [_measured_table(rows), _reckoned_table(rows)] if rows else [_measured_table(rows)]
+    return [_measured_table(rows), _predicted_table(rows)] if rows else [_measured_table(rows)]
 
 
-def _measured_table(rows: Iterable[WorkerRow]) -> Table:
+def _measured_table(rows: Iterable[WorkerRow]) -> TextTable:
     headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
-    table = Table("Samples a second, measured and reckoned", headings)
+    table = TextTable("Samples a second, measured and reckoned", headings)
     for row in rows:
         reckoned = row.rate(row.local)
         rates = (f"{row.alone:,.0f}", f"{row.busy:,.0f}", str(row.local), f"{row.together:,.0f}", f"{reckoned:,.0f}")
-        table.rows.append((row.structure, str(row.n), f"{row.step_bytes / 1e3:,.0f}", *rates, _off(row, reckoned)))
+        table.rows.append(
+            (row.structure, str(row.n), f"{row.step_bytes / 1e3:,.0f}", *rates, _prediction_error(row, reckoned))
+        )
     return table
 
 
-def _off(row: WorkerRow, reckoned: float) -> str:
+def _prediction_error(row: WorkerRow, reckoned: float) -> str:
     return f"{reckoned / row.together - 1:+.0%}".replace("%", " %")
 
 
-def _reckoned_table(rows: list[WorkerRow]) -> Table:
+def _predicted_table(rows: list[WorkerRow]) -> TextTable:
     samples, price = rows[0].samples, rows[0].price
     times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)
     costs = ("cost",) if price is not None else ()
-    table = Table(
+    table = TextTable(
         f"Reckoned: time for so many samples; core hours for the last, {times[-1]}",
         ("structure", "workers", "samples/s", *times, "core hours", *costs),
     )
@@ -261,23 +265,28 @@ def _reckoned_table(rows: list[WorkerRow]) -> Table:
         for workers in row.workers:
             rate = row.rate(workers)
             hours = workers * samples[-1] / rate / 3600
-            spent = () if price is None else (number(hours * price),)
-            cells = (row.structure, f"{workers:,}", f"{rate:,.0f}", *(duration(count / rate) for count in samples))
-            table.rows.append((*cells, number(hours), *spent))
+            spent = () if price is None else (format_number(hours * price),)
+            cells = (
+                row.structure,
+                f"{workers:,}",
+                f"{rate:,.0f}",
+                *(format_duration(count / rate) for count in samples),
+            )
+            table.rows.append((*cells, format_number(hours), *spent))
     return table
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time in a unit that is easy to read.
 
     Example:
-        >>> duration(0.5), duration(90), duration(7200), duration(1e6)
+        >>> format_duration(0.5), format_duration(90), format_duration(7200), format_duration(1e6)
         ('0.5 s', '1.5 min', '2 h', '11.6 d')
     """
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * size:
-            return f"{number(seconds / size)} {unit}"
-    return f"{number(seconds)} s"
+            return f"{format_number(seconds / size)} {unit}"
+    return f"{format_number(seconds)} s"
 
 
 def series(rows: list[WorkerRow]) -> list[Series]:

@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @functools.cache
-def commit() -> str | None:
+def current_commit() -> str | None:
     """The commit of a clone or of an archive made from one; ``+`` follows where the package was changed since.
 
     None for a package that was installed, which its version names.
@@ -21,13 +21,13 @@ def commit() -> str | None:
     if not _ARCHIVED.startswith("$"):
         return _ARCHIVED
     # a package installed within somebody's own repository is not of its commits
-    if _git("ls-files", "--error-unmatch", __file__) is None:
+    if _run_git("ls-files", "--error-unmatch", __file__) is None:
         return None
-    head, changes = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", str(_PACKAGE))
+    head, changes = _run_git("rev-parse", "--short", "HEAD"), _run_git("status", "--porcelain", "--", str(_PACKAGE))
     return head and head + ("+" if changes else "")
 
 
-def _git(*words: str) -> str | None:
+def _run_git(*words: str) -> str | None:
     """What git says; None where it cannot."""
     try:
         told = subprocess.run(["git", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ import safetensors.torch
 import pear
 from pear.errors import PearError
 from pear.train import Progress
-from pear_lab.experiments.commit import commit
+from pear_lab.experiments.commit import current_commit
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.protocols import PROTOCOLS
@@ -77,12 +77,12 @@ def attempt(
         KeyboardInterrupt: stopped by the user.
     """
     try:
-        return _train(run, progress) if run.variant is None else _measure(run, trained)
+        return _train_run(run, progress) if run.variant is None else _measure_run(run, trained)
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        return Outcome(make_record(run, "failed", reason=_reason(error)))
+        return Outcome(make_record(run, "failed", reason=_failure_reason(error)))
 
 
-def _train(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
+def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
     trained = PROTOCOLS[run.task].train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -104,7 +104,7 @@ def _train(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome
     return Outcome(record, safetensors.torch.save(trained.model.state_dict()))
 
 
-def _measure(run: RunSpec, trained: Outcome | None) -> Outcome:
+def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
@@ -129,13 +129,13 @@ def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
         run.settings,
         status,
         **found,
-        versions=versions(),
-        machine=machine(),
+        versions=package_versions(),
+        machine=machine_in_words(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
-def _reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     """What went wrong; for an error that was not foreseen also where."""
     if isinstance(error, PearError):
         return str(error)
@@ -143,10 +143,10 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
-def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
+def package_versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
     """The versions of Python, of this package with its commit, and of those ``packages`` that are installed."""
     found = {"pear": pear.__version__, "python": platform.python_version()}
-    if here := commit():
+    if here := current_commit():
         found["commit"] = here
     for package in packages:
         try:
@@ -156,7 +156,7 @@ def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
     return found
 
 
-def machine() -> str:
+def machine_in_words() -> str:
     """System, processor and number of cores, in words."""
     cpu = platform.processor() or platform.machine()
     try:

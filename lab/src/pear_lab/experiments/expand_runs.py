@@ -38,7 +38,9 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     chosen = list(dict.fromkeys(name for name in (*named, *names) if name != "all"))
     unique: dict[str, RunSpec] = {}
     for name in chosen:
-        for run in _compared(name, selection) if name in COMPARISONS else _runs(EXPERIMENTS[name], selection):
+        for run in (
+            _comparison_runs(name, selection) if name in COMPARISONS else _experiment_runs(EXPERIMENTS[name], selection)
+        ):
             unique.setdefault(run.key, run)
     if not unique:
         raise ExperimentError(
@@ -48,7 +50,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     return sorted(unique.values(), key=lambda run: run.variant is not None)
 
 
-def _compared(name: str, selection: Selection) -> list[RunSpec]:
+def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
     """The trainings of a comparison, by the methods that it has for each task; slower ones where they are asked for.
 
     Seed by seed: one that is stopped early has fewer seeds, not fewer methods or cells.
@@ -60,21 +62,21 @@ def _compared(name: str, selection: Selection) -> list[RunSpec]:
         if selection.tasks is None or task in selection.tasks:
             known = (*methods, *comparison.others[task])
             wanted = methods if selection.methods is None else [one for one in known if one in selection.methods]
-            runs += _runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
+            runs += _experiment_runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
     return sorted((replace(run, experiment=name) for run in runs), key=lambda run: seeds.index(run.seed))
 
 
-def _runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
+def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
     """Everything that an experiment asks for, trainings first."""
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else SEEDS)
     trainings = []
     for task in experiment.tasks:
-        methods = _methods(experiment, task, selection.methods)
+        methods = _experiment_methods(experiment, task, selection.methods)
         if not methods or (selection.tasks is not None and task not in selection.tasks):
             continue
         protocol = PROTOCOLS[task]
         shared = protocol.settings(selection, task)
-        for method, chosen, seed in product(methods, _grid(experiment, selection), seeds):
+        for method, chosen, seed in product(methods, _option_grid(experiment, selection), seeds):
             settings = {**shared, **protocol.method_settings(method), **chosen}
             trainings.append(RunSpec(experiment.name, task, method, seed, settings))
     if experiment.variant is None:
@@ -82,7 +84,7 @@ def _runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
     return trainings + [replace(run, settings={**run.settings, "variant": experiment.variant}) for run in trainings]
 
 
-def _grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
+def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
     """Every combination of the options; one without degrees takes whatever degrees are selected."""
     options = {**experiment.options, **(experiment.quick_options if selection.quick else {})}
     if selection.degrees is not None and "degree" in options:
@@ -90,7 +92,7 @@ def _grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
     return [dict(zip(options, values, strict=True)) for values in product(*options.values())]
 
 
-def _methods(experiment: Experiment, task: str, wanted: Sequence[str] | None) -> Sequence[str]:
+def _experiment_methods(experiment: Experiment, task: str, wanted: Sequence[str] | None) -> Sequence[str]:
     """A comparison of methods takes any that the task has; one that is about PEAR takes no other."""
     if wanted is None:
         return experiment.methods

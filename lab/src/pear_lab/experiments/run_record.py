@@ -64,7 +64,7 @@ class RunRecord:
                     value = json.loads(said)
                 except (TypeError, ValueError, RecursionError):
                     value = _NO_JSON
-            if not _fits(name, value):
+            if not _has_expected_type(name, value):
                 words = f"a JSON {expected.__name__}" if name in JSON_FIELDS else f"a value of type {expected.__name__}"
                 raise DatabaseError(
                     f"the row with the key {str(row.get('key'))[:80]!r} is damaged or was altered: its {name} is "
@@ -85,7 +85,7 @@ _MAY_BE_MISSING = ("reason", "weights", "machine", "created")
 _NO_JSON = object()
 
 
-def _fits(name: str, value: Any) -> bool:
+def _has_expected_type(name: str, value: Any) -> bool:
     if value is None:
         return name in _MAY_BE_MISSING
     kind: Any = _KINDS.get(name, str)

@@ -58,7 +58,7 @@ class RunSpec:
         for name, symbol in _SYMBOLS.items():
             if self.settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
                 condition.append(f"{symbol} {self.settings[name]:g}")
-        words = [dashed(self.task), self.method, *(text.strip() for text in condition), f"seed {self.seed}"]
+        words = [dashed_name(self.task), self.method, *(text.strip() for text in condition), f"seed {self.seed}"]
         return what + ", ".join(words)
 
 
@@ -102,12 +102,12 @@ def check_known(what: str, name: object, there: Iterable[object]) -> None:
     known = list(there)
     if name in known:
         return
-    shown = [dashed(str(one)) for one in known]
-    close = difflib.get_close_matches(dashed(str(name)), shown, n=1)
+    shown = [dashed_name(str(one)) for one in known]
+    close = difflib.get_close_matches(dashed_name(str(name)), shown, n=1)
     suggestion = f"; did you mean {close[0]}?" if close else ""
-    raise ExperimentError(f"there is no {what} {dashed(str(name))!r}; there is {', '.join(shown)}{suggestion}")
+    raise ExperimentError(f"there is no {what} {dashed_name(str(name))!r}; there is {', '.join(shown)}{suggestion}")
 
 
-def dashed(name: str) -> str:
+def dashed_name(name: str) -> str:
     """A task's name as the command line spells it."""
     return name.replace("_", "-")

@@ -48,7 +48,7 @@ def check_data(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line
         PROTOCOLS[run.task].check(run, say)
 
 
-def waiting(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
+def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
     """The runs that are still to be done.
 
     Args:

@@ -13,7 +13,7 @@ DEFAULTS: Mapping[str, float] = {"noise": 0.0, "smoothing": 0.1, "injection": 0.
 
 
 @dataclass(frozen=True)
-class Metric:
+class TableMetric:
     """A number that tables show.
 
     Attributes:
@@ -29,18 +29,18 @@ class Metric:
     decimals: int = 2
 
 
-METRICS: Mapping[str, Metric] = {
-    "normalized_regret_pct": Metric("normalised regret, %", "normalized_regret", 100.0),
-    "train_seconds": Metric("training time, s", "total", decimals=1),
-    "mse": Metric("mean squared error", "mse", decimals=3),
-    "active_set_change_rate_pct": Metric("active-set change rate ρ, %", "active_change_rate", 100.0),
-    "cumulative_return_pct": Metric("cumulative return, %", "cumulative_return", 100.0),
-    "annual_return_pct": Metric("annual return, %", "annual_return", 100.0),
-    "volatility_pct": Metric("volatility, %", "volatility", 100.0),
-    "sharpe": Metric("Sharpe", "sharpe"),
-    "max_drawdown_pct": Metric("max. drawdown, %", "max_drawdown", 100.0),
-    "turnover": Metric("turnover", "mean_turnover"),
-    "normalized_mse": Metric("normalised MSE", "normalized_mse", decimals=3),
+METRICS: Mapping[str, TableMetric] = {
+    "normalized_regret_pct": TableMetric("normalised regret, %", "normalized_regret", 100.0),
+    "train_seconds": TableMetric("training time, s", "total", decimals=1),
+    "mse": TableMetric("mean squared error", "mse", decimals=3),
+    "active_set_change_rate_pct": TableMetric("active-set change rate ρ, %", "active_change_rate", 100.0),
+    "cumulative_return_pct": TableMetric("cumulative return, %", "cumulative_return", 100.0),
+    "annual_return_pct": TableMetric("annual return, %", "annual_return", 100.0),
+    "volatility_pct": TableMetric("volatility, %", "volatility", 100.0),
+    "sharpe": TableMetric("Sharpe", "sharpe"),
+    "max_drawdown_pct": TableMetric("max. drawdown, %", "max_drawdown", 100.0),
+    "turnover": TableMetric("turnover", "mean_turnover"),
+    "normalized_mse": TableMetric("normalised MSE", "normalized_mse", decimals=3),
 }
 """By the names of the published tables, in the order in which a table prints them."""
 

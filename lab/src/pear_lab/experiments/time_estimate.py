@@ -56,14 +56,14 @@ class Estimate:
 
     def seconds(self, run: RunSpec) -> float:
         """Of one core, for one run: the mean of its kind, at its degree where there are any."""
-        for kind in _kinds(run.task, run.method, run.settings):
+        for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:
                 return sum(self._seen[kind]) / len(self._seen[kind])
-        return _rough(run)
+        return _rough_seconds(run)
 
     def is_rough(self, runs: Sequence[RunSpec]) -> bool:
         """Whether any of these has no run of its kind to go by."""
-        return any(not self._seen[_kinds(run.task, run.method, run.settings)[-1]] for run in runs)
+        return any(not self._seen[_kinds_of_run(run.task, run.method, run.settings)[-1]] for run in runs)
 
     def wall_seconds(self, runs: Sequence[RunSpec], jobs: int) -> float:
         """For all of these, side by side; never less than the longest."""
@@ -72,17 +72,17 @@ class Estimate:
 
     def _add(self, task: str, method: str, settings: dict[str, Any], spent: dict[str, float]) -> None:
         if "total" in spent:
-            for kind in _kinds(task, method, settings):
+            for kind in _kinds_of_run(task, method, settings):
                 self._seen[kind].append(spent["total"] + spent.get("test", 0.0))
 
 
-def _kinds(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
+def _kinds_of_run(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
     """What a run is alike to, closest first."""
     broad = (task, method, *(settings.get(name) for name in ("variant", "time_cap", "max_epochs", "quick")))
     return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 
 
-def _rough(run: RunSpec) -> float:
+def _rough_seconds(run: RunSpec) -> float:
     if run.variant is not None:
         full = ROUGH_MEASURE_SECONDS.get(run.variant, ROUGH_OTHER_SECONDS)
         return ROUGH_OTHER_SECONDS if run.settings.get("quick") else full
@@ -91,11 +91,11 @@ def _rough(run: RunSpec) -> float:
     return min(full, candidates * run.settings["time_cap"])
 
 
-def in_words(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """A length of time as people say it.
 
     Example:
-        >>> in_words(42), in_words(600), in_words(9000)
+        >>> duration_in_words(42), duration_in_words(600), duration_in_words(9000)
         ('42 s', '10 min', '2 h 30 min')
     """
     if seconds < 99.5:

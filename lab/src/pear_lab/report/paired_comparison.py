@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.pages.section import Figure, Grid, Mark, Section
+from pear.pages.section import Grid, PageFigure, RankedText, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
@@ -96,7 +96,7 @@ def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid
         estimate, low, high = signed(points, 2)
         seeds, instances = len(losses), sum(len(first) for first, _, _ in losses)
         basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
-        rows.append((row, column, Mark(estimate, int(points.clear)), f"{low} to {high}", basis))
+        rows.append((row, column, RankedText(estimate, int(points.clear)), f"{low} to {high}", basis))
     header = ("Method", "", "Difference, points", "Interval", "Of")
     return (
         Grid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION) if rows else None
@@ -134,16 +134,16 @@ class Difference:
     seeds: int
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> RankedText:
         """The difference as tables print it.
 
         Example:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
-            Mark(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
+            RankedText(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
         """
         estimate, low, high = signed(self.points, DECIMALS)
         text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
-        return Mark(text, int(self.points.clear))
+        return RankedText(text, int(self.points.clear))
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def comparison_section(runs: StoredRuns) -> Section | None:
     grids += tuple(_other_grid(task, lines) for task, lines in other_lines(runs).items())
     panels = contrasts(tasks)
     figures = tuple(
-        Figure(
+        PageFigure(
             f"{title}: regret relative to PEAR as published",
             FIGURE_CAPTION,
             partial(contrast_panel, points),
@@ -275,9 +275,9 @@ def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     rows = []
     for line in lines:
         places = best_two(list(line.means.values()), DECIMALS)
-        means = [Mark(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
+        means = [RankedText(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
         published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
-        against = Mark(f"{other.text} ({METHODS[line.best_other]})", other.place)
+        against = RankedText(f"{other.text} ({METHODS[line.best_other]})", other.place)
         rows.append((line.label, *means, published, against))
     options = lines[0].runs[OURS][0].settings.get("options", {})
     words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))

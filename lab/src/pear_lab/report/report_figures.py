@@ -12,8 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from pear.pages.figure_style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log, save
-from pear.pages.section import Figure
+from pear.pages.figure_style import (
+    CARD,
+    INK,
+    LIGHT,
+    LINE,
+    figure_as_svg,
+    save_figure,
+    set_plain_log_scale,
+    styled_figure,
+)
+from pear.pages.section import PageFigure
 from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.bootstrap import Interval
@@ -61,7 +70,7 @@ def lines(
     steps: bool = False,
 ) -> str:
     """Regret, on a log scale, over something: ours as lines, the published numbers as dashes with open marks."""
-    with canvas(_SIZE) as (figure, axes):
+    with styled_figure(_SIZE) as (figure, axes):
         for one in published:
             axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_color(one.method), lw=1.2)
         single = all(len(one.x) == 1 for one in ours)
@@ -70,18 +79,18 @@ def lines(
             strong = {"lw": 2.4, "zorder": 3} if one.method == "pear" else {"lw": 1.8, "zorder": 2}
             axes.plot(one.x, one.y, color=_color(one.method), **shape, **strong)
         if log_x:
-            plain_log(axes, "x")
+            set_plain_log_scale(axes, "x")
         else:
             ticks = sorted({x for one in (*ours, *published) for x in one.x})
             axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
-        plain_log(axes, "y")
+        set_plain_log_scale(axes, "y")
         axes.set_xlabel(x_label)
-        return page_svg(figure)
+        return figure_as_svg(figure)
 
 
 def pairs(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
     """Bars of the regret before (pale) and after a shift, by method; open marks are the published numbers after it."""
-    with canvas(_SIZE) as (figure, axes):
+    with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
                 axes.bar(place - 0.2, before[name], 0.36, color=_color(name), alpha=0.4)
@@ -90,12 +99,12 @@ def pairs(before: Mapping[str, float], after: Mapping[str, float], published: Ma
                 axes.plot(place + 0.2, published[name], "D", markersize=6, markerfacecolor=CARD, color=INK, zorder=4)
         axes.set_xticks(range(len(after)), [METHODS.get(name, name) for name in after])
         axes.tick_params(axis="x", labelsize=9.5, labelrotation=20 if len(after) > 6 else 0)
-        return page_svg(figure)
+        return figure_as_svg(figure)
 
 
 def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
     """Stacked bars of where the time went, by method, with the total in seconds at the end of each bar."""
-    with canvas((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
+    with styled_figure((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
         longest = max(sum(parts.values()) for parts in seconds.values()) or 1.0
         for place, parts in enumerate(seconds.values()):
             left = 0.0
@@ -108,20 +117,20 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         axes.invert_yaxis()
         axes.set_xlim(0, 1.17 * longest)
         axes.set_xlabel("seconds, mean over the seeds")
-        return page_svg(figure)
+        return figure_as_svg(figure)
 
 
 def contrast_panel(points: Sequence[RegretRatio]) -> str:
     """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
-    with canvas(_SIZE) as (figure, axes):
+    with styled_figure(_SIZE) as (figure, axes):
         _draw_contrasts(axes, points)
-        return page_svg(figure)
+        return figure_as_svg(figure)
 
 
 def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> None:
     """The panels side by side, by their titles, with a legend, as a picture of its own."""
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
-    with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
+    with styled_figure((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
             _draw_contrasts(one, points)
             one.set_title(title)
@@ -131,7 +140,7 @@ def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> Non
         marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=METHODS[name])[0] for name in methods]
         line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=METHODS[REFERENCE])[0]
         figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
-        save(figure, to)
+        save_figure(figure, to)
 
 
 def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
@@ -146,7 +155,7 @@ def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
         axes.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_color(point.method), markersize=5.5)
     axes.set_xticks(range(len(cells)), cells, rotation=30, ha="right", fontsize=9.5)
     axes.set_xlim(-0.6, len(cells) - 0.4)
-    plain_log(axes, "y")
+    set_plain_log_scale(axes, "y")
 
 
 def value_lines(
@@ -159,14 +168,14 @@ def value_lines(
         colors: the name of each line's colour.
         shaded: first and last day of each span.
     """
-    with canvas(_SIZE) as (figure, axes):
+    with styled_figure(_SIZE) as (figure, axes):
         for first, last in shaded:
             axes.axvspan(first, last, color=LINE, alpha=0.6, lw=0)
         for name, value in values.items():
             width = 2.4 if colors[name] == "pear" else 1.6
             axes.plot(range(1, len(value) + 1), value, color=LIGHT[colors[name]], lw=width)
         axes.set_xlabel("trading days of the test")
-        return page_svg(figure)
+        return figure_as_svg(figure)
 
 
 _LEAST_SHOWN = 1e-3  # per cent; a regret of zero has no place on a log scale
@@ -174,7 +183,7 @@ _POINTS = 160  # of a mean curve
 _REGRET = "normalized_regret_pct"
 
 
-def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[Figure, ...]]:
+def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
     """Every figure, by the table whose section it stands in.
 
     Args:
@@ -203,16 +212,16 @@ def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str,
     }
 
 
-def _capacities(cells: Sequence[Cell]) -> tuple[Figure, ...]:
+def _capacities(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
     found = []
     for degree in sorted({cell.published.condition["degree"] for cell in cells if cell.mean is not None}):
         some = [cell for cell in cells if cell.published.condition["degree"] == degree]
         title = f"Degree {degree:g}: regret over the capacity, %"
         found.append(_over(some, "capacity", title, "capacity ratio (trained at 0.5)"))
-    return tuple(found) or (Figure("Regret over the capacity, %"),)
+    return tuple(found) or (PageFigure("Regret over the capacity, %"),)
 
 
-def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Figure:
+def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> PageFigure:
     """Regret over a condition, ours and published, for the methods we have run."""
     points: tuple[dict[str, list[tuple[float, float]]], ...] = (defaultdict(list), defaultdict(list))
     for cell in cells:
@@ -221,20 +230,20 @@ def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Figu
                 found[cell.published.method].append((cell.published.condition[condition], max(mean, _LEAST_SHOWN)))
     methods = [name for name in METHODS if name in points[0]]
     if not methods:
-        return Figure(title)
+        return PageFigure(title)
     ours, theirs = (
         [MethodCurve(name, *zip(*sorted(found[name]), strict=True)) for name in methods if name in found]
         for found in points
     )
     caption = "Solid: ours. Dashed, open marks: published. Log scale." + _warning(cells)
-    return Figure(title, caption, partial(lines, ours, theirs, label), _legend(methods))
+    return PageFigure(title, caption, partial(lines, ours, theirs, label), _legend(methods))
 
 
-def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> Figure:
+def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:
-        return Figure(title)
+        return PageFigure(title)
     degree = max(cell.published.condition["degree"] for cell in run)
     cells = [cell for cell in run if cell.published.condition["degree"] == degree]
     after = _means(cells)
@@ -242,7 +251,7 @@ def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> Figure:
     paths = [cell for cell in trained if cell.published.task == "shortest_path"]
     before = _means(cell for cell in paths if cell.published.condition["degree"] == degree)
     caption = f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted." + _warning(cells)
-    return Figure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
+    return PageFigure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
 
 
 def _means(cells: Iterable[Cell]) -> dict[str, float]:
@@ -259,17 +268,17 @@ def _trainings(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[floa
     return 0.0, {}
 
 
-def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
+def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
     title = f"{task}: validation regret over time, %"
     series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
     if not series:
-        return Figure(title)
+        return PageFigure(title)
     caption = (
         f"Degree {degree:g}. The best validation regret so far, mean over the seeds; a training that has stopped keeps "
         "its last value. Seconds of training, checks included; both scales logarithmic."
     )
     draw = partial(lines, series, [], "seconds", log_x=True, steps=True)
-    return Figure(title, caption + _reduced_note(groups), draw, _legend(curve.method for curve in series))
+    return PageFigure(title, caption + _reduced_note(groups), draw, _legend(curve.method for curve in series))
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
@@ -286,7 +295,7 @@ def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
     return MethodCurve(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
 
 
-def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
+def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
     title = f"{task}: where the training time goes"
     split = {
         name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}
@@ -294,8 +303,8 @@ def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]])
         if any(part in run.timings for run in group for part in PARTS)
     }
     if not split:
-        return Figure(title)
-    return Figure(title, f"Degree {degree:g}." + _reduced_note(groups), partial(split_bars, split), PARTS)
+        return PageFigure(title)
+    return PageFigure(title, f"Degree {degree:g}." + _reduced_note(groups), partial(split_bars, split), PARTS)
 
 
 def _legend(methods: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.process_memory import resident
+from pear_lab.benchmarks.process_memory import resident_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.judge.judged_program import DIMENSIONS
@@ -252,10 +252,10 @@ class SoakTraining:
             self._tie(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
             gc.collect()
-            found.early = resident()
+            found.early = resident_memory()
         if before < self.steps <= found.steps:
             gc.collect()
-            found.late, tenth = resident(), len(self.seconds) // 10
+            found.late, tenth = resident_memory(), len(self.seconds) // 10
             found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
             found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
         self._plain_step()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.engines import start
-from pear_lab.experiments import Event, RunSpec, open_folder, run_all, waiting
+from pear_lab.experiments import Event, RunSpec, open_folder, run_all, unfinished_runs
 
 OPEN, STARTED, ROW = "open", "started", "row"
 """The first word of a line: the database is open, a run is handed to a worker, a row is written."""
@@ -44,7 +44,7 @@ def main() -> None:
     with open_folder(Path(folder)) as database:
         _say(OPEN)
         with start(engine, 2) as opened:
-            run_all(waiting(runs(), database.statuses()), database, listen=_hear, engine=opened)
+            run_all(unfinished_runs(runs(), database.statuses()), database, listen=_hear, engine=opened)
 
 
 def _hear(event: Event) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pear.decisions.smoothing import Smoothing
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject import Clock, Subject, evenly
-from pear.diagnosis.wording import counted, seconds
+from pear.diagnosis.advising.subject import Clock, Subject, evenly_spread_rows
+from pear.diagnosis.wording import count_noun, format_seconds
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
@@ -57,16 +57,16 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 continue
             _time_each_epoch(s, rows[:1], smoothing, name, 0.0)  # compiles
             room = limit if numbers else limit * _LINEAR
-            chosen = _spread_out(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
+            chosen = _choose_training_rows(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
             times = _time_each_epoch(s, chosen, smoothing, name, room)
             limit -= sum(times)
             all_samples = s.samples / len(chosen)
             warm, first = median(times[1:]) * all_samples, times[0] * all_samples
             numbers |= {f"epoch_seconds_{name}": warm, f"first_epoch_seconds_{name}": first}
             sentence = (
-                f"An epoch of pear.fit over {counted(s.samples, 'sample')} takes about {seconds(warm)} on this machine "
-                f"with {what}, and the first one, without warm starts, {seconds(first)}: an estimate from "
-                f"{counted(len(times) - 1, 'epoch')} after the first on {counted(len(chosen), 'sample')}, in batches "
+                f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on this machine "
+                f"with {what}, and the first one, without warm starts, {format_seconds(first)}: an estimate from "
+                f"{count_noun(len(times) - 1, 'epoch')} after the first on {count_noun(len(chosen), 'sample')}, in batches "
                 f"of {min(FitConfig.batch_size, len(chosen))}."
             )
             findings.add("time", sentence, **numbers)
@@ -78,16 +78,16 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
         count = max(1, round(_CHECK * s.samples))
         sentence = (
             f"A check of the validation regret, every {FitConfig.check_every} epochs, solves "
-            f"{counted(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
-            f"{seconds(each_integer * count)}."
+            f"{count_noun(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
+            f"{format_seconds(each_integer * count)}."
         )
         findings.add("time", sentence, check_seconds=each_integer * count)
 
 
-def _spread_out(s: Subject, rows: Tensor, count: int) -> Tensor:
+def _choose_training_rows(s: Subject, rows: Tensor, count: int) -> Tensor:
     """Choose ``count`` samples to train on: solved ones where that is enough, else of all samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
-    return whole[evenly(len(whole), count)]
+    return whole[evenly_spread_rows(len(whole), count)]
 
 
 def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:

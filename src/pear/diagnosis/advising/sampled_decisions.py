@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pear.decisions.solve import solve_verified
 from pear.diagnosis.advising.findings import Findings
-from pear.diagnosis.advising.subject import Clock, Subject, evenly
-from pear.diagnosis.wording import counted, some
+from pear.diagnosis.advising.subject import Clock, Subject, evenly_spread_rows
+from pear.diagnosis.wording import count_noun, list_names
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret import Outcome, outcome
@@ -62,7 +62,7 @@ class SampledDecisions:
 
     def spread(self, count: int) -> list[int]:
         """Return at most ``count`` positions of solved samples, evenly spread."""
-        positions: list[int] = self.solved.nonzero()[:, 0][evenly(int(self.solved.sum()), count)].tolist()
+        positions: list[int] = self.solved.nonzero()[:, 0][evenly_spread_rows(int(self.solved.sum()), count)].tolist()
         return positions
 
 
@@ -72,7 +72,7 @@ def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
         return None
     relaxed = s.problem.relaxed()
     solve_verified(relaxed[[0]], s.costs[:1], 0.0, "auto")  # compiles and prepares, which is not timed
-    rows, each = evenly(s.samples, 1), 0.0
+    rows, each = evenly_spread_rows(s.samples, 1), 0.0
     while True:
         began = time.perf_counter()
         found = solve_verified(relaxed[rows], s.costs[rows], 0.0, "auto")
@@ -82,7 +82,7 @@ def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
         more = min(most, int(max(seconds, 0.0) / max(each, 1e-6)), 8 * len(rows))
         if more <= len(rows) or (more < 2 * len(rows) and more < most):  # not worth another call
             return SampledDecisions(rows, found, each)
-        rows = evenly(s.samples, more)
+        rows = evenly_spread_rows(s.samples, more)
 
 
 def describe_decisions(s: Subject, sampled: SampledDecisions, seconds: float, findings: Findings) -> None:
@@ -99,12 +99,12 @@ def describe_decisions(s: Subject, sampled: SampledDecisions, seconds: float, fi
 
 def _on_samples(s: Subject, count: int) -> str:
     """Say which decisions a sentence is about."""
-    return f"{'of the relaxation ' if s.problem.is_integer else ''}on {_tried(s, count)}"
+    return f"{'of the relaxation ' if s.problem.is_integer else ''}on {_examined_samples(s, count)}"
 
 
-def _tried(s: Subject, count: int) -> str:
+def _examined_samples(s: Subject, count: int) -> str:
     """Say how many of the samples were examined."""
-    return counted(count, "sample") if count == s.samples else f"{count:,} of {counted(s.samples, 'sample')}"
+    return count_noun(count, "sample") if count == s.samples else f"{count:,} of {count_noun(s.samples, 'sample')}"
 
 
 def _describe_failures(s: Subject, sampled: SampledDecisions, findings: Findings) -> None:
@@ -137,7 +137,7 @@ def _count_degenerate(s: Subject, sampled: SampledDecisions, clock: Clock, findi
         return findings.add("degeneracy", f"Degenerate decisions were not counted: {why}.")
     share = sum(degenerate) / len(degenerate)
     sentence = (
-        f"{100 * share:.0f} % of the decisions (of {_tried(s, len(degenerate))}) are degenerate: more constraints are "
+        f"{100 * share:.0f} % of the decisions (of {_examined_samples(s, len(degenerate))}) are degenerate: more constraints are "
         f"tight than are independent{'; gradients are exact there too, multipliers are not unique' if share else ''}."
     )
     findings.add("degeneracy", sentence, degenerate_share=share, degenerate_samples=len(degenerate))
@@ -160,7 +160,7 @@ def _count_ties(s: Subject, sampled: SampledDecisions, clock: Clock, findings: F
     share = tied / asked
     more = "; regret does not depend on which one is taken, but DecisionLayer needs smoothing there" if tied else ""
     sentence = (
-        f"In {100 * share:.0f} % of {counted(asked, 'sample')} another decision is exactly as good (a tie){more}."
+        f"In {100 * share:.0f} % of {count_noun(asked, 'sample')} another decision is exactly as good (a tie){more}."
     )
     findings.add("degeneracy", sentence, tied_share=share, tied_samples=asked)
 
@@ -184,7 +184,7 @@ def _find_never_binding(s: Subject, sampled: SampledDecisions, findings: Finding
         never = np.flatnonzero((binding == 0) & there)
         numbers[f"never_binding_{kind.replace(' ', '_')}"] = len(never)
         if len(never):
-            said.append(f"{len(never):,} of {int(there.sum()):,} {kind} ({some([names[k] for k in never], 3)})")
+            said.append(f"{len(never):,} of {int(there.sum()):,} {kind} ({list_names([names[k] for k in never], 3)})")
     where = f"the decisions {_on_samples(s, len(sampled.rows))}"
     sentence = f"In {where} {'; '.join(said)} never bind."
     findings.add(
@@ -203,8 +203,8 @@ def _find_far_bounds(s: Subject, sampled: SampledDecisions, findings: Findings) 
     ]
     if far:
         sentence = (
-            f"{counted(len(far), 'bound')} are more than {_FAR:g} times what any decision uses, {largest:.3g}: "
-            f"{some(far, 3)}; where they stand for no bound, write inf."
+            f"{count_noun(len(far), 'bound')} are more than {_FAR:g} times what any decision uses, {largest:.3g}: "
+            f"{list_names(far, 3)}; where they stand for no bound, write inf."
         )
         findings.add("constraints", sentence, to_do=True, far_bounds=len(far))
 

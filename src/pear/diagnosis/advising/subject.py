@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.diagnosis.advising.findings import Finding
-from pear.diagnosis.wording import counted
+from pear.diagnosis.wording import count_noun
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
@@ -115,7 +115,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     here, recourse = plain_of(problem).to("cpu"), recourse_model(problem)
     if recourse is not None and values is not None:
         here = here._with(**recourse.right_hand_sides(values), batch=len(values))
-    A, G, Q = (_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
+    A, G, Q = (_first_sample_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
     named = problem if isinstance(problem, Model) else Model(here, variables=columns)
     rows = tuple(f"{name}[{i}]" for name, M in (("A", A), ("G", G)) for i in range(M.shape[0]))
     return Subject(
@@ -126,10 +126,10 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
         A=A,
         G=G,
         Q=None if here.Q is None else Q,
-        b=_vector(here.b, np.zeros(0)),
-        h=_vector(here.h, np.zeros(0)),
-        lb=_vector(here.lb, np.full(here.n, -np.inf)),
-        ub=_vector(here.ub, np.full(here.n, np.inf)),
+        b=_first_sample_vector(here.b, np.zeros(0)),
+        h=_first_sample_vector(here.h, np.zeros(0)),
+        lb=_first_sample_vector(here.lb, np.full(here.n, -np.inf)),
+        ub=_first_sample_vector(here.ub, np.full(here.n, np.inf)),
         rows=named.constraints if len(named.constraints) == len(rows) else rows,
         variables=named.variables,
         names=named.names,
@@ -174,7 +174,7 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
     if not bad:
         return problem, values if len(values) else None, []
     said = (
-        f"{counted(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or train "
+        f"{count_noun(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or train "
         "with on_failure='mask'."
     )
     note = Finding("samples", said, {"samples_not_finite": bad}, to_do=True)
@@ -183,14 +183,14 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
     return problem[good], values[good], [note]
 
 
-def _matrix(field: Any, n: int) -> Any:
+def _first_sample_matrix(field: Any, n: int) -> Any:
     """(r, n) CSR of the first sample, without stored zeros; no rows where there is no field."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr(field[0] if field.ndim == 3 else field)
 
 
-def _vector(field: Tensor | None, absent: Array) -> Array:
+def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
     """The field of the first sample; ``absent`` where there is no field."""
     if field is None:
         return absent
@@ -198,11 +198,11 @@ def _vector(field: Tensor | None, absent: Array) -> Array:
     return array
 
 
-def evenly(total: int, count: int) -> Tensor:
+def evenly_spread_rows(total: int, count: int) -> Tensor:
     """Return at most ``count`` row numbers, evenly spread over ``total`` rows.
 
     Example:
-        >>> evenly(10, 3).tolist(), evenly(2, 3).tolist()
+        >>> evenly_spread_rows(10, 3).tolist(), evenly_spread_rows(2, 3).tolist()
         ([0, 4, 9], [0, 1])
     """
     return torch.linspace(0, total - 1, min(total, count), dtype=torch.float64).round().long()

@@ -36,7 +36,7 @@ def is_ours(name: str) -> bool:
     return name.partition(":")[0] == OURS
 
 
-def check_solver(name: str) -> None:
+def check_file_solver(name: str) -> None:
     """Raise an error for a solver that is unknown or not installed.
 
     Raises:
@@ -61,7 +61,7 @@ def check_solver(name: str) -> None:
             )
 
 
-def prepare(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
+def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
     """Read the file and load or compile what is needed once; returns a function that solves it and times that.
 
     Raises:
@@ -199,16 +199,16 @@ def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
     seconds = time.perf_counter() - begin
     if not found.found:
         said = str(found.extras.get("status") or getattr(found.extras.get("info"), "status", ""))
-        return SolverAnswer(_status(said), seconds=seconds, note=said)
+        return SolverAnswer(_status_from_words(said), seconds=seconds, note=said)
     y, z = (np.zeros(k) if v is None else np.asarray(v) for v, k in ((found.y, len(p.b)), (found.z, len(p.h))))
     return SolverAnswer("solved", np.asarray(found.x), y, z, seconds)
 
 
-def _status(said: str) -> str:
+def _status_from_words(said: str) -> str:
     """The status for a solver's own words, where it found no solution.
 
     Example:
-        >>> _status("PrimalInfeasible"), _status("PROXQP_DUAL_INFEASIBLE"), _status("MaxIterations")
+        >>> _status_from_words("PrimalInfeasible"), _status_from_words("PROXQP_DUAL_INFEASIBLE"), _status_from_words("MaxIterations")
         ('infeasible', 'unbounded', 'inaccurate')
     """
     plain = said.lower().replace("_", "")

@@ -12,11 +12,11 @@ from pear.problem.importers import IMPORTERS, is_model
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import check_solver, is_ours
+from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, is_ours
 from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
 from pear_lab.benchmarks.files_benchmark.write_models import write_once
 from pear_lab.benchmarks.hard_models import hard_instances
-from pear_lab.benchmarks.text_table import Table, error, number
+from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
 from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
 from pear_lab.judge.judged_program import Program
@@ -86,12 +86,12 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
     if not settings.solvers:
         raise ProblemError("--solvers names no solver; expected some, such as pear,highs")
     for name in settings.solvers:
-        check_solver(name)
+        check_file_solver(name)
     if settings.generate:
         callbacks.say(f"writing models into {folder}")
         written = write_once(folder, hard_instances(settings.quick))
         callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
-    paths = _models(folder)
+    paths = _find_models(folder)
     with SolverProcess() as solvers:
         for k, path in enumerate(paths):
             name = str(path.relative_to(folder))
@@ -101,19 +101,19 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
             except PearError as refusal:
                 callbacks.on_note(f"{name} is left out: {refusal}")
                 for solver in settings.solvers:
-                    callbacks.on_row(_row(name, None, solver, SolverAnswer("refused", note=str(refusal))))
+                    callbacks.on_row(_file_row(name, None, solver, SolverAnswer("refused", note=str(refusal))))
                 continue
             answers = []
             for solver in settings.solvers:
                 callbacks.say(f"{k + 1}/{len(paths)} {name}: {solver}")
                 answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
-            for row in _judged(name, model, settings, answers):
+            for row in _judge_answers(name, model, settings, answers):
                 callbacks.on_row(row)
                 if row.note and is_ours(row.solver):
                     callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
 
 
-def _models(folder: Path) -> list[Path]:
+def _find_models(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise DataError(
             f"{folder} is no folder; expected one with models in it: check the path, or make one with --generate"
@@ -125,13 +125,15 @@ def _models(folder: Path) -> list[Path]:
     return paths
 
 
-def _judged(name: str, model: ModelFile, settings: FilesSettings, answers: Sequence[SolverAnswer]) -> list[FileRow]:
+def _judge_answers(
+    name: str, model: ModelFile, settings: FilesSettings, answers: Sequence[SolverAnswer]
+) -> list[FileRow]:
     program = model.program
     accuracies = compare(program, answers)
     proofs: dict[str, bool | None] = {}
     for answer in answers:
         if answer.status in ("infeasible", "unbounded") and answer.status not in proofs:
-            proofs[answer.status] = _proven(answer.status, program, answers, accuracies, settings.time_limit)
+            proofs[answer.status] = _is_claim_proven(answer.status, program, answers, accuracies, settings.time_limit)
     convex = is_indefinite(program.H) is not Proof.YES
     verdicts = [verdict(a, r, proofs.get(a.status), convex) for a, r in zip(answers, accuracies, strict=True)]
     rows = []
@@ -139,11 +141,11 @@ def _judged(name: str, model: ModelFile, settings: FilesSettings, answers: Seque
         others = [a.seconds for k, a in enumerate(answers) if k != i and verdicts[k] == "right"]
         fastest = min((seconds for seconds in others if seconds > 0), default=math.nan)
         ratio = answer.seconds / fastest if verdicts[i] in ("right", "out of time") else math.nan
-        rows.append(_row(name, model, solver, answer, accuracies[i], verdicts[i], ratio))
+        rows.append(_file_row(name, model, solver, answer, accuracies[i], verdicts[i], ratio))
     return rows
 
 
-def _proven(
+def _is_claim_proven(
     claim: str, program: Program, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
     """True where a certificate confirms the claim, False where a solver's point refutes it, None where it is open."""
@@ -155,7 +157,7 @@ def _proven(
     return None
 
 
-def _row(
+def _file_row(
     name: str,
     model: ModelFile | None,
     solver: str,
@@ -170,14 +172,14 @@ def _row(
     return FileRow(name, *sizes, solver, answer.status, judged, *measured, answer.seconds, ratio, answer.note)
 
 
-def tables(rows: list[FileRow]) -> list[Table]:
+def tables(rows: list[FileRow]) -> list[TextTable]:
     """The answers, their recomputed accuracies, and how often each solver is right."""
-    answers = Table(
+    answers = TextTable(
         "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
         ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
         left=4,
     )
-    measured = Table(
+    measured = TextTable(
         "Recomputed from the arrays of the file",
         ("file", "kind", "n", "rows", "nonzeros", "solver", "primal", "dual", "gap", "objective"),
         left=1,
@@ -185,21 +187,23 @@ def tables(rows: list[FileRow]) -> list[Table]:
     for row in rows:
         errors = (row.primal, row.dual, row.gap)
         largest = max((value for value in errors if not math.isnan(value)), default=math.nan)
-        times = (error(largest), number(row.seconds), number(row.ratio))
+        times = (format_error(largest), format_number(row.seconds), format_number(row.ratio))
         answers.rows.append((row.file, row.solver, row.status, row.verdict, *times))
         if not math.isnan(row.objective):
             sizes = (row.kind, f"{row.n:,}", f"{row.rows:,}", f"{row.nonzeros:,}")
-            measured.rows.append((row.file, *sizes, row.solver, *map(error, errors), number(row.objective, 7)))
-    return [answers, measured, _summary(rows)]
+            measured.rows.append(
+                (row.file, *sizes, row.solver, *map(format_error, errors), format_number(row.objective, 7))
+            )
+    return [answers, measured, _summary_of_solvers(rows)]
 
 
-def _summary(rows: list[FileRow]) -> Table:
-    table = Table("Summary: files by verdict", ("solver", *VERDICTS, "largest\nratio"))
+def _summary_of_solvers(rows: list[FileRow]) -> TextTable:
+    table = TextTable("Summary: files by verdict", ("solver", *VERDICTS, "largest\nratio"))
     for solver in dict.fromkeys(row.solver for row in rows):
         mine = [row for row in rows if row.solver == solver]
         counts = (str(sum(row.verdict == one for row in mine)) for one in VERDICTS)
         ratios = [row.ratio for row in mine if row.verdict == "right" and not math.isnan(row.ratio)]
-        table.rows.append((solver, *counts, number(max(ratios, default=math.nan))))
+        table.rows.append((solver, *counts, format_number(max(ratios, default=math.nan))))
     return table
 
 

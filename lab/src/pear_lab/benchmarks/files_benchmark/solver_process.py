@@ -70,7 +70,7 @@ class SolverProcess:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        with _environment():
+        with _one_thread_environment():
             self._process = context.Process(target=_serve, args=(theirs, self._log.name), daemon=True)
             self._process.start()
         theirs.close()
@@ -90,7 +90,7 @@ class SolverProcess:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
+def _one_thread_environment() -> Iterator[None]:
     """Environment variables that give every library one thread."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
@@ -109,7 +109,9 @@ def _serve(pipe: Connection, log: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(to, stream.fileno())
-    from pear_lab.benchmarks.files_benchmark.file_solvers import prepare  # imported here, where it is solved
+    from pear_lab.benchmarks.files_benchmark.file_solvers import (
+        prepare_file_solver,  # imported here, where it is solved
+    )
 
     while True:
         try:
@@ -117,7 +119,7 @@ def _serve(pipe: Connection, log: str) -> None:
         except EOFError:
             return
         try:
-            solve = prepare(path, solver, tol)
+            solve = prepare_file_solver(path, solver, tol)
         except PearError as error:
             pipe.send(SolverAnswer("refused", note=str(error)))
             continue

@@ -73,7 +73,7 @@ def generate(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
     return [
         (write_mps if path.suffix == ".mps" else write_mat)(path, *instance[1:])
         for instance in instances
-        for path in [_path(folder, instance)]
+        for path in [_instance_path(folder, instance)]
     ]
 
 
@@ -86,7 +86,7 @@ def write_once(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]
     Raises:
         DataError: the folder holds other files, which would be taken for these, or cannot be written to.
     """
-    wanted = {_path(folder, instance): instance for instance in instances}
+    wanted = {_instance_path(folder, instance): instance for instance in instances}
     others = sorted(set(folder.iterdir()) - set(wanted)) if folder.is_dir() else []
     if others:
         raise DataError(
@@ -99,7 +99,7 @@ def write_once(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]
         raise DataError(f"cannot write into {folder}: {error.strerror or error}; name another folder") from error
 
 
-def _path(folder: Path, instance: tuple[Any, ...]) -> Path:
+def _instance_path(folder: Path, instance: tuple[Any, ...]) -> Path:
     has_integers = len(instance) > 6 and instance[6] is not None and np.any(instance[6])
     return folder / f"{instance[0]}.{'mps' if has_integers else 'mat'}"
 

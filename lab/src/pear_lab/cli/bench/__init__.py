@@ -40,10 +40,10 @@ class Benchmarks(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command to run and its arguments; its module is imported here."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name in BENCHMARKS else command, rest
+        return name, _load_benchmark(name) if name in BENCHMARKS else command, rest
 
 
-def _load(name: str) -> Any:
+def _load_benchmark(name: str) -> Any:
     """The whole command of a benchmark."""
     from pear_lab.cli.bench.exactness_command import exactness
     from pear_lab.cli.bench.session import benchmark_command
@@ -58,5 +58,5 @@ app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, he
 
 
 @app.callback()
-def _group() -> None:
+def _bench_group() -> None:
     pass

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pear.cli.comma_lists import words
+from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
 from pear.cli.output_files import writable_file, write_json
 from pear_lab.cli.terminal import print_table
@@ -30,7 +30,7 @@ def exactness(
 
     if to is not None:
         writable_file(to)
-    names = None if solvers is None else words(solvers)
+    names = None if solvers is None else split_at_commas(solvers)
     with one_thread(), err.status("Solving …") as status:
         rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
     for table in benchmark.tables(rows):

@@ -16,7 +16,7 @@ from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, 
 from pear.train import FitConfig, History, fit, in_order
 from pear_lab.experiments.catalogue import CAPACITIES
 from pear_lab.experiments.experiment_errors import RunError
-from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, scores
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, forecast_scores
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.experiments.table_spec import DEFAULTS
 from pear_lab.tasks import metrics
@@ -71,7 +71,7 @@ def make_split(run: RunSpec, task: LPTask) -> Split:
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
 
 
-def train(
+def train_as_published(
     run: RunSpec,
     task: LPTask,
     split: Split,
@@ -128,7 +128,7 @@ def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
     return make_loss(run.method, task, **run.settings.get("options", {}), **options)
 
 
-class LP(Protocol):
+class LPProtocol(Protocol):
     """The paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
@@ -140,9 +140,9 @@ class LP(Protocol):
         """Train a linear layer; the test samples are the last quarter."""
         task = make_task(run)
         split = make_split(run, task)
-        model, history = train(run, task, split, progress)
+        model, history = train_as_published(run, task, split, progress)
         return TrainingResult(
-            model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,)
+            model, history, lambda: forecast_scores(task, _predict(model, split.test), split.test.costs), (history,)
         )
 
     def model(self, run: RunSpec) -> nn.Linear:

@@ -82,7 +82,7 @@ class Protocol(ABC):
         raise RunError(f"{run.variant} cannot be measured on {run.task}")
 
 
-def scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
+def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
     """The scores of a forecast of linear costs; regrets and gaps are shares of the best value.
 
     Args:
