@@ -1,6 +1,6 @@
 """How the defaults were chosen: validation regret of several settings on tasks whose seeds no table uses.
 
-    PEAR_DATA=… python lab/studies/defaults_study.py "" "beta=0.1" "start=mse,rho=0.3" [--cells paths-8 …] [--seeds 100-107]
+    PEAR_DATA=… python lab/studies/defaults_study.py "" "beta=0.1" "start=mse,rho=0.3" [--cells paths-8 …]
 
 trains with each setting by the protocol of the task and prints one row a cell and one column a setting: the mean
 validation regret in percent and, from the second setting on, its paired difference to the first with the standard error

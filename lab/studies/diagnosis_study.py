@@ -1,6 +1,6 @@
 """The numbers of docs/diagnosis.md: which errors cost money, on paths and on Irish energy prices.
 
-    PEAR_DATA=… python lab/studies/diagnosis_study.py [paths] [energy] [--seeds 0-4] [--plot docs/images/diagnosis-energy.svg]
+    PEAR_DATA=… python lab/studies/diagnosis_study.py [paths] [energy] [--seeds 0-4] [--plot FILE.svg]
 
 ``paths`` trains a linear model on the squared error and one on regret, on grids of degree 8, and compares their
 diagnoses on the test samples. ``energy`` diagnoses a ridge regression of half-hour prices, of which the best are

@@ -50,8 +50,8 @@ def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) ->
 @pytest.fixture(scope="module")
 def rows() -> list[ExactnessRow]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exactness, "DIRECTIONS", 1)  # every difference is four solves
-        patch.setattr(exactness, "QUICK", 0.05)  # `pear bench exactness` draws all of them
+        patch.setattr(exactness_benchmark, "DIRECTIONS", 1)  # every difference is four solves
+        patch.setattr(exactness_benchmark, "QUICK", 0.05)  # `pear bench exactness` draws all of them
         return run(SOLVERS, quick=True, seed=0)
 
 
@@ -212,14 +212,15 @@ def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
 
 @pytest.fixture
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "FAMILIES", {name: FAMILIES[name] for name in ("knapsacks", "portfolios")})
+    monkeypatch.setattr(exactness_benchmark, "FAMILIES", {name: FAMILIES[name] for name in ("knapsacks", "portfolios")})
 
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = exactness_benchmark.regret_gradient
     for relative, noticed in ((1e-6, {"reference_error"}), (1e-3, {"reference_error", "fd_error"})):
-        monkeypatch.setattr(exactness, "regret_gradient", lambda *a, r=relative, **k: exact(*a, **k) * (1 + r))
+        off = lambda *a, r=relative, **k: exact(*a, **k) * (1 + r)  # noqa: E731
+        monkeypatch.setattr(exactness_benchmark, "regret_gradient", off)
         for row in run(["active-set"], quick=True):
             assert not row.meets_goals
             assert {name for name, goal in GOALS.items() if getattr(row, name) > goal} == noticed
@@ -235,7 +236,7 @@ def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monke
         g[vertices] += 1e-6 * (args[1] - args[2])[vertices] / (args[3] or 1e-3)  # type: ignore[index,operator]
         return g
 
-    monkeypatch.setattr(exactness, "regret_gradient", disturbed)
+    monkeypatch.setattr(exactness_benchmark, "regret_gradient", disturbed)
     assert all(row.reference_error > GOALS["reference_error"] for row in run(["active-set"], quick=True))
 
 
@@ -245,7 +246,7 @@ def test_an_error_in_the_regret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
         def forward(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> torch.Tensor:
             return super().forward(*args, **kwargs) * (1 + 1e-3)
 
-    monkeypatch.setattr(exactness, "PEARLoss", Tilted)
+    monkeypatch.setattr(exactness_benchmark, "PEARLoss", Tilted)
     assert all(row.fd_error > GOALS["fd_error"] for row in run(["active-set"], quick=True))
 
 
@@ -257,7 +258,7 @@ def test_an_error_in_the_decision_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
         solution = exact(*args, **kwargs)  # type: ignore[arg-type]
         return dataclasses.replace(solution, x=solution.x + 1e-8)
 
-    monkeypatch.setattr(exactness, "solve", shifted)
+    monkeypatch.setattr(exactness_benchmark, "solve", shifted)
     assert all(row.kkt_residual > GOALS["kkt_residual"] for row in run(["active-set"], quick=True))
 
 
@@ -272,10 +273,10 @@ def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: p
         return dataclasses.replace(solution, status=status, x=x)
 
     with monkeypatch.context() as patch:
-        patch.setattr(exactness, "solve", failing)
+        patch.setattr(exactness_benchmark, "solve", failing)
         for row in run(["active-set"], quick=True):
             assert (row.kkt_residual, row.reference_error, row.fd_error) == (INF, INF, INF)
-    monkeypatch.setattr(exactness, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
+    monkeypatch.setattr(exactness_benchmark, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
     assert all((row.reference_error, row.fd_error) == (INF, INF) for row in run(["active-set"], quick=True))
 
 

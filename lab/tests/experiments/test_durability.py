@@ -384,15 +384,15 @@ def test_an_engine_that_does_not_exist_is_not_killed(terminal: None) -> None:
 
 
 def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
+    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
     verdict = kill_sweep.kill_and_compare(2)
     assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
     assert verdict.examples[0] == "the command ended with exit code 1: no luck\n"
 
 
 def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
-    monkeypatch.setattr(kill, "_LIMIT_SECONDS", 1.0)
+    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr(kill_sweep, "_LIMIT_SECONDS", 1.0)
     verdict = kill_sweep.kill_and_compare(2)
     assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
     assert verdict.examples[0] == "a command did not come to its end within 1 s"

@@ -149,14 +149,16 @@ def read_model(
     named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
         raise DataError(
-            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns of "
+            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the "
+            "columns of "
             "costs with --costs, one for every variable in their order"
         )
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
     if unknown and not by_order:
         raise DataError(
-            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns as the "
+            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns "
+            "as the "
             f"variables, or name {len(variables)} columns, one for every variable in their order"
         )
     predicted = None if by_order or tuple(named) == variables else named

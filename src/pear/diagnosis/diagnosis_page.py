@@ -48,10 +48,11 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
 
 def notebook_html(found: Diagnosis) -> str:
     """Return a small table as HTML, and the sentences below it."""
+    total = float(found.regret.sum())
     facts = {
         "samples": len(found.regret),
         "predicted values": some(found.names),
-        "lost": f"{format_amount(float(found.regret.sum()))}, {format_percent(found.normalized_regret)} of the best value",
+        "lost": f"{format_amount(total)}, {format_percent(found.normalized_regret)} of the best value",
         "tangent share": format_percent(found.tangent_share)
         if found.tangent_share >= 0
         else None,  # NaN without errors

@@ -10,8 +10,8 @@ def format_percent(value: float) -> str:
     """Write a share with as many digits as its distance from 0 and 100 % needs, and no more than two decimals.
 
     Example:
-        >>> format_percent(0.0412), format_percent(1.0), format_percent(3e-4), format_percent(1e-9), format_percent(0.9967)
-        ('4.1 %', '100 %', '0.03 %', '0 %', '99.7 %')
+        >>> [format_percent(share) for share in (0.0412, 1.0, 3e-4, 1e-9, 0.9967)]
+        ['4.1 %', '100 %', '0.03 %', '0 %', '99.7 %']
     """
     number = 100 * value
     near = abs(100 - number) if 99 < number < 100 else abs(number)

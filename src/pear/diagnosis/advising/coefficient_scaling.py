@@ -134,7 +134,8 @@ def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.boo
         return
     worst = int(rows[(largest - least)[rows].argmax()])
     sentence = (
-        f"{count_noun(len(rows), 'row')} hold a large coefficient beside an integer ({list_names([s.rows[k] for k in rows])}), "
+        f"{count_noun(len(rows), 'row')} hold a large coefficient beside an integer "
+        f"({list_names([s.rows[k] for k in rows])}), "
         f"up to {10.0 ** largest[worst]:.3g} beside {10.0 ** least[worst]:.3g}: a big M makes the relaxation loose and "
         "rounding matter; take the smallest M that the model allows."
     )
@@ -195,7 +196,9 @@ def _find_constants(s: Subject, size: Array, spread: Array, findings: Findings) 
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (
-            f"{count_noun(len(constant), 'predicted value')} of {len(size):,} never change on the {s.samples:,} samples "
-            f"({list_names(constant)}): there is nothing to learn about them; make them known with pear.CostMap(M, known)."
+            f"{count_noun(len(constant), 'predicted value')} of {len(size):,} never change on the {s.samples:,} "
+            "samples "
+            f"({list_names(constant)}): there is nothing to learn about them; make them known with pear.CostMap(M, "
+            "known)."
         )
         findings.add("costs", sentence, to_do=True, constant_values=len(constant))

@@ -64,9 +64,11 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
             warm, first = median(times[1:]) * all_samples, times[0] * all_samples
             numbers |= {f"epoch_seconds_{name}": warm, f"first_epoch_seconds_{name}": first}
             sentence = (
-                f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on this machine "
+                f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on "
+                "this machine "
                 f"with {what}, and the first one, without warm starts, {format_seconds(first)}: an estimate from "
-                f"{count_noun(len(times) - 1, 'epoch')} after the first on {count_noun(len(chosen), 'sample')}, in batches "
+                f"{count_noun(len(times) - 1, 'epoch')} after the first on {count_noun(len(chosen), 'sample')}, in "
+                "batches "
                 f"of {min(FitConfig.batch_size, len(chosen))}."
             )
             findings.add("time", sentence, **numbers)

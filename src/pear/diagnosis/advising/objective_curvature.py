@@ -59,7 +59,8 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
     else:
         sentence += (
             f"; along {count_noun(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
-            f"'auto' adds nothing to an objective that is curved: pass smoothing={_small_smoothing(top):g} to PEARLoss, a "
+            f"'auto' adds nothing to an objective that is curved: pass smoothing={_small_smoothing(top):g} to "
+            "PEARLoss, a "
             "thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
         )
     findings.add("curvature", sentence, to_do=rank < s.n, **numbers)

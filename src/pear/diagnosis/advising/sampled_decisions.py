@@ -137,7 +137,8 @@ def _count_degenerate(s: Subject, sampled: SampledDecisions, clock: Clock, findi
         return findings.add("degeneracy", f"Degenerate decisions were not counted: {why}.")
     share = sum(degenerate) / len(degenerate)
     sentence = (
-        f"{100 * share:.0f} % of the decisions (of {_examined_samples(s, len(degenerate))}) are degenerate: more constraints are "
+        f"{100 * share:.0f} % of the decisions (of {_examined_samples(s, len(degenerate))}) are degenerate: more "
+        "constraints are "
         f"tight than are independent{'; gradients are exact there too, multipliers are not unique' if share else ''}."
     )
     findings.add("degeneracy", sentence, degenerate_share=share, degenerate_samples=len(degenerate))

@@ -111,7 +111,8 @@ def _find_blocks(s: Subject, findings: Findings) -> None:
     if len(sizes) > 1:
         sentence = (
             f"The problem falls into {len(sizes):,} independent blocks of at most "
-            f"{count_noun(int(sizes.max()), 'variable')}: each can be decided by a problem of its own, which is smaller "
+            f"{count_noun(int(sizes.max()), 'variable')}: each can be decided by a problem of its own, which is "
+            "smaller "
             "and faster."
         )
         findings.add("structure", sentence, blocks=len(sizes), largest_block=int(sizes.max()))

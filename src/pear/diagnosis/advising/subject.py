@@ -174,7 +174,8 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
     if not bad:
         return problem, values if len(values) else None, []
     said = (
-        f"{count_noun(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or train "
+        f"{count_noun(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or "
+        "train "
         "with on_failure='mask'."
     )
     note = Finding("samples", said, {"samples_not_finite": bad}, to_do=True)

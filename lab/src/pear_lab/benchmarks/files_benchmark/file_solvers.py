@@ -208,8 +208,8 @@ def _status_from_words(said: str) -> str:
     """The status for a solver's own words, where it found no solution.
 
     Example:
-        >>> _status_from_words("PrimalInfeasible"), _status_from_words("PROXQP_DUAL_INFEASIBLE"), _status_from_words("MaxIterations")
-        ('infeasible', 'unbounded', 'inaccurate')
+        >>> [_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]
+        ['infeasible', 'unbounded', 'inaccurate']
     """
     plain = said.lower().replace("_", "")
     return "infeasible" if "primalinf" in plain else "unbounded" if "dualinf" in plain else "inaccurate"
