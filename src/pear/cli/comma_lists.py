@@ -1,4 +1,4 @@
-"""The text of options."""
+"""Options whose value is a list separated by commas."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ err = Console(stderr=True)
 
 
 def print_plain(text: str, style: str = "", to: Console = out) -> None:
-    """Print a text as it is: square brackets are no markup, numbers have no colour, and long lines are not broken."""
+    """Print a text unchanged: without markup in square brackets, colours for numbers or line breaks."""
     to.print(Text(text, style=style), soft_wrap=True)
 
 

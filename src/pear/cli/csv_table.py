@@ -44,16 +44,17 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
 
 
 def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
-    """Select columns of a table, as numbers.
+    """Select columns of a table and check that they hold numbers.
 
     Args:
         table: from ``read_csv_table``.
-        names: the columns, in the order of the result.
-        what: what the columns hold, in the plural, for messages.
-        path: the file, for messages.
+        names: names of the columns, in the order of the result.
+        what: plural noun for the content of the columns, used in error messages.
+        path: file of the table, used in error messages.
 
     Raises:
-        DataError: a column is missing, is named twice, or holds text, NaN or infinity; lines count as in an editor.
+        DataError: a column is missing, is named twice, or holds text, NaN or infinity. The message
+            counts lines as an editor does.
     """
     there = list(table.columns)
     for name in names:
@@ -89,7 +90,7 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
 
 
 def suggest_name(name: str, there: Sequence[str]) -> str:
-    """Say which name a wrong one may have been meant for, or which names there are.
+    """Suggest the known name closest to a wrong one, or list the known names.
 
     Example:
         >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])

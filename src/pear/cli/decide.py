@@ -41,7 +41,7 @@ def decide(
 
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the table with the columns of integer variables as whole numbers: 1, not 1.0."""
+    """Convert the columns of integer variables to an integer type, so that the file shows 1 instead of 1.0."""
     from pear.problem.model import plain_of
 
     integer = plain_of(estimator.problem).integer

@@ -25,12 +25,12 @@ def draw_demo(
     """Save bars of the test regret beside curves of the validation regret, as a PNG.
 
     Args:
-        path: of the file.
-        title: what the picture says.
-        subtitle: what was done.
+        path: the PNG file to write.
+        title: heading of the picture.
+        subtitle: line below the heading that describes the experiment.
         untrained: test regret before training.
-        test_regret: after training, by loss.
-        histories: of the trainings, by loss.
+        test_regret: test regret after training, by name of the loss.
+        histories: training histories, by name of the loss.
     """
     with styled_figure((10, 4.8), widths=(1, 1.6)) as (figure, (left, right)):
         write_headline(figure, title, subtitle)

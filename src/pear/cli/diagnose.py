@@ -71,7 +71,7 @@ def diagnose(
 def _read_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """Read the column of labels from either table; texts become dates where all of them are dates."""
+    """Read the column of labels from either table. If all texts are dates, convert them to dates."""
     import pandas
 
     table = next((one for one in (truth, forecast) if name in one.columns), None)
@@ -96,7 +96,7 @@ def _read_labels(
 def _check_same_samples(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
-    """Refuse tables whose rows are of different samples, which a column that both have, other than a cost, tells."""
+    """Refuse tables whose rows belong to different samples. Shared columns other than costs are compared."""
     if len(truth) != len(forecast):
         raise DataError(
             f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
@@ -121,7 +121,7 @@ def _check_same_samples(
 
 
 def _as_text(value: Any) -> str:
-    """Write an entry of a table as text, the same for 1 and 1.0, and empty for NaN."""
+    """Format a table entry as text: 1 and 1.0 give the same text, NaN gives an empty one."""
     if value != value:
         return ""
     return f"{value:.15g}" if isinstance(value, float) else str(value)

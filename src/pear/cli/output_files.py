@@ -1,4 +1,4 @@
-"""Output files and folders. Commands make them and try to write there before the work starts."""
+"""Output files and folders of commands, created and tested for writing before the work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def writable_folder(path: Path) -> Path:
     """Make the folder and try to write into it.
 
     Raises:
-        OutputError: it is no folder, or nothing can be written there.
+        OutputError: the path is not a folder, or nothing can be written there.
     """
     if path.exists() and not path.is_dir():
         raise OutputError(f"cannot write to {path}: it is a file, and a folder is needed; name another with --out")
@@ -37,7 +37,7 @@ def writable_file(path: Path) -> Path:
     """Make the folder of a file and try to write there; the file itself is not touched.
 
     Raises:
-        OutputError: it is a folder, or nothing can be written there.
+        OutputError: the path is a folder, or nothing can be written there.
     """
     if path.is_dir():
         raise OutputError(f"cannot write to {path}: it is a folder, and a file is needed; name another with --out")

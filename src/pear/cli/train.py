@@ -121,7 +121,7 @@ def _train_with_each_loss(
 
 
 def _parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Split what ``--costs`` names into columns of costs, and rows of the model with their prices."""
+    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:
         prices = {name: float(price) for name, price in rows.items()}
@@ -136,10 +136,10 @@ def read_model(
     """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
 
     Args:
-        path: of the model.
-        costs: the columns of costs, where they are named.
-        table: of the samples.
-        priced: the rows whose right-hand sides are predicted, with the price of a unit of violation.
+        path: the model file.
+        costs: names of the columns of costs; empty if the user names none.
+        table: the samples.
+        priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
 
     Raises:
         DataError: columns, variables and rows do not go together.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""Time limits of the examinations. With those that have none, they take about ten seconds for 1,000 variables."""
+"""Time limit of each examination in seconds. All examinations together take about ten for 1,000 variables."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +65,7 @@ class Advice:
 
     @property
     def solver(self) -> str:
-        """The solver that ``solver="auto"`` trains with."""
+        """Name of the solver that ``solver="auto"`` uses in training."""
         name: str = self.numbers["solver_training"]
         return name
 
@@ -84,7 +84,7 @@ class Advice:
         return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """Return a table of the rows of A and G: whether redundant, how often they bind, what to multiply them by."""
+        """Return a table of the rows of A and G: redundancy, how often they bind, and a factor that rescales them."""
         return _pandas().DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
@@ -92,7 +92,7 @@ class Advice:
         return _pandas().DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: mean size, deviation, what to multiply them by."""
+        """Return a table of the predicted values: mean size, deviation, and a factor that rescales them."""
         return _pandas().DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:

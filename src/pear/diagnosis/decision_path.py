@@ -61,8 +61,11 @@ class _Search:
 
     Attributes:
         true, error: (B, n) c and e of the minimised problem.
-        qp: the relaxed programs; linear: whether they have no curvature; jumps: whether decisions can jump.
-        straight: (B,) κ up to which a piece is straight; tolerance: (B,) what a decision may cost more than the best.
+        qp: the relaxed programs.
+        linear: whether they have no curvature.
+        jumps: whether decisions can jump.
+        straight: (B,) κ up to which a piece is straight.
+        tolerance: (B,) what a decision may cost more than the best.
     """
 
     def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
@@ -230,7 +233,9 @@ def _close_from_end(
     """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
 
     Args:
-        search: what all rounds share; pieces: where finished pieces are added; todo: the intervals.
+        search: what all rounds share.
+        pieces: where finished pieces are added.
+        todo: the intervals.
         t: (k,) in the intervals.
         best: (k, n) the decisions at t.
         allowed: (B,) what it may cost more.

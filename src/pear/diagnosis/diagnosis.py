@@ -38,14 +38,15 @@ class Diagnosis:
 
     Attributes:
         sentences: the diagnosis in words, the most important first.
-        regret: (B,) what each decision loses, as ``pear.regret`` gives it; best: (B,) the value of the best decision.
+        regret: (B,) what each decision loses, as ``pear.regret`` gives it.
+        best: (B,) the value of the best decision.
         normalized_regret: that of all samples together, as ``pear.normalized_regret`` gives it.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
             the regret. An entry is negative where an error makes up for another one. NaN where ``attributed`` is False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
-        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
-            part that moves the smoothed decision, the mean of eᵀPe between truth and forecast; normal: (B,) the part
-            that constraints absorb. The two parts add up to it.
+        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
+        tangent: (B,) the part that moves the smoothed decision, the mean of eᵀPe between truth and forecast.
+        normal: (B,) the part that constraints absorb. The two parts add up to it.
         tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
         margin: (B,) the share of its error at which the decision first changes (for a quadratic program, its active
             set); 1 where it does not.
@@ -53,16 +54,21 @@ class Diagnosis:
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
         zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
         constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
-        binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
-            what a unit more of it is worth there, on average. For integer programs both are of the relaxation.
+        binding: (m,) share of samples in which a constraint holds the decision under the forecast.
+        shadow_price: (m,) what a unit more of it is worth there, on average. For integer programs both are of the
+            relaxation.
         best_binding, best_shadow_price: (m,) the same for the best decisions, under the true costs.
         active, best_active: (B, m) bool, constraints that are tight at the decisions themselves, integers included.
         decision, best_decision: (B, n) under the forecast, and under the truth.
         predicted, true: (B, k) the values.
-        names: k of the predicted values; variables: n of the decisions.
-        groups: (B,) labels, or None; grouped_by: what they are: "group", a name ("group regret" where a table has a
-            column "regret"), "hour of day", "month", "weekday".
-        sense: "min" or "max"; integer: whether the problem has integers; linear: whether its objective is linear.
+        names: k of the predicted values.
+        variables: n of the decisions.
+        groups: (B,) labels, or None.
+        grouped_by: what they are: "group", a name ("group regret" where a table has a column "regret"), "hour of day",
+            "month", "weekday".
+        sense: "min" or "max".
+        integer: whether the problem has integers.
+        linear: whether its objective is linear.
         smoothing: a sentence about λ.
 
     Example:

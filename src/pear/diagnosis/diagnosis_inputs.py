@@ -25,10 +25,12 @@ class Inputs:
     """Predicted and true values, and the costs that they make, in float64.
 
     Attributes:
-        problem: the plain problem; cost_map: from values to costs, or None.
+        problem: the plain problem.
+        cost_map: from values to costs, or None.
         predicted, true: (B, k).
         predicted_cost, true_cost: (B, n).
-        names: of the k values; variables: of the n decisions.
+        names: of the k values.
+        variables: of the n decisions.
     """
 
     problem: Problem

@@ -32,7 +32,8 @@ class ErrorSplit:
 
     Attributes:
         squared_error: (B,) eᵀH⁻¹e.
-        tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
+        tangent: (B,) the mean of eᵀPe between c and ĉ.
+        normal: (B,) the rest.
         tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and the
             normal part there do not add up to the whole.
         zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.

@@ -109,7 +109,8 @@ def styled_figure(
     Args:
         size: inches.
         grid: which lines are drawn behind the data.
-        widths: of axes side by side, relative to each other; heights: of rows of them.
+        widths: of axes side by side, relative to each other.
+        heights: of rows of them.
         options: for ``Figure.subplots``.
 
     Yields:

@@ -65,7 +65,8 @@ class Section:
 
     Attributes:
         name: unique in the page.
-        title: its heading; sentences: one paragraph each.
+        title: its heading.
+        sentences: one paragraph each.
         grids, figures: shown in this order, unless figures_first.
         save: writes its figures, legend included, as one picture; None where no such file is needed.
     """

@@ -25,7 +25,8 @@ class GradientRow:
         who: one of ``OurSteps.steps``, or a peer's title.
         ours: whether it is this package.
         n, batch: the point.
-        seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
+        seconds: the fastest measurement.
+        median_seconds: the median one. For the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
         compared: samples that they come from.
         reuse_rate: share of samples for which no solver was called; None without warm starts.

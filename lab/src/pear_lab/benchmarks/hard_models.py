@@ -30,8 +30,10 @@ class HardModel(NamedTuple):
 
     Attributes:
         name: kind, size and kind of curvature.
-        P: (n, n) both triangles; q: (n,).
-        A: (rows + n, n); l, u: its limits, infinite where absent.
+        P: (n, n) both triangles.
+        q: (n,).
+        A: (rows + n, n).
+        l, u: its limits, infinite where absent.
     """
 
     name: str

@@ -64,8 +64,10 @@ class StreamRow:
 
     Attributes:
         who: where its samples are.
-        samples: trained on, in the time that counts; distinct: of them, different ones.
-        seconds: of this time; processor: seconds that the process was computing or reading.
+        samples: trained on, in the time that counts.
+        distinct: of them, different ones.
+        seconds: of this time.
+        processor: seconds that the process was computing or reading.
         trained, resident: marks: samples trained on so far, and resident memory in MiB then.
     """
 

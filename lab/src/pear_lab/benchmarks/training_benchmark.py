@@ -89,7 +89,8 @@ class TrainingRow:
     """The time and the regret of one side of one training.
 
     Attributes:
-        task: of ``NAMES``; seed: of the run.
+        task: of ``NAMES``.
+        seed: of the run.
         who: "pear", "plain loop" or a peer's title.
         epochs: trained.
         epoch_seconds: an epoch, without the checks.
@@ -161,7 +162,8 @@ class _TrainingSides:
     """One run, which every side trains from the same samples and first weights.
 
     Attributes:
-        name: of the task; run, task, split: what is trained.
+        name: of the task.
+        run, task, split: what is trained.
     """
 
     name: str

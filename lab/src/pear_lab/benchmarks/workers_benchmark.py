@@ -72,7 +72,8 @@ class Network:
     """The network between the workers, which add up numbers round a ring.
 
     Attributes:
-        latency: seconds a message; bandwidth: bytes a second.
+        latency: seconds a message.
+        bandwidth: bytes a second.
 
     Example:
         >>> round(Network(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
@@ -92,13 +93,18 @@ class WorkerRow:
     """One structure.
 
     Attributes:
-        structure: its name; n: variables.
-        parameters: of the forecaster; step_bytes: that each worker adds up with the others in a step.
+        structure: its name.
+        n: variables.
+        parameters: of the forecaster.
+        step_bytes: that each worker adds up with the others in a step.
         batch_size: samples a step on each worker.
-        alone: samples a second of one worker while the others wait; busy: of the slowest while each trains by itself.
-        local: how many were measured together; together: samples a second of all of them, trained together.
+        alone: samples a second of one worker while the others wait.
+        busy: of the slowest while each trains by itself.
+        local: how many were measured together.
+        together: samples a second of all of them, trained together.
         latency, bandwidth: of what joins the workers.
-        workers, samples: to reckon for; price: of a core hour, or None.
+        workers, samples: to reckon for.
+        price: of a core hour, or None.
     """
 
     structure: str

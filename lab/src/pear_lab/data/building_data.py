@@ -50,7 +50,8 @@ class BuildingData:
         names: of the p columns.
         prices: (N,) V-9, what a property sold for.
         costs: (N,) V-10, what it cost to build.
-        source: the file; fingerprint: of its contents.
+        source: the file.
+        fingerprint: of its contents.
     """
 
     features: Tensor

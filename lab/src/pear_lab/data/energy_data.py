@@ -40,8 +40,10 @@ class EnergyData:
         features: (D, 48, p) as in the file, not standardised; columns ``FEATURES``.
         prices: (D, 48) the price SMPEP2 of every half-hour.
         weights: (48,) how much is sold in each, and what it takes from the capacity.
-        dates: (D,) "2011-11-01" and so on; dropped: days left out because of gaps.
-        source: the file of prices; fingerprint: of all contents.
+        dates: (D,) "2011-11-01" and so on.
+        dropped: days left out because of gaps.
+        source: the file of prices.
+        fingerprint: of all contents.
     """
 
     features: Tensor

@@ -42,7 +42,8 @@ def fetch_prices(
 
     Args:
         names: ticker symbols such as "AAPL".
-        first: the first day; last: the last one, included.
+        first: the first day.
+        last: the last one, included.
         path: of the file to write. Where names have gaps, read it with ``read_prices(path, gaps=…)``.
 
     Raises:

@@ -44,7 +44,8 @@ class TaskEntry:
         quick: what differs on the reduced grid, whose numbers cannot be compared.
         published: whether problem and budget are the paper's.
         needs_data: whether files or prices are needed; "all" leaves its experiments out.
-        shared_test: whether all seeds are tested on the same instances; block: how many in a row are alike.
+        shared_test: whether all seeds are tested on the same instances.
+        block: how many in a row are alike.
     """
 
     title: str
@@ -325,7 +326,8 @@ class Comparison:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
         experiments: whose cells are compared.
-        methods: by task; others: by task, methods that take longer, compared on the seeds that they have.
+        methods: by task.
+        others: by task, methods that take longer, compared on the seeds that they have.
         seeds: where none are asked for; other than those of the published tables.
     """
 

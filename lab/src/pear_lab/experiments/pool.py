@@ -20,7 +20,8 @@ class Event:
 
     Attributes:
         run: which run it is about.
-        progress: of its training; record: what came of it, written already; both None where it has just started.
+        progress: of its training.
+        record: what came of it, written already; both None where it has just started.
     """
 
     run: RunSpec

@@ -25,12 +25,15 @@ class RunRecord:
         method: of ``pear_lab.experiments.catalogue.METHODS``.
         seed: of data, first weights and batches.
         settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
-        status: "done" or "failed"; reason: why it failed.
+        status: "done" or "failed".
+        reason: why it failed.
         metrics: on the test samples, by name.
         timings: seconds, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
         weights: key of the trained weights in the database; empty where the run failed.
-        versions: of Python and the packages; machine: in words; created: ISO time.
+        versions: of Python and the packages.
+        machine: in words.
+        created: ISO time.
     """
 
     key: str

@@ -71,7 +71,8 @@ class Selection:
         time_cap: seconds a training may take.
         quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
             so that its records are never taken for the real ones.
-        data: prices for the portfolio experiments (``pear_lab.data.load_prices``); gaps: what to do with missing ones.
+        data: prices for the portfolio experiments (``pear_lab.data.load_prices``).
+        gaps: what to do with missing ones.
     """
 
     tasks: Sequence[str] | None = None

@@ -84,12 +84,14 @@ class TableSpec:
             ``CONDITIONS``; each metric has a block of its own as well.
         heading: of the lines.
         ddof: what the paper takes off the number of seeds in its standard deviations; seen from runs that repeat its
-            printed digits. as_published: whether that is known.
+            printed digits.
+        as_published: whether that is known.
         ranked: whether the best two of a column are marked.
         settings: that its runs have and the published rows do not name.
         variants: of the runs that fill it; None is a training.
         shift: key in ``metrics["shift"]``, with places for conditions; empty where the metric itself is shown.
-        cells: conditions of the cells, where the paper has no such table; decimals: of its metrics, where they differ.
+        cells: conditions of the cells, where the paper has no such table.
+        decimals: of its metrics, where they differ.
     """
 
     name: str

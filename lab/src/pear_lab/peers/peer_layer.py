@@ -78,7 +78,8 @@ class PeerLayer:
         Args:
             what: the time counts as, "solve" or "gradient".
             size: of the batch; 0 asks for the gradients of the last one.
-            given: tensors that go there; shapes: of those that come back.
+            given: tensors that go there.
+            shapes: of those that come back.
         """
         began = time.perf_counter()
         try:

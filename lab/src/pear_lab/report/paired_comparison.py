@@ -126,7 +126,8 @@ class Difference:
 
     Attributes:
         points: the first's regret less the other's, percentage points.
-        wins: seeds in which the first is better; seeds: that both have.
+        wins: seeds in which the first is better.
+        seeds: that both have.
     """
 
     points: Interval
@@ -151,8 +152,10 @@ class ComparisonLine:
     """One line of a comparison: a cell of the experiments, with the runs of every method there.
 
     Attributes:
-        item: which cell; label: in words.
-        runs: by method; values: regret in % by method and seed, of the seeds that all methods have.
+        item: which cell.
+        label: in words.
+        runs: by method.
+        values: regret in % by method and seed, of the seeds that all methods have.
     """
 
     item: PublishedNumber

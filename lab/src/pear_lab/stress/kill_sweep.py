@@ -45,9 +45,12 @@ class KillCounts:
 
     Attributes:
         kills: (who, when) → how often.
-        commands: how many times the sweep was started; sweeps: how many times it came to its end.
+        commands: how many times the sweep was started.
+        sweeps: how many times it came to its end.
         rows: how many were compared with those of an undisturbed sweep.
-        lost: rows that are missing; repeated: runs done again although their row was there; wrong: rows that differ.
+        lost: rows that are missing.
+        repeated: runs done again although their row was there.
+        wrong: rows that differ.
         orphans: workers that outlived their driver.
         examples: the first few of all these, in words.
     """
@@ -71,7 +74,8 @@ class KillCounts:
         """Count the differences to an undisturbed sweep.
 
         Args:
-            expected: key → what an undisturbed sweep says; found: what this one says.
+            expected: key → what an undisturbed sweep says.
+            found: what this one says.
             rows: the keys of all rows that the commands of this sweep wrote, in order.
         """
         self.sweeps += 1

@@ -69,11 +69,14 @@ class SoakResult:
     """The measurements and verdicts of one training.
 
     Attributes:
-        structure: its name; steps: taken.
+        structure: its name.
+        steps: taken.
         statuses: by name, over all samples of the steps that were looked at.
         early, late: resident bytes after the first tenth of the steps, and at the end.
-        first, last: seconds of a step in the first and in the last tenth; plain: of plain steps of torch, in both.
-        judged: answers that were judged; gradients: of which had a gradient that must exist, and was compared.
+        first, last: seconds of a step in the first and in the last tenth.
+        plain: of plain steps of torch, in both.
+        judged: answers that were judged.
+        gradients: of which had a gradient that must exist, and was compared.
         wrong: why, of those that are.
     """
 

@@ -1,4 +1,4 @@
-"""Scaling: how far the sizes of rows, columns and costs are apart, and what to multiply them by."""
+"""Scaling: how much the sizes of rows, columns and costs differ, and factors that make them similar."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
 from pear.diagnosis.wording import count_noun, list_names
 
-_APART = 3.0  # powers of ten that are worth a word
-_GAIN = 1.0  # powers of ten that rescaling must save
-_BIG_M = 4.0  # powers of ten within a row
+_APART = 3.0  # a difference of so many powers of ten is reported
+_GAIN = 1.0  # rescaling is advised if it saves so many powers of ten
+_BIG_M = 4.0  # a row whose coefficients differ by so many powers of ten may hold a big M
 _SWEEPS = 12
 _SHIFTS = 200
 _CONSTANT = 1e-12  # relative deviation of a value that never changes
@@ -82,22 +82,22 @@ class _NonzeroCoefficients:
     columns: int
 
     def most(self, along: NDArray[Any], size: int, logs: Array) -> Array:
-        """(size,) the largest logarithm in each row or column; 0, that of a coefficient of 1, where there is none."""
+        """Return the largest logarithm in each row or column, (size,); 0 for an empty one."""
         found = np.full(size, -np.inf)
         np.maximum.at(found, along, logs)
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return how many powers of ten the largest coefficients of rows are apart, and those of columns."""
+        """Return the range of the rows' largest coefficients in powers of ten, and that of the columns'."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
 
 def _equilibrating_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """(r,) and (n,) whole powers of ten that bring the largest ``|r_i a_ij s_j|`` of every row and column near 1.
+    """Find whole powers of ten for rows (r,) and columns (n,) that bring every row's and column's largest entry near 1.
 
-    This is Ruiz's equilibration, in logarithms. Integers keep their unit. Among exponents that are equally good, those
-    are returned that leave most rows and variables as they are.
+    The scaled entries are ``r_i a_ij s_j``. The method is Ruiz's equilibration in logarithms. Integer variables keep
+    unit 1. Among equally good exponents, the result leaves most rows and variables unchanged.
     """
     i, j = entries.i, entries.j
     row, column = np.zeros(entries.rows), np.zeros(entries.columns)
@@ -110,21 +110,21 @@ def _equilibrating_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bo
         )
     if whole.any():
         return _round_exponents(row), _round_exponents(column)
-    column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # whatever its unit
+    column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # empty columns: any unit will do
     row = np.where(np.isin(np.arange(entries.rows), i), row, np.nan)
-    # To shift rows and columns against each other changes no product.
+    # Multiplying all rows by 10^k and dividing all columns by it changes no product.
     shifts = np.unique(np.concatenate([column, -row]).round(1))[:_SHIFTS]
     choices = [(_round_exponents(row + shift), _round_exponents(column - shift)) for shift in shifts]
     return min(choices, key=lambda pair: sum(int(np.count_nonzero(part)) for part in pair))
 
 
 def _round_exponents(exponents: Array) -> Array:
-    """Round the exponents; NaN becomes 0, and −0 does, too."""
+    """Round the exponents to whole numbers. NaN and −0 become 0."""
     return np.asarray(np.round(np.nan_to_num(exponents)) + 0.0, dtype=np.float64)
 
 
 def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
-    """Find rows in which the largest coefficient, far larger than the others, belongs to an integer."""
+    """Find rows whose largest coefficient is far larger than the others and belongs to an integer variable."""
     largest = entries.most(entries.i, entries.rows, entries.logs)
     least = -entries.most(entries.i, entries.rows, -entries.logs)
     integer = np.where(whole[entries.j], entries.logs, -np.inf)
@@ -143,7 +143,7 @@ def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.boo
 
 
 def _rescaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
-    """Say what to do with which names, one factor after the other. The text is empty where all factors are 1."""
+    """List which rows or variables to multiply by which factor. The text is empty if all factors are 1."""
     powers = sorted({int(e) for e in exponents if e}, key=abs, reverse=True)
     each = [f"{10.0**e:g} ({list_names([names[k] for k in np.flatnonzero(exponents == e)], 3)})" for e in powers[:4]]
     more = f", and {count_noun(len(powers) - 4, 'more factor')}" if len(powers) > 4 else ""
@@ -192,7 +192,7 @@ def _compare_values(s: Subject, findings: Findings) -> None:
 
 
 def _find_constants(s: Subject, size: Array, spread: Array, findings: Findings) -> None:
-    """Find predicted values that are the same in all samples, by their mean size (k,) and deviation (k,)."""
+    """Find predicted values that are the same in all samples, given their mean sizes (k,) and deviations (k,)."""
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (

@@ -24,26 +24,26 @@ from pear.train.history import Progress
 
 _MOST = 512  # samples
 _EPOCHS = 6
-_CALLS = 1.5  # what an epoch and those after it take, in calls without a warm start
-_LINEAR = 0.6  # share of the time for the linear model
+_CALLS = 1.5  # mean cost of an epoch, in passes without a warm start
+_LINEAR = 0.6  # share of the time limit that the linear model gets
 _FEATURES = 5
 _HIDDEN = (64,)
-_CHECK = 0.2  # share of the samples that a check is taken on
+_CHECK = 0.2  # share of the samples used for validation
 _NETWORKS = {"linear": "a linear model", "mlp": "a network with a hidden layer of 64"}
 
 
 def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, limit: float, findings: Findings) -> None:
     """Time an epoch over all samples, for the two forecasters of ``DecisionRegressor``.
 
-    The first epoch has no warm starts and solves the true problems, so that it is reported on its own. Compilation and
-    what is prepared once are not counted.
+    The first epoch has no warm starts and also solves the true problems, so it is reported separately. Compilation and
+    one-time preparation are not counted.
 
     Args:
         s: problem and samples.
-        sampled: which samples have a decision.
-        smoothing: of the loss.
-        limit: seconds that may be spent.
-        findings: where the sentences go.
+        sampled: the decided samples; only samples with a decision are trained on.
+        smoothing: smoothing of the loss.
+        limit: time limit in seconds.
+        findings: receives the sentences.
     """
     if not bool(sampled.solved.any()) or not len(s.names):
         return
@@ -87,7 +87,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
 
 
 def _choose_training_rows(s: Subject, rows: Tensor, count: int) -> Tensor:
-    """Choose ``count`` samples to train on: solved ones where that is enough, else of all samples."""
+    """Choose ``count`` samples to train on. They are solved ones if there are enough, otherwise any samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
     return whole[evenly_spread_rows(len(whole), count)]
 
@@ -100,7 +100,7 @@ def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
 
 
 def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Return the seconds of a forward and a backward pass of one sample, after a pass that compiles and prepares."""
+    """Time a forward and a backward pass of one sample in seconds, after a first pass that compiles and prepares."""
     assert s.values is not None
     device, elapsed = s.problem_device, 0.0
     for row in (rows[:1], rows[-1:]):
@@ -116,7 +116,7 @@ def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
 
 
 def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
-    """Return the seconds of each epoch on these samples: as many epochs as fit into the limit, two at least."""
+    """Return the seconds of each epoch on these samples. At least two epochs run, more if they fit into the limit."""
     assert s.values is not None
     device = s.problem_device
     clock, ends = Clock(limit), []

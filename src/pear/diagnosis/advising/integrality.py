@@ -18,12 +18,12 @@ from pear.optimality.point import Status
 from pear.optimality.rule import INTEGRAL
 
 _MOST = 16  # samples
-_LARGE = 0.05  # a gap from which the relaxation is another problem
+_LARGE = 0.05  # from this gap on, the relaxation is a poor stand-in for the integer program
 _TINY = 1e-12
 
 
 def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, findings: Findings) -> None:
-    """Measure the gap on a few samples, within a time limit in seconds. A continuous problem has none."""
+    """Measure the integrality gap on a few samples within ``limit`` seconds. A continuous problem adds no finding."""
     if not s.problem.is_integer:
         return
     if s.problem.is_curved:

@@ -17,9 +17,9 @@ from pear.diagnosis.advising.subject import Array, Subject
 from pear.diagnosis.wording import count_noun
 
 _MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
-_NO_CURVATURE = 1e-10  # of the largest eigenvalue
+_NO_CURVATURE = 1e-10  # eigenvalues below this share of the largest count as zero
 _CONDITION = 1e8
-_MOST_IDLE = 256  # variables whose range "auto" asks for
+_MOST_IDLE = 256  # "auto" finds the ranges of at most so many variables
 
 
 def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: Findings) -> None:
@@ -39,7 +39,7 @@ def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: F
 
 
 def _small_smoothing(top: float) -> float:
-    """A smoothing that changes a curved objective little: a thousandth of its largest eigenvalue, with one digit."""
+    """Return a small smoothing for a curved objective: a thousandth of its largest eigenvalue, to one digit."""
     return float(f"{1e-3 * top:.0e}")
 
 
@@ -75,13 +75,13 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
 def find_auto_smoothing(
     s: Subject, sampled: SampledDecisions | None, seconds: float, findings: Findings
 ) -> Smoothing | None:
-    """Find what ``smoothing="auto"`` settles on for the sampled decisions, as ``PEARLoss.calibrate`` does.
+    """Find the smoothing that ``smoothing="auto"`` chooses for the sampled decisions, as ``PEARLoss.calibrate`` does.
 
-    The ranges of idle variables are left out where to find them would take longer than ``seconds``. A curved objective
+    The ranges of idle variables are left out if finding them would take longer than ``seconds``. A curved objective
     gets no smoothing, or the one that ``describe_curvature`` advises where its Hessian is singular.
 
     Returns:
-        The smoothing, or None where nothing was decided.
+        The smoothing, or None if no sample was decided.
     """
     if s.problem.is_curved:
         numbers = findings.numbers
@@ -108,5 +108,5 @@ def find_auto_smoothing(
 
 
 def _unknown_ranges(variables: Tensor) -> Tensor:
-    """(k,) NaN: the ranges of the variables are not known."""
+    """Return NaN for each of k variables, (k,): their ranges are not known."""
     return torch.full((len(variables),), torch.nan, dtype=torch.float64)

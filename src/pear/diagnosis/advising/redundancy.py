@@ -1,4 +1,4 @@
-"""Rows that add nothing: the rank of the equalities, parallel rows, and rows that bounds imply."""
+"""Redundant rows: dependent equalities, parallel inequalities, and inequalities that the bounds imply."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_ENTRIES = 2_000_000
 
 
 def find_redundant_rows(s: Subject, findings: Findings) -> None:
-    """Find dependent rows of A, and rows of G that no decision within the bounds can meet or violate."""
+    """Find linearly dependent rows of A, and rows of G that the bounds or other rows imply."""
     findings.rows["redundant"] = np.concatenate([_dependent_equalities(s, findings), _idle_inequalities(s, findings)])
 
 
 def _dependent_equalities(s: Subject, findings: Findings) -> Any:
-    """(p,) bool: the equalities that follow from the others."""
+    """Return a mask (p,) of the equalities that follow from the others."""
     p = s.A.shape[0]
     dependent = np.zeros(p, dtype=bool)
     if not p:
@@ -56,7 +56,7 @@ def _dependent_equalities(s: Subject, findings: Findings) -> Any:
 
 
 def _idle_inequalities(s: Subject, findings: Findings) -> Any:
-    """(m,) bool: the inequalities that can be left out."""
+    """Return a mask (m,) of the inequalities that can be left out."""
     m = s.G.shape[0]
     low, high = _row_activity_range(s)
     scale = _SAME * (abs(s.G) @ np.ones(s.n) + np.where(np.isfinite(s.h), np.abs(s.h), 0.0))
@@ -85,7 +85,7 @@ def _marked_row_names(s: Subject, marks: Any) -> str:
 
 
 def _row_activity_range(s: Subject) -> tuple[Array, Array]:
-    """(m,) the least and the largest value that the bounds allow for every row of G."""
+    """Return the smallest and the largest value of every row of G within the bounds, (m,) each."""
     up, down = s.G.maximum(0), (-s.G).maximum(0)
     for part in (up, down):
         part.eliminate_zeros()
@@ -93,7 +93,7 @@ def _row_activity_range(s: Subject) -> tuple[Array, Array]:
 
 
 def _parallel_inequalities(s: Subject) -> Any:
-    """(m,) bool: rows of G that are positive multiples of another one with a tighter limit. Of equal rows one stays."""
+    """Return a mask (m,) of rows of G that are multiples of a row with a tighter limit. One of equal rows stays."""
     G, marks = s.G, np.zeros(s.G.shape[0], dtype=bool)
     best: dict[tuple[bytes, bytes], tuple[float, int]] = {}
     for k in range(G.shape[0]):

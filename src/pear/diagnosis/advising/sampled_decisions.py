@@ -24,20 +24,20 @@ from pear.solvers.linalg.rank import row_rank
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted
-_ASKED = 32  # samples that are asked for another decision as good
+_ASKED = 32  # samples that are searched for a second optimal decision
 _MOST_WORK = 1e9  # multiplications of a rank
 _SAME = 1e-6  # relative
-_FAR = 1e4  # times what decisions use: a bound that says nothing
+_FAR = 1e4  # a bound so many times beyond all decisions is reported
 
 
 @dataclass(frozen=True)
 class SampledDecisions:
-    """The decisions of some samples; where there are integers, those of the relaxation.
+    """Decisions of some of the samples. For an integer program, these are decisions of its relaxation.
 
     Attributes:
-        rows: (B,) the samples.
+        rows: (B,) positions of the samples.
         verified: their solutions.
-        seconds: time of one solution.
+        seconds: seconds per solution.
     """
 
     rows: Tensor
@@ -56,7 +56,7 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: Subject) -> int:
-        """Count the variables of unknown range: without two finite bounds, and the same in all decisions."""
+        """Count the variables without two finite bounds that have the same value in all decisions."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
@@ -67,7 +67,7 @@ class SampledDecisions:
 
 
 def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
-    """Decide as many samples as fit into so many seconds, one at least; None without costs."""
+    """Decide as many samples as fit into the time limit ``seconds``, at least one. Return None without costs."""
     if s.costs is None:
         return None
     relaxed = s.problem.relaxed()
@@ -98,7 +98,7 @@ def describe_decisions(s: Subject, sampled: SampledDecisions, seconds: float, fi
 
 
 def _on_samples(s: Subject, count: int) -> str:
-    """Say which decisions a sentence is about."""
+    """Describe in words the decisions that a sentence is about."""
     return f"{'of the relaxation ' if s.problem.is_integer else ''}on {_examined_samples(s, count)}"
 
 
@@ -145,7 +145,7 @@ def _count_degenerate(s: Subject, sampled: SampledDecisions, clock: Clock, findi
 
 
 def _count_ties(s: Subject, sampled: SampledDecisions, clock: Clock, findings: Findings) -> None:
-    """Count the decisions beside which another one is exactly as good."""
+    """Count the samples that have a second decision of exactly the same cost."""
     if s.problem.phi is not None:
         return
     v, tied, asked = sampled.verified, 0, 0
@@ -235,7 +235,7 @@ def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -
 
 
 def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
-    """Judge decisions of the relaxation that are taken on the mean of what is predicted; None where they fail.
+    """Measure the regret of deciding on the mean of the predicted values, in the relaxation. None if the solve fails.
 
     Args:
         s: problem and samples.

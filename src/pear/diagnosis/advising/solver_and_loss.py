@@ -1,4 +1,4 @@
-"""Which solver "auto" takes and why, and which loss to try first."""
+"""The solver that "auto" chooses and why, and the loss to try first."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def name_solvers(s: Subject, smoothing: Smoothing | None, findings: Findings) ->
 
 
 def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float) -> tuple[str, str]:
-    """The name of the first installed solver that takes the problem, and a sentence that says why it is the first."""
+    """Return the name of the first installed solver that accepts the problem, and a sentence with the reason."""
     qp = problem[[0]].canonical(cost, smoothing)
     kind = kind_of(qp) if problem.phi is None else "qp"
     able = resolve("auto", kind, problem.is_sparse)
@@ -61,7 +61,7 @@ def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, 
 
 
 def suggest_loss(s: Subject, findings: Findings) -> None:
-    """Say what to train with, given the findings of all other examinations."""
+    """Recommend a loss, given the findings of all other examinations."""
     numbers = findings.numbers
     findings.add("loss", _first_loss_to_try(s, numbers), loss="PEARLoss", method="pear")
     if 1 < s.samples < _FEW:

@@ -100,7 +100,7 @@ def _describe_sparsity(s: Subject, findings: Findings) -> None:
 
 
 def _find_blocks(s: Subject, findings: Findings) -> None:
-    """Find connected components of variables and rows. With φ, which may join any variables, none are sought."""
+    """Find connected components of variables and rows. Skipped for a problem with φ, which may join any variables."""
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return
     rows = sparse.vstack([s.A, s.G])

@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 class Clock:
-    """A time limit in seconds, which runs from when the clock is made."""
+    """A time limit in seconds that starts when the object is created."""
 
     def __init__(self, limit: float) -> None:
         self._end = time.perf_counter() + limit
@@ -43,15 +43,19 @@ class Subject:
     """A problem and its samples.
 
     Attributes:
-        given: what the user passed, on its own device, with the rows of ``values``.
+        given: the user's problem on its own device, restricted to the samples of ``values``.
         problem: the plain problem, on the CPU.
         values: (N, k) predicted values of finite samples, or None where there are none.
         costs: (N, n) the costs of these samples, or None.
-        A, G: (p, n) and (m, n) CSR, of the first sample.
-        Q: (n, n) CSR of the first sample, or None.
-        b, h, lb, ub: (p,), (m,), (n,), (n,) of the first sample; absent bounds are infinite.
+        A: (p, n) CSR matrix of the first sample.
+        G: (m, n) CSR matrix of the first sample.
+        Q: (n, n) CSR matrix of the first sample, or None.
+        b: (p,) right-hand sides of A of the first sample.
+        h: (m,) right-hand sides of G of the first sample.
+        lb, ub: (n,) bounds of the first sample; absent bounds are infinite.
         rows: names of the rows of A and then of G.
-        variables: n names; names: of the k predicted values.
+        variables: names of the n variables.
+        names: names of the k predicted values.
         per_sample: fields that differ from sample to sample.
         recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
         notes: findings about samples that are missing or left out.
@@ -92,7 +96,7 @@ class Subject:
 
     @property
     def first(self) -> str:
-        """The end of a sentence about the matrices: that they are those of the first sample, where samples differ."""
+        """End of a sentence about the matrices. If samples differ, it says that they are those of the first sample."""
         return ", in the first sample" if self.per_sample else ""
 
 
@@ -100,13 +104,13 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     """Read a problem and its costs in the form that all examinations take.
 
     Args:
-        problem: as of ``pear.advise``.
-        costs: as of ``pear.advise``.
+        problem: the argument of ``pear.advise``.
+        costs: the argument of ``pear.advise``.
 
     Raises:
         ProblemError: ``problem`` is no problem, or the costs do not fit it.
     """
-    plain_of(problem)  # which refuses anything else
+    plain_of(problem)  # raises for anything that is not a problem
     columns = tuple(map(str, getattr(costs, "columns", ())))
     values, notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
     if values is not None:
@@ -140,7 +144,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
 
 
 def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """(1, k) the costs of the model itself, or None where it has none, and a note that no costs were given."""
+    """Return the model's own costs (1, k), or None if it has none, and a note that no costs were given."""
     own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
     there = own is not None and bool(own.any())
     then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
@@ -149,7 +153,7 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
 
 
 def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
-    """(N, k) the given values in float64 on the CPU."""
+    """Return the given values (N, k) in float64 on the CPU."""
     check_order_of_values(problem, column_names(costs), "costs")
     tensor = read_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
@@ -168,7 +172,7 @@ def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
 
 
 def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
-    """Leave out the samples that hold NaN or infinity; the values are None where no sample is left."""
+    """Drop the samples that hold NaN or infinity. The returned values are None if no sample is left."""
     good = values.isfinite().all(1)
     bad = int((~good).sum())
     if not bad:
@@ -185,14 +189,14 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
 
 
 def _first_sample_matrix(field: Any, n: int) -> Any:
-    """(r, n) CSR of the first sample, without stored zeros; no rows where there is no field."""
+    """Return the first sample's matrix (r, n) in CSR form without stored zeros. An absent field has no rows."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr(field[0] if field.ndim == 3 else field)
 
 
 def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
-    """The field of the first sample; ``absent`` where there is no field."""
+    """Return the field of the first sample, or ``absent`` if there is no such field."""
     if field is None:
         return absent
     array: Array = (field[0] if field.ndim == 2 else field).numpy()

@@ -85,7 +85,8 @@ def train_as_published(
 
     Args:
         run: what to train.
-        task: of the run; split: its samples.
+        task: of the run.
+        split: its samples.
         progress: called after every epoch.
         loss: of ``make_run_loss``, for those who want to look at it afterwards; made here where it is left out.
 

@@ -87,7 +87,8 @@ def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = Tr
 
     Args:
         task: what is decided.
-        predicted: (B, n); true: (B, n).
+        predicted: (B, n).
+        true: (B, n).
         ties: whether equally good decisions can be told apart, by ``decide_worst``.
     """
     gap = metrics.relaxation_gap(task, predicted, true)

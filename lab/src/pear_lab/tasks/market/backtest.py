@@ -70,7 +70,9 @@ class Drawdown(NamedTuple):
     """A fall of the value and its recovery, in days from the start.
 
     Attributes:
-        peak: the day of the height; trough: of the lowest value; end: of the recovery, or the last day.
+        peak: the day of the height.
+        trough: of the lowest value.
+        end: of the recovery, or the last day.
         depth: the fall as a negative share.
     """
 
