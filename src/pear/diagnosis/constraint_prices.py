@@ -22,9 +22,9 @@ class Constraints:
     """The constraints of a problem in one order: equalities, rows, lower bounds, upper bounds.
 
     Attributes:
-        names: the m names.
-        kinds: "equality", "row", "lower bound" or "upper bound".
-        lower, upper: (n,) bool, which variables have a bound in some sample.
+        names: names of the m constraints.
+        kinds: kind of each constraint: "equality", "row", "lower bound" or "upper bound".
+        lower, upper: (n,) masks of the variables that have a lower or an upper bound in some sample.
     """
 
     names: tuple[str, ...]
@@ -33,17 +33,17 @@ class Constraints:
     upper: Tensor
 
     def columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Join numbers of equalities (B, p), rows (B, r) and bounds (B, n) to those of all constraints, (B, m)."""
+        """Join numbers of equalities (B, p), rows (B, r) and bounds (B, n) to those of all constraints (B, m)."""
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """(B, m) bool: the constraints that are tight."""
+        """Return a mask (B, m) of the tight constraints."""
         equalities = torch.ones(len(active.lower), p, device=active.lower.device)
         return self.columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
     def prices(self, duals: Duals) -> Array:
-        """(B, m) shadow prices: the gain when a limit is relaxed by one unit, or the b of an equality raised by one."""
+        """Return shadow prices (B, m): the gain from relaxing a limit, or raising an equality's b, by one unit."""
         bound = duals.bound
         return self.columns(duals.equality, duals.inequality, (-bound).clamp(min=0), bound.clamp(min=0))
 
@@ -62,13 +62,13 @@ def name_constraints(problem: Problem | Model, qp: QuadraticProgram, variables: 
 
 
 def price_constraints(problem: Problem, cost: Tensor, solver: str, constraints: Constraints) -> tuple[Array, Array]:
-    """Find how often constraints bind under some costs, and at what price.
+    """Measure how often each constraint binds under given costs, and its mean shadow price.
 
     Args:
-        problem: what is decided, continuous.
-        cost: (B, n).
-        solver: as of ``pear.solve``.
-        constraints: of the problem.
+        problem: the decision problem, continuous.
+        cost: (B, n) costs.
+        solver: name of the solver, as in ``pear.solve``.
+        constraints: the constraints of the problem, from ``name_constraints``.
 
     Returns:
         For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).

@@ -30,7 +30,7 @@ def diagnose(
     smoothing: float | Literal["auto"] = "auto",
     solver: str = "auto",
 ) -> Diagnosis:
-    """Find what the errors of a forecast cost, and which errors do. Any forecaster will do; no gradient is needed.
+    """Measure what the errors of a forecast cost, and which errors cause the cost. No gradient is needed.
 
     The regret of every sample is attributed to the predicted values. With e = ĉ − c the parts are
     ``a = e ∘ (z̄ − z*(ĉ))``, where z̄ is the mean of the decisions under ``c + t e``, t from 0 to 1. They add up to the
@@ -38,16 +38,16 @@ def diagnose(
     active set stays the same.
 
     Args:
-        problem: what is decided. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
-        predicted: (B, n) or (B, k), tensor, array, DataFrame or list.
-        true: what came true, of the same shape.
+        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
+        predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
+        true: the true costs or values, of the same shape.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
         names: names of the predicted values; left out, those of the columns or of the model.
         smoothing: λ of the smoothed problem at which the squared error is split; "auto" as ``PEARLoss`` picks it.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Raises:
-        SolveError: a sample has no decision under the forecast or under the truth; names it.
+        SolveError: a sample has no decision under the forecast or under the truth; the message names it.
         ProblemError: shapes, names or groups do not fit.
 
     Example:
@@ -103,7 +103,7 @@ def diagnose(
 
 
 def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
-    """The decisions under a cost (B, n), as ``pear.regret`` judges them."""
+    """Decide under a cost (B, n), in the same way as ``pear.regret``."""
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)

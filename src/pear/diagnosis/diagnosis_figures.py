@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot_diagnosis``."""
+"""The pictures of a diagnosis, drawn one by one for the page or together in one figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BARS = 12
-"""At most so many horizontal bars are drawn; the caption or label says how many are left out."""
+"""Largest number of horizontal bars in a picture. The caption or label says how many are left out."""
 
 _WIDTH = 4.9  # inches, as of the report's figures
 _SQUARE = 3.4
@@ -35,10 +35,11 @@ class Panel:
     """One picture.
 
     Attributes:
-        name: which section of the page it belongs to.
-        title, caption: for people.
-        height: inches.
-        draw: on axes.
+        name: name of the section of the page that shows the picture.
+        title: heading of the picture.
+        caption: text below the picture.
+        height: height in inches.
+        draw: function that draws the picture on matplotlib axes.
     """
 
     name: str
@@ -169,7 +170,7 @@ def _error_panel(found: Diagnosis) -> Panel | None:
 
 
 def dearest_constraints(found: Diagnosis) -> Array:
-    """Indices of the constraints that bind in some decision, the highest shadow price first; equalities always bind."""
+    """Return the constraints that bind in some decision, the highest shadow price first, as indices."""
     price = np.maximum(np.abs(found.shadow_price), np.abs(found.best_shadow_price))
     binding = np.maximum(found.binding, found.best_binding)
     choice = np.array([kind != "equality" for kind in found.constraint_kinds], dtype=bool) & (binding > 0)
@@ -178,12 +179,12 @@ def dearest_constraints(found: Diagnosis) -> Array:
 
 
 def _sign_color(number: float) -> str:
-    """The colour of a loss, or of a gain."""
+    """Return the colour of a loss (positive number) or of a gain (negative number)."""
     return "worse" if number > 0 else "pear"
 
 
 def _bars_height(bars: int) -> float:
-    """Inches for so many horizontal bars."""
+    """Return the height in inches of a picture with this number of horizontal bars."""
     return 0.85 + 0.28 * bars
 
 
@@ -202,7 +203,7 @@ def _draw_bars(
     label: str = "",
     color: str = "",
 ) -> None:
-    """Draw horizontal bars with a text at the end of each, and marks on them; without a color, by their sign."""
+    """Draw horizontal bars with texts at their ends, and marks on them. Without ``color``, the sign sets the colour."""
     axes.grid(False)
     axes.grid(axis="x")
     places = np.arange(len(labels))
@@ -243,7 +244,7 @@ def _draw_columns(
 
 
 def _draw_loss_curve(regret: Array, axes: Any) -> None:
-    """Draw how much of the loss the dearest samples make."""
+    """Draw the cumulative share of the loss over the samples, the costliest first."""
     lost = np.concatenate([[0.0], np.sort(regret)[::-1].cumsum()])
     made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
     axes.grid(axis="both")

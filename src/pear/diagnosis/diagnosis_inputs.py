@@ -26,11 +26,13 @@ class Inputs:
 
     Attributes:
         problem: the plain problem.
-        cost_map: from values to costs, or None.
-        predicted, true: (B, k).
-        predicted_cost, true_cost: (B, n).
-        names: of the k values.
-        variables: of the n decisions.
+        cost_map: map from values to costs, or None.
+        predicted: (B, k) predicted values.
+        true: (B, k) true values.
+        predicted_cost: (B, n) costs of the predicted values.
+        true_cost: (B, n) costs of the true values.
+        names: names of the k values.
+        variables: names of the n variables.
     """
 
     problem: Problem
@@ -89,7 +91,7 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
     labels = groups.to_numpy() if hasattr(groups, "to_numpy") else np.asarray(groups)
     if labels.shape != (count,):
         raise ProblemError(f"groups must have one label for each of the {count} samples; got shape {labels.shape}")
-    # Of a list itself: NumPy would make a text of the NaN between texts.
+    # Check a list before NumPy converts it: NumPy turns a NaN between texts into a text.
     _check_labels(groups if isinstance(groups, list | tuple) else labels)
     if not _are_dates(labels):
         return labels, "group" if named is None else str(named)
@@ -108,7 +110,7 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
 
 
 def _check_labels(labels: Any) -> None:
-    """Refuse None, NaN, NaT and pandas' NA; the message names the first sample that has one."""
+    """Raise an error for None, NaN, NaT and pandas' NA; the message names the first such sample."""
     for i, label in enumerate(labels):
         if label is None or type(label).__name__ == "NAType" or bool(label != label):
             raise ProblemError(

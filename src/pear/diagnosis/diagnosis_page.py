@@ -30,7 +30,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
     """Write the sentences, pictures and tables as a page, and return its path.
 
     Raises:
-        MissingExtraError: jinja2, matplotlib or pandas, which write, draw and tabulate, is not installed.
+        MissingExtraError: jinja2, matplotlib or pandas is not installed.
     """
     tables, drawn = make_grids(found, _ROWS), make_panels(found)
     sections = []

@@ -1,4 +1,4 @@
-"""A diagnosis in plain words: what there is to know of all samples, why one sample loses, and how two compare."""
+"""The sentences of a diagnosis: on all samples, on one sample, and on two forecasters compared."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pear.errors import ProblemError
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
 
-_CHANGE = 1e-6  # of the largest entry of two decisions: what differs by less is the same
-_NOTHING = 1e-12  # of what it is compared with: an amount of money that is none
+_CHANGE = 1e-6  # decisions that differ by less, relative to their largest entry, are the same
+_NOTHING = 1e-12  # a smaller amount of money, relative to what it is compared with, counts as zero
 _MOST = 0.7  # share of the loss that the named samples or values make
 _FEW = 3  # values that are named
-_AS_GOOD = 1e-9  # of the best value: what loses no more is as good
+_AS_GOOD = 1e-9  # a decision that loses no more than this share of the best value is as good
 
 
 def describe_diagnosis(found: Diagnosis) -> list[str]:
-    """Say what there is to know, the most important first."""
+    """Describe a diagnosis in sentences, the most important first."""
     total = float(found.regret.sum())
     lines = [_describe_loss(found, total)]
     if total > 0:
@@ -31,7 +31,7 @@ def describe_diagnosis(found: Diagnosis) -> list[str]:
 
 
 def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
-    """Say what changes from the first diagnosis to the second, of the same samples.
+    """Describe how the second of two diagnoses of the same samples differs from the first.
 
     Raises:
         ProblemError: they are of different samples.
@@ -68,7 +68,7 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
 
 
 def explain_sample(found: Diagnosis, i: int) -> str:
-    """Say in one or two sentences why sample i loses: the error that costs most, and what the decision does for it."""
+    """Explain in one or two sentences why sample i loses: the costliest error, and how the decision changes."""
     if found.regret[i] <= _NOTHING * abs(found.best[i]):
         return "Nothing is lost."
     return " ".join(part for part in (_explain_error(found, i), _explain_decision(found, i)) if part)
@@ -87,11 +87,11 @@ def _explain_error(found: Diagnosis, i: int) -> str:
 
 
 def _explain_decision(found: Diagnosis, i: int) -> str:
-    """Name the variable that differs most from the best decision, and a row that binds in one of the two only."""
+    """Name the variable that differs most from the best decision, and a row that binds in only one of the two."""
     z, best = found.decision[i], found.best_decision[i]
     if _are_alike(z, best):
         return ""
-    # Of variables that change alike, as binary ones do, the one that is worth most.
+    # Among variables that change equally, as binary ones do, take the one of the highest value.
     worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
     j = int((np.abs(z - best) * worth).argmax())
     text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
@@ -133,7 +133,7 @@ def _describe_loss(found: Diagnosis, total: float) -> str:
 
 
 def _lost_share(found: Diagnosis) -> str:
-    """The share of the best value that is lost, without the 1e-7 that keeps the normalised regret finite."""
+    """Return the share of the best value that is lost as text. The denominator has no 1e-7 added."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
     if whole > _NOTHING * total:
         return format_percent(total / whole)
@@ -175,7 +175,7 @@ def _describe_tangent(found: Diagnosis) -> str:
 
 
 def _describe_margin(found: Diagnosis) -> str:
-    """Say how many decisions are those of the truth.
+    """Say how many decisions are the same as under the true costs.
 
     The decisions of a quadratic program move with every error, so that its active sets are counted in their place.
     """
@@ -214,7 +214,7 @@ def _describe_constraints(found: Diagnosis) -> str:
 
 
 def _describe_flags(found: Diagnosis) -> list[str]:
-    """Sentences on zero gradients, degenerate decisions and errors that could not be split."""
+    """Describe zero gradients, degenerate decisions and errors that could not be split, in sentences."""
     count, lines = len(found.regret), []
     lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))
     if lost.any():

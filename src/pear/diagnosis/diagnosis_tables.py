@@ -22,7 +22,7 @@ def _percent_or_dash(share: float) -> str:
 
 
 Columns = tuple[tuple[str, str, Callable[[Any], str]], ...]
-"""The columns of a grid: its heading, the column of the table, and what writes an entry."""
+"""Columns of a table for display: heading, column name of the DataFrame, and function that formats an entry."""
 
 _VALUES: Columns = (
     ("Predicted value", "value", str),
@@ -57,7 +57,7 @@ _CONSTRAINTS: Columns = (
 
 
 def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
-    """Make the tables that are not empty, of so many rows at most, by the name of their section.
+    """Make the non-empty tables with at most ``rows`` rows, by the name of their section of the page.
 
     Raises:
         MissingExtraError: pandas, which tabulates, is not installed.
@@ -85,7 +85,7 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
 def _make_grid(
     title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
 ) -> Grid:
-    """Write the first rows of a table as texts; ``there`` is the number of rows in all where the table has fewer."""
+    """Format the first rows of a table as texts. ``there`` is the full number of rows if ``frame`` is already cut."""
     there = len(frame) if there is None else there
     title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def format_percent(value: float) -> str:
-    """Write a share with as many digits as its distance from 0 and 100 % needs, and no more than two decimals.
+    """Format a share as a percentage with at most two decimals, more of them near 0 and 100 %.
 
     Example:
         >>> [format_percent(share) for share in (0.0412, 1.0, 3e-4, 1e-9, 0.9967)]
@@ -21,7 +21,7 @@ def format_percent(value: float) -> str:
 
 
 def format_amount(number: float) -> str:
-    """Write an amount of money; a dash where it is not known.
+    """Format an amount of money; NaN becomes a dash.
 
     Example:
         >>> format_amount(1234567.8), format_amount(12.3456), format_amount(-0.00012), format_amount(float("nan"))

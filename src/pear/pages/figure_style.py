@@ -38,7 +38,7 @@ DARK = {
     "within-bg": "#1d3427", "better": "#86b9f2", "better-bg": "#1c2f45", "worse": "#f2997c", "worse-bg": "#42261d",
     "none": "#98a1a9", "none-bg": "#282d32",
 }  # fmt: skip
-"""The same names on a dark page."""
+"""Colours of the dark page, by the names of ``LIGHT``."""
 
 INK, MUTED, LINE, CARD = (LIGHT[name] for name in ("ink", "muted", "line", "card"))
 OURS = tuple(LIGHT[name] for name in ("pear", "pear-mid", "pear-pale", "pear-deep"))
@@ -107,11 +107,11 @@ def styled_figure(
     """Make an empty figure and its axes in the style of the package; draw and save within the block.
 
     Args:
-        size: inches.
-        grid: which lines are drawn behind the data.
-        widths: of axes side by side, relative to each other.
-        heights: of rows of them.
-        options: for ``Figure.subplots``.
+        size: width and height in inches.
+        grid: direction of the grid lines behind the data.
+        widths: relative widths of the columns of axes.
+        heights: relative heights of the rows of axes.
+        options: further arguments of ``Figure.subplots``.
 
     Yields:
         The figure, and its axes: one, or an array where there are several.
@@ -127,7 +127,7 @@ def styled_figure(
 
 
 def set_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
-    """Set a log scale with few ticks, written as plain numbers. Call it when everything is drawn."""
+    """Set a log scale with few ticks, labelled with plain numbers. Call it after everything is drawn."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set(**{f"{which}scale": "log"})

@@ -27,9 +27,9 @@ def render_template(name: str, values: dict[str, Any], package: str = "pear.page
     """Fill a template. Every value is escaped: as Markdown where the name ends in .md, else as HTML.
 
     Args:
-        name: of the template, without ``.j2``.
-        values: what the template names.
-        package: the import package whose templates are looked at before those of ``pear.pages``.
+        name: name of the template, without ``.j2``.
+        values: values of the template's variables, by name.
+        package: import package whose templates take precedence over those of ``pear.pages``.
     """
     template = _jinja_environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
     return f"{template.render({**values, 'light': figure_style.LIGHT, 'dark': figure_style.DARK}).strip()}\n"
@@ -66,6 +66,6 @@ def markdown_text(text: str) -> str:
 
 
 def _prefix_ids(svg: str, prefix: str) -> str:
-    """Put a prefix on every id of a figure, since several figures share one page."""
+    """Put a prefix on every id of an SVG figure, so that figures on one page do not share ids."""
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')
