@@ -15,12 +15,12 @@ class Series:
     """One line of a figure.
 
     Attributes:
-        name: whose it is; the same name has the same color in every panel.
-        x, y: positive numbers, one a point.
-        ours: whether it is this package's.
-        panel: title of the axes that it belongs to.
+        name: name in the legend; one name has one color in all panels.
+        x, y: positive coordinates of the points.
+        ours: whether the line shows this package.
+        panel: title of the axes that the line belongs to.
         joined: whether a line joins the points.
-        remark: stands behind the name in the legend.
+        remark: text after the name in the legend.
     """
 
     name: str
@@ -36,10 +36,10 @@ def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequ
     """Save the lines as an SVG with its panels side by side; points that are not positive are left out.
 
     Args:
-        path: of the file.
-        title: what the picture says.
-        x_label, y_label: of the axes.
-        series: the lines, those of one panel sharing its axes.
+        path: the SVG file to write.
+        title: heading of the picture.
+        x_label, y_label: labels of the axes.
+        series: the lines to draw; lines of one panel share its axes.
     """
     panels = tuple(dict.fromkeys(one.panel for one in series)) or ("",)
     colors = _series_colors(series)
@@ -60,7 +60,7 @@ def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequ
 
 
 def _series_colors(series: Sequence[Series]) -> dict[str, str]:
-    """One color for each name; ours are green."""
+    """Choose one color for each name. Lines of this package are green."""
     colors = {}
     for ours, palette in ((True, figure_style.OURS), (False, figure_style.OTHERS)):
         names = dict.fromkeys(one.name for one in series if one.ours is ours)

@@ -1,4 +1,4 @@
-"""The files that a speed benchmark writes: numbers and tables, again after every row."""
+"""The files of a speed benchmark: numbers and tables, rewritten after every row."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers",
 
 @dataclass
 class BenchmarkRecord:
-    """The rows of one run, and where they are written.
+    """The rows of one benchmark run and the folder they are written to.
 
     Attributes:
-        name: of the benchmark.
-        folder: gets ``results.json`` and ``table.md``; it must exist.
-        settings: what was asked for; the seed among them.
-        tables: makes the tables of rows measured so far.
+        name: name of the benchmark.
+        folder: existing folder for ``results.json`` and ``table.md``.
+        settings: options of the run, the seed included.
+        tables: function that makes tables of the rows measured so far.
         device: "cpu" or "cuda".
-        rows: dataclasses, in the order they were measured.
-        notes: what was left out, and why.
-        interrupted: whether the user stopped it.
+        rows: dataclass objects, in the order of measurement.
+        notes: sentences on measurements that were left out.
+        interrupted: whether the user stopped the run.
     """
 
     name: str
@@ -44,16 +44,16 @@ class BenchmarkRecord:
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def add(self, row: Any) -> None:
-        """Keep a row, and write everything that is known so far."""
+        """Add a row, and write all rows so far."""
         self.rows.append(row)
         self.save()
 
     def note(self, text: str) -> None:
-        """Keep a note for the output."""
+        """Add a note to the output."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as plain data; numbers that are not finite are None."""
+        """Return the record as plain data for JSON. Numbers that are not finite become None."""
         return {
             "benchmark": self.name,
             "date": self.date,
@@ -77,7 +77,7 @@ class BenchmarkRecord:
 
 
 def describe_machine(device: str) -> str:
-    """The machine in words, with its GPU where one is used."""
+    """Describe the machine in words, with its GPU if ``device`` is one."""
     if device == "cpu":
         return machine_in_words()
     import torch
@@ -86,7 +86,7 @@ def describe_machine(device: str) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinity become None, other objects text."""
+    """Convert a value for JSON: NaN and infinity become None, other objects become text."""
     if isinstance(value, dict):
         return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""How long does an epoch of portfolio training take beside qpth's layer, on real prices?
+"""Benchmark: the time of an epoch of portfolio training on real prices, compared with qpth's layer.
 
-What differs between methods is timed on every side alike: from predicted days to μ̂ and Σ̂, to the portfolio, to its
-regret, and back to the days. The forecaster and its optimiser are the same for all; they are timed once and added.
+Each method is timed from predicted days to μ̂ and Σ̂, to the portfolio, to its regret, and back to the days. The
+forecaster and its optimiser are the same for all methods; they are timed once and added.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ SETTINGS = EpochSettings
 
 @dataclass(frozen=True)
 class EpochRow:
-    """The times of one side.
+    """The times of one method.
 
     Attributes:
-        who: the side.
-        batch_seconds: from predicted days to their gradient, one batch.
-        epoch_seconds: the same and the forecaster, all training windows.
-        ratio: of epochs, to ours.
+        who: name of the method.
+        batch_seconds: seconds from predicted days to their gradient, for one batch.
+        epoch_seconds: seconds of an epoch over all training windows, forecaster included.
+        ratio: epoch_seconds relative to ours.
         gradient_error: largest relative 2-norm error of a window's gradient against ours; NaN where there is none.
     """
 
@@ -70,7 +70,7 @@ class EpochRow:
 
 
 def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Measure PEAR, our layer, and the peers, each with the Python that it runs in."""
+    """Measure PEAR, our layer, and the peers. Each peer comes with the Python interpreter that can import it."""
     say, on_note = callbacks.say, callbacks.on_note
     prices = load_prices(settings.data)
     train = split_windows(prices.returns()).train
@@ -115,7 +115,7 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
 
 
 def tables(rows: list[EpochRow]) -> list[TextTable]:
-    """The comparison."""
+    """Make the table of all methods."""
     columns = {
         "who": lambda row: row.who,
         "ms a batch": lambda row: format_number(1e3 * row.batch_seconds),
@@ -127,7 +127,7 @@ def tables(rows: list[EpochRow]) -> list[TextTable]:
 
 
 def series(rows: list[EpochRow]) -> list[Series]:
-    """Seconds of an epoch, a point for each side."""
+    """Return the seconds of an epoch, one point per method."""
     return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
@@ -138,7 +138,7 @@ def _time_fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[d
 
 
 def _make_step(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
-    """Make a new loss for a measurement. With ``warm`` it has decided every window once, for another forecast."""
+    """Make a step with a new loss. With ``warm``, the loss has already decided every window for another forecast."""
     loss = market_loss(method, task)
     if warm:
         _decide_and_differentiate(loss, [1.02 * days for days in predicted], true)
@@ -165,7 +165,7 @@ def _forecast_step(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Ten
 
 
 def _largest_window_error(found: Any, exact: Any) -> float:
-    """The largest relative error of a window's gradient, over the windows whose exact gradient is not zero."""
+    """Return the largest relative error of a window's gradient, over windows with a non-zero exact gradient."""
     a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
     size = np.linalg.norm(b, axis=1)
     there = size > 0

@@ -1,7 +1,7 @@
-"""How exact are decisions and gradients? Thousands of problems, every back end, compared with an independent reference.
+"""Benchmark: the errors of decisions and gradients of every back end, compared with an independent reference.
 
-Three numbers a row, each the largest over all problems of a family: the residual of the optimality conditions, the
-error of the gradient against the null-space reference, and its error against finite differences of the regret.
+A row has three numbers, each the largest over all problems of a family: the residual of the optimality conditions,
+the error of the gradient against the null-space reference, and its error against finite differences of the regret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pear_lab.judge.kkt_residuals import Multipliers, judge_point
 from pear_lab.judge.reference_solution import Reference, reference, reference_solvers
 
 GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
-"""The largest values a row may show."""
+"""Largest accepted value of each error."""
 
 QUICK = 0.1
 """Share of the problems that a quick run draws."""
@@ -49,15 +49,16 @@ class ExactnessRow:
     """The largest errors of one back end on one family.
 
     Attributes:
-        solver, family: their names.
-        problems: how many were solved.
-        kkt_residual: largest scaled residual of the optimality conditions, of all problems.
+        solver: name of the back end.
+        family: name of the family of problems.
+        problems: number of solved problems.
+        kkt_residual: largest scaled residual of the optimality conditions.
         reference_error: largest relative error of the gradient against the reference, away from edges.
         fd_error: largest relative error against central differences of the regret, away from edges.
         repaired_share: share of the problems in which the solver's active set was wrong and was exchanged.
         degenerate_share: share of the problems on an edge, where no derivative exists; the two errors leave them out.
 
-    A problem that could not be solved makes all three infinite; NaN says that there was nothing to compare.
+    If a problem could not be solved, all three errors are infinite. NaN means that there was nothing to compare.
     """
 
     solver: str
@@ -71,7 +72,7 @@ class ExactnessRow:
 
     @property
     def meets_goals(self) -> bool:
-        """True where every error is within its goal."""
+        """True if every error is within its goal."""
         return all(getattr(self, name) <= goal for name, goal in GOALS.items())
 
 
@@ -85,8 +86,8 @@ def run(
 
     Args:
         solvers: names of back ends; None for all that are installed and solve quadratic programs.
-        quick: a tenth of the problems.
-        seed: of the random problems; a family is the same whatever else is run.
+        quick: True to draw only a tenth of the problems.
+        seed: seed of the random problems. A family does not depend on the other families that are run.
         progress: called with one line of text after each row.
 
     Returns:
@@ -109,7 +110,7 @@ def run(
 
 
 def tables(rows: list[ExactnessRow]) -> list[TextTable]:
-    """One line for each back end and family, with the goals in the headings."""
+    """Make a table with one line per back end and family, and the goals in the headings."""
     columns: dict[str, Callable[[Any], str]] = {
         "solver": lambda row: row.solver,
         "family": lambda row: row.family,
@@ -137,9 +138,10 @@ class _Exam:
         self._known: dict[tuple[str, ...], tuple[ExactGradients, Array]] = {}
 
     def answers(self, tested: str) -> tuple[ExactGradients, Array]:
-        """Exact gradients by solvers other than ``tested``, and steps for finite differences.
+        """Return exact gradients by solvers other than ``tested``, and steps for finite differences.
 
-        Steps (B, DIRECTIONS) are such that no constraint becomes tight or loose; NaN where that is too short.
+        The steps (B, DIRECTIONS) are so short that no constraint becomes tight or loose. A step that is too short for
+        a difference is NaN.
         """
         key = tuple(reference_solvers(tested))
         if key not in self._known:
@@ -148,7 +150,7 @@ class _Exam:
         return self._known[key]
 
     def _errors(self, references: list[Reference]) -> Array:
-        """(B, n) errors of the predicted gradient of the objective, at the decision."""
+        """Return the errors (B, n) of the predicted gradient of the objective at the decision."""
         case = self.case
         e: Array = (case.predicted - case.true).numpy()
         if case.Q is not None and case.true_Q is not None:
@@ -207,7 +209,7 @@ def _gradient(case: GradientCase, solver: str) -> Tensor:
 
 
 def _residuals(exam: _Exam, solution: Solution) -> Array:
-    """(B,) residuals of the decisions and multipliers that came back, by the judge's own arithmetic."""
+    """Compute the residuals (B,) of the returned decisions and multipliers with the judge's own arithmetic."""
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
@@ -215,7 +217,7 @@ def _residuals(exam: _Exam, solution: Solution) -> Array:
 
 
 def _central_differences(exam: _Exam, steps: Array, solver: str) -> Array:
-    """(B, DIRECTIONS) central differences of the regret per unit of step; infinite where it could not be computed.
+    """Return central differences (B, DIRECTIONS) of the regret per unit of step; infinite for failed solves.
 
     As long as no constraint becomes tight or loose the regret is a quadratic function of the step. Its central
     difference is then exact for steps of any length, and long ones leave least to rounding.
@@ -235,10 +237,10 @@ def _central_differences(exam: _Exam, steps: Array, solver: str) -> Array:
 
 
 def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
-    """(B, DIRECTIONS) relative error of the slope gᵀd.
+    """Return the relative errors (B, DIRECTIONS) of the slopes gᵀd.
 
-    Relative to the slope itself, but to no less than a thousandth of the steepest slope ‖g‖‖d‖: across the gradient the
-    slope vanishes, and what is left of it is the rounding error of the regret.
+    An error is relative to the slope, or to a thousandth of the steepest slope ‖g‖‖d‖ if that is larger. The slope
+    across the gradient is zero up to the rounding error of the regret.
     """
     slope = np.einsum("bn,bkn->bk", gradient, exam.directions)
     steepest = answers.scale[:, None] * np.linalg.norm(exam.directions, axis=2)
@@ -246,7 +248,7 @@ def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, difference
 
 
 def _largest_error(parts: list[Array]) -> float:
-    """The largest of all errors. An error that is NaN counts as infinite; without any error the result is NaN."""
+    """Return the largest of all errors. NaN counts as infinite. Without any error the result is NaN."""
     values = np.concatenate(parts)
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 

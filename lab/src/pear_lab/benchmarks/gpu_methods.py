@@ -1,4 +1,4 @@
-"""What each method on a GPU brings: one training step with the primal, the dual and the interior-point method.
+"""Time one training step on a GPU with the primal, the dual and the interior-point method.
 
 Run it on a machine with a GPU: ``python -m pear_lab.benchmarks.gpu_methods``. Every structure of the gradient
 benchmark is measured, and portfolios with bounds of each sample's own, which the primal method starts outside of. A
@@ -32,13 +32,13 @@ from pear_lab.benchmarks.timing import gradient_at
 from pear_lab.judge.judged_program import DIMENSIONS
 
 SMALL = 64
-"""Samples of the first batch, and of those whose gradients are compared with the CPU's."""
+"""Samples of the smallest batch. Gradients of as many samples are compared with the CPU's."""
 _WARM_UP, _SECONDS, _MOST = 4, 0.25, 50  # calls before the clock starts; how long is measured, and how often at most
 _prepare = gpu_plan.prepare
 
 
 def prepare_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """A plan that stays with the primal method; None where that does not take the programs."""
+    """Make a plan that uses the primal method only; None if that method does not accept the programs."""
     plan = _prepare(qp)
     if plan is None or plan.needs_inverse:
         return None
@@ -46,7 +46,7 @@ def prepare_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
 
 
 def prepare_dual(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """A plan that stays with the dual method; None where that does not take the programs."""
+    """Make a plan that uses the dual method only; None if that method does not accept the programs."""
     if qp.n + qp.p + qp.m > max(LAUNCH):
         return None
     return gpu_plan.GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)
@@ -58,11 +58,11 @@ METHODS: dict[str, Callable[[QuadraticProgram], gpu_plan.GPUPlan | None] | None]
     "interior point": None,
     "auto": _prepare,
 }
-"""By its name, how the plan of a method is made; None for one that has no kernel."""
+"""Function that makes the plan of each method, by name; None for a method without a kernel."""
 
 
 def measured_structures() -> list[Structure]:
-    """The structures that are measured."""
+    """Return the structures to measure."""
     first = STRUCTURES[0]
 
     def own_bounds(rng: np.random.Generator, n: int, B: int) -> Draw:
@@ -85,17 +85,17 @@ class _DeviceSample:
         self.smoothing = draw.smoothing
 
     def step(self, solver: str) -> Callable[[], Tensor]:
-        """A call that computes the gradient of the loss by the predicted cost."""
+        """Return a function that computes the gradient of the loss by the predicted cost."""
         loss = PEARLoss(self.problem, self.smoothing, injection=0.0, guidance=0.0, reduction="sum", solver=solver)
         return lambda: gradient_at(self.cost, lambda cost: loss(cost, self.true))
 
     def program(self) -> QuadraticProgram:
-        """The programs for the predicted costs."""
+        """Return the quadratic programs with the predicted costs."""
         return self.problem.canonical(self.cost, self.smoothing)
 
 
 def median_milliseconds(function: Callable[[], Any]) -> float:
-    """The median of the milliseconds that a function takes on a GPU."""
+    """Time a function on a GPU: the median in milliseconds."""
     for _ in range(_WARM_UP):
         function()
     torch.cuda.synchronize()
@@ -109,7 +109,7 @@ def median_milliseconds(function: Callable[[], Any]) -> float:
 
 
 def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
-    """One cell of the table: milliseconds of a step, those of the search, and the error of the gradient."""
+    """Make one cell of the table: milliseconds of a step, those of the search, and the error of the gradient."""
     interior = next(row.name for row in BACKENDS if row.name in ("interior-point", "pear"))
     prepare, search, mark = METHODS[name], "", ""
     if prepare is not None:
@@ -131,7 +131,7 @@ def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
 
 
 def measured_rows() -> Iterator[list[str]]:
-    """The rows of the table, one after another as they are measured."""
+    """Yield the rows of the table as they are measured."""
     for structure in measured_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)

@@ -34,9 +34,11 @@ class GradientCase(NamedTuple):
 
     Attributes:
         problem: constraints and known curvature.
-        predicted, true: (B, n) costs ĉ and c.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
         smoothing: λ.
-        Q, true_Q: (B, n, n) predicted and true curvature, or None.
+        Q: (B, n, n) predicted curvature, or None.
+        true_Q: (B, n, n) true curvature, or None.
     """
 
     problem: Problem
@@ -61,7 +63,7 @@ def dense_qps(rng: Rng, share: float) -> Iterator[GradientCase]:
 
 
 def box_qps(rng: Rng, share: float) -> Iterator[GradientCase]:
-    """Dense curvature and nothing but bounds."""
+    """Dense curvature and bounds, without rows."""
     for n, count in ((2, 120), (10, 100), (50, 60), (200, 16)):
         yield _random_case(
             rng, Problem(Q=random_curvature(rng, n), lb=-0.5, ub=rng.uniform(0.0, 1.0, n)), _scaled_count(count, share)
@@ -111,7 +113,7 @@ def anchor_portfolios(rng: Rng, share: float) -> Iterator[GradientCase]:
 
 
 def duplicated_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
-    """Equalities and inequalities that are there twice, once more in other units, and bounds repeated as rows."""
+    """Equalities and inequalities that occur twice, the second time in other units, and bounds repeated as rows."""
 
     def change(f: Fields, n: int) -> None:
         G, h, half = f["G"], f["h"], n // 2
@@ -184,7 +186,7 @@ def maximisation_problems(rng: Rng, share: float) -> Iterator[GradientCase]:
 def badly_scaled_problems(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Costs of 1e-4 and of 1e5, with λ in their units and far off; decisions in thousands with rows in mixed units.
 
-    And what people write for "never": a bound of 1e8 that nobody reaches and a cost of 1e6 that keeps a variable out.
+    Some variables have a bound of 1e8 that no decision reaches, or a cost of 1e6 that keeps them at zero.
     """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
         for n, count in ((6, 40), (30, 20)):
@@ -247,7 +249,7 @@ def _case_of_tensors(
 
 
 def _random_case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0, cost: float = 1.0) -> GradientCase:
-    """Costs of size ``cost``, predicted with an error of half their size."""
+    """Make a case with costs of size ``cost``, predicted with an error of half their size."""
     true = cost * rng.normal(size=(B, problem.n))
     return _case_of_tensors(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
 
@@ -255,7 +257,7 @@ def _random_case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0, cos
 def _changed_polytopes(
     rng: Rng, share: float, sizes: Sequence[tuple[int, int]], change: Callable[[Fields, int], None]
 ) -> Iterator[GradientCase]:
-    """Polytopes of each size (n, count) that ``change`` rewrites: half with curvature, half smoothed."""
+    """Yield polytopes of each size (n, count), modified by ``change``. Half have curvature, half are smoothed."""
     for n, count in sizes:
         for curved in (True, False):
             fields, B = _polytope_fields(rng, rng.normal(size=n)), _scaled_count(count // 2, share)
@@ -265,6 +267,6 @@ def _changed_polytopes(
 
 
 def _polytope_fields(rng: Rng, inside: Array) -> Fields:
-    """n/4 equalities, n inequalities and bounds around the point ``inside``, (n,) or (B, n)."""
+    """Draw n/4 equalities, n inequalities and bounds around the point ``inside``, (n,) or (B, n)."""
     n = inside.shape[-1]
     return random_polytope(rng, inside, n // 4, n, room=0.5 * np.sqrt(n))

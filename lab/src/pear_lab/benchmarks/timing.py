@@ -1,4 +1,4 @@
-"""Time all sides in the same way: the same loop, the same number of threads, the same synchronisation."""
+"""Timing that is the same for all compared libraries: loop, number of threads, synchronisation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "use
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Compute with ``count`` threads in torch and in compiled loops; None changes nothing."""
+    """Use ``count`` threads in torch and in compiled loops within the block; None changes nothing."""
     if count is None:
         yield
         return
@@ -36,7 +36,7 @@ def use_threads(count: int | None) -> Iterator[None]:
 
 
 def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """The gradient of a scalar ``value`` of the costs, by one backward pass."""
+    """Compute the gradient of the scalar function ``value`` at ``cost`` by one backward pass."""
     moving = cost.clone().requires_grad_()
     value(moving).backward()
     assert moving.grad is not None
@@ -47,7 +47,7 @@ def check_device(device: str) -> str:
     """Check that the device can be used here, and return it.
 
     Raises:
-        ProblemError: it is none, or not here.
+        ProblemError: the name is not a device, or the machine has no such device.
     """
     if device not in ("cpu", "cuda"):
         raise ProblemError(f"--device must be cpu or cuda; got {device!r}")

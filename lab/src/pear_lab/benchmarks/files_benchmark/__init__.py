@@ -1,7 +1,7 @@
 """Solve models from files with our solvers and others: status, residuals from the file's own arrays, time.
 
-``model_file`` reads arrays, ``file_solvers`` answers in a process of its own (``solver_process``), ``pear_lab.judge``
-says what an answer is worth, and ``write_models`` makes files.
+``file_arrays`` reads the arrays of a file. ``file_solvers`` solves it in a separate process (``solver_process``).
+``pear_lab.judge`` rates the answers. ``write_models`` writes files.
 """
 
 from pear_lab.benchmarks.files_benchmark.run_files import (

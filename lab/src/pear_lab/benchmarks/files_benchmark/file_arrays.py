@@ -1,4 +1,4 @@
-"""The arrays of a file for the judge, straight from the parser: the library's own reading takes no part."""
+"""The arrays of a model file for the judge, read without the library's own importers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _NONE = 1e20  # limits of this size are none
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The model of a file: a sparse program; what is maximised comes with its signs turned.
+    """The model of a file as a sparse program to minimise. A maximised objective has its signs changed.
 
     Attributes:
         program: the arrays.
-        rows, nonzeros: size of the file's own matrices; bounds are no rows.
+        rows: number of rows of the file's matrix, bounds not counted.
+        nonzeros: number of non-zeros of that matrix.
         sign: −1 where the file maximises, else +1.
         offset: constant of the file's objective, in its own sense.
     """
@@ -43,10 +44,10 @@ class ModelFile:
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """The arrays of a file of any kind that the importers know.
+    """Read the arrays of a file of any kind that the importers know.
 
     Raises:
-        DataError: the file cannot be taken; importers refuse it with the same words.
+        DataError: the file cannot be read; the message is that of the importers.
     """
     return _from_mat(path) if suffix_of(path) == ".mat" else _from_highs(read_highs(path))
 
@@ -76,7 +77,7 @@ def _from_highs(model: Any) -> ModelFile:
 
 
 def _from_mat(path: Path) -> ModelFile:
-    load(path)  # its refusals
+    load(path)  # raises the importer's errors
     with plain_file(path, (".mat",)) as file:
         found = loadmat(str(file))
     q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741
@@ -94,7 +95,7 @@ def _from_mat(path: Path) -> ModelFile:
 
 
 def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
-    """Split rows of the form ±x off as bounds; returns the bounds and the indices of the rows that remain.
+    """Turn rows of the form ±x into bounds. Return lower bounds, upper bounds and the indices of the other rows.
 
     Bounds that contradict each other stay rows.
     """

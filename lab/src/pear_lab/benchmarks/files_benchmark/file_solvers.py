@@ -32,7 +32,7 @@ _MORE: dict[str, dict[str, Any]] = {"clarabel": {"max_threads": 1}, "osqp": {"ma
 
 
 def is_ours(name: str) -> bool:
-    """True for ``pear``, and for ``pear:NAME``, which is ``pear.solve`` with that solver."""
+    """Whether a name means this library: ``pear``, or ``pear:NAME`` for ``pear.solve`` with that solver."""
     return name.partition(":")[0] == OURS
 
 
@@ -62,10 +62,10 @@ def check_file_solver(name: str) -> None:
 
 
 def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
-    """Read the file and load or compile what is needed once; returns a function that solves it and times that.
+    """Read the file, load or compile the solver, and return a function that solves the file and times the solve.
 
     Raises:
-        PearError: the file cannot be taken.
+        PearError: the file cannot be read.
     """
     if is_ours(name):
         model = read(path)
@@ -86,12 +86,12 @@ def _warm_up(like: Problem, name: str) -> None:
     one = sp.eye_array(n).tocsr()
     integer = None if like.integer is None else True
     problem = Problem(Q=None if like.Q is None else one, G=one, h=np.ones(n), lb=0.0, ub=1.0, integer=integer)
-    with contextlib.suppress(PearError):  # what is refused is refused again, with the file
+    with contextlib.suppress(PearError):  # the solve of the file raises the same error
         solve(problem, torch.zeros(1, n, dtype=torch.float64), 0.0, _solver_of(name), "mask")
 
 
 def _solver_of(name: str) -> str:
-    """The value for ``solver=``: the name behind the colon, or "auto"."""
+    """Return the argument ``solver`` of ``pear.solve``: the name after the colon, or "auto"."""
     return name.partition(":")[2] or "auto"
 
 
@@ -114,7 +114,7 @@ def _solve_ours(model: Model, name: str) -> SolverAnswer:
 
 
 def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, integer: Any) -> Any:  # noqa: E741
-    """``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` as HiGHS takes it."""
+    """Make a HiGHS model of ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub``."""
     import highspy
 
     model = highspy.HighsModel()
@@ -205,7 +205,7 @@ def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
 
 
 def _status_from_words(said: str) -> str:
-    """The status for a solver's own words, where it found no solution.
+    """Translate a solver's own message for a failed solve into a status.
 
     Example:
         >>> [_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]

@@ -46,16 +46,18 @@ class FileRow:
     """The answer of one solver to one file, and its verdict.
 
     Attributes:
-        file: its path in the folder.
-        kind: "lp", "qp", "milp" or "miqp"; empty where it could not be read.
-        n, rows, nonzeros: its size; bounds are no rows.
-        solver: its name.
-        status: what the solver says.
-        verdict: one of ``accuracy.VERDICTS``.
-        primal, dual, gap, objective: recomputed from the file's arrays, as ``accuracy.Accuracy`` says.
-        seconds: from arrays to answer, one solve, without reading.
-        ratio: seconds over those of the fastest other solver that is right; NaN where none is, or it has no answer.
-        note: why it is not solved.
+        file: path of the file in the folder.
+        kind: "lp", "qp", "milp" or "miqp"; empty if the file could not be read.
+        n: number of variables.
+        rows: number of rows, bounds not counted.
+        nonzeros: number of non-zeros of the rows.
+        solver: name of the solver.
+        status: status that the solver reports.
+        verdict: one of ``answer_accuracy.VERDICTS``.
+        primal, dual, gap, objective: fields of ``answer_accuracy.Accuracy``, recomputed from the file's arrays.
+        seconds: seconds of one solve, without reading the file.
+        ratio: seconds relative to the fastest other solver that is right; NaN if there is none or no answer.
+        note: reason why the file is not solved.
     """
 
     file: str
@@ -76,11 +78,11 @@ class FileRow:
 
 
 def run(settings: FilesSettings, callbacks: Callbacks) -> None:
-    """Solve every file with every solver; rows come file by file.
+    """Solve every file with every solver, file by file.
 
     Raises:
-        DataError: there is no folder, or no model in it; or one with other files, where models are to be written.
-        UnknownSolverError: a name that no solver has.
+        DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
+        UnknownSolverError: a solver name is unknown.
     """
     folder = Path(settings.folder)
     if not settings.solvers:
@@ -148,7 +150,7 @@ def _judge_answers(
 def _is_claim_proven(
     claim: str, program: Program, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
-    """True where a certificate confirms the claim, False where a solver's point refutes it, None where it is open."""
+    """Whether a claim is true. True: a certificate confirms it. False: a solver's point refutes it. None: unknown."""
     if (proves_infeasible if claim == "infeasible" else proves_unbounded)(program, time_limit):
         return True
     measured = [one for answer, one in zip(answers, found, strict=True) if answer.status == "solved"]
@@ -173,7 +175,7 @@ def _file_row(
 
 
 def tables(rows: list[FileRow]) -> list[TextTable]:
-    """The answers, their recomputed accuracies, and how often each solver is right."""
+    """Make three tables: the answers, their recomputed accuracies, and how often each solver is right."""
     answers = TextTable(
         "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
         ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
@@ -208,14 +210,14 @@ def _summary_of_solvers(rows: list[FileRow]) -> TextTable:
 
 
 def failed(rows: list[FileRow]) -> str:
-    """Why the command fails: wrong answers or crashes of our solvers; empty where there are none."""
+    """Say why the command fails: wrong answers or crashes of our solvers. The text is empty if there are none."""
     bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
     named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
     return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""
 
 
 def series(rows: list[FileRow]) -> list[Series]:
-    """Seconds over non-zeros, where a solver is right."""
+    """Return seconds over the number of non-zeros for each solver; only right answers count."""
     lines = []
     for solver in dict.fromkeys(row.solver for row in rows):
         mine = [row for row in rows if row.solver == solver and row.verdict == "right"]

@@ -1,4 +1,4 @@
-"""A separate process for the solvers, which can be ended when time is up and may crash."""
+"""A separate process for the solvers, so that a solver may crash or be killed at its time limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pear.errors import PearError
 from pear_lab.judge.answer_accuracy import SolverAnswer
 
 STARTING = 900.0
-"""Seconds that may pass until a file is read; on its first use the library compiles for some minutes."""
+"""Time limit in seconds for reading a file. The library compiles for some minutes on its first use."""
 
 
 class SolverProcess:
-    """Runs solvers one after the other in a process, each under a time limit; restarts the process after a kill.
+    """A process that runs solvers one after the other under a time limit, and is restarted after a kill.
 
     Example:
         >>> from pathlib import Path
@@ -44,7 +44,7 @@ class SolverProcess:
         self._log.close()
 
     def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> SolverAnswer:
-        """The answer of a solver to a file; its status is "time limit" or "crashed" where none came."""
+        """Return the answer of a solver to a file. Without an answer, its status is "time limit" or "crashed"."""
         if self._pipe is None:
             self._start()
         assert self._pipe is not None
@@ -91,7 +91,7 @@ class SolverProcess:
 
 @contextlib.contextmanager
 def _one_thread_environment() -> Iterator[None]:
-    """Environment variables that give every library one thread."""
+    """Set environment variables that give every library one thread, within the block."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -103,7 +103,7 @@ def _one_thread_environment() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, log: str) -> None:
-    """Answer requests until the pipe is closed; what solvers print goes to the log."""
+    """Answer requests until the pipe is closed. The output of the solvers goes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):
