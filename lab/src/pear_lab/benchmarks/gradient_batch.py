@@ -20,11 +20,11 @@ class GradientBatch:
     """Programs of n variables of one structure; smaller batches are the start of larger ones.
 
     Args:
-        structure: how they are drawn.
+        structure: structure of the programs.
         n: number of variables.
         largest: B, samples to draw.
-        references: samples for which the exact gradient is computed, from the first on.
-        seed: of the draws.
+        references: number of samples, from the first on, whose exact gradient is computed.
+        seed: seed of the random programs.
 
     Attributes:
         cost, true: (B, n) predicted and true costs.
@@ -34,7 +34,7 @@ class GradientBatch:
         answers: exact gradients at ``cost``.
         moved_answers: those at ``moved``; None where the structure is not measured with warm starts.
 
-    The first sample is one that is comparable, so that a batch of one is, too.
+    The first sample is always comparable, so that a batch of one is comparable, too.
     """
 
     def __init__(self, structure: Structure, n: int, largest: int, references: int, seed: int = 0) -> None:

@@ -1,6 +1,6 @@
-"""How long does the gradient of a decision's regret take, forward and backward, and how wrong is it?
+"""Benchmark: the time and the error of the gradient of a decision's regret, forward and backward.
 
-A time is never shown without the error of what it bought.
+A time is never shown without the error of its result.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["LABELS", "PEERS", "SETTINGS", "GradientPoint", "GradientSettings", "
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
-"""Of portfolios, where no structure is asked for."""
+"""Default batch sizes of portfolios, by device."""
 MOST_NUMBERS = 2**26
 """Numbers in the curvatures of a batch beyond which it is left out on a CPU unless it is asked for by name."""
 LARGEST_ON_CPU = 512
 """Samples in a batch beyond which a structure's own batches are left out on a CPU."""
 REFERENCES, FEW_REFERENCES, LARGE = 64, 16, 200
-"""Samples that are compared, and how many above so many variables."""
+"""Number of compared samples, the same number for large programs, and the variables that make a program large."""
 
 PEERS = "gradient"
 LABELS = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
@@ -104,7 +104,7 @@ SETTINGS = GradientSettings
 
 
 def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Measure every side at every point, one side after the other; each peer with the Python that it runs in."""
+    """Measure every library at every point, one after the other. Each peer comes with its Python interpreter."""
     points, left_out = settings.grid()
     for text in left_out:
         callbacks.on_note(text)
@@ -123,7 +123,7 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
 
 
 class _TimeLimits:
-    """Predicts from the smaller batch before whether a side would take too long, and notes what is left out."""
+    """Time limits at one size. They predict from the last smaller batch whether a library would take too long."""
 
     def __init__(self, where: str, limit: float, on_note: Callable[[str], None]) -> None:
         self.where, self.limit, self.on_note = where, limit, on_note
@@ -149,7 +149,7 @@ def _left_out_note(where: str, batch: int, why: str) -> str:
 
 
 class _GradientSides:
-    """Measures every side at one point."""
+    """The measurements of every library at one point."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _GradientSides:
                 self.forecasts.on_note(f"{peer.title}: {where} left out: {error}")
 
     def _may(self, who: str) -> bool:
-        """Whether a side is measured here; shows its name if it is."""
+        """Whether a library is measured at this point. If so, its name is shown as progress."""
         if not self.forecasts.allows(who, self.batch):
             return False
         self._say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")

@@ -26,7 +26,7 @@ class GradientRow:
         ours: whether it is this package.
         n, batch: the point.
         seconds: the fastest measurement.
-        median_seconds: the median one. For the whole batch.
+        median_seconds: the median measurement. Both times are for the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
         compared: samples that they come from.
         reuse_rate: share of samples for which no solver was called; None without warm starts.
@@ -76,7 +76,7 @@ def structure_label(structure: str, n: int) -> str:
 
 
 def time_ratio(theirs: float | None, ours: float | None) -> float:
-    """How many times longer theirs takes; NaN where one of them is not known.
+    """Return their time relative to ours; NaN if one of the two is not known.
 
     Example:
         >>> time_ratio(0.1, 0.02), time_ratio(None, 0.02)
@@ -86,7 +86,7 @@ def time_ratio(theirs: float | None, ours: float | None) -> float:
 
 
 def lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
+    """Return the time of the fastest exact peer relative to this row of ours; NaN if there is nothing to compare.
 
     A peer is exact where its largest error at this point is small.
     """
@@ -96,7 +96,7 @@ def lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
 
 
 def ratio_to_pear(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer a row takes than ``pear`` at the same point."""
+    """Return the time of a row relative to ``pear`` at the same point."""
     base = next((r for r in rows if r.who == "pear" and r.point == row.point), None)
     return time_ratio(row.seconds, base.seconds if base else None)
 
@@ -120,9 +120,9 @@ def tables(rows: list[GradientRow]) -> list[TextTable]:
 
 
 def summary_of_structures(rows: list[GradientRow]) -> TextTable:
-    """For every point our layer beside the fastest peer, the fastest one at a loose setting, and one CPU core.
+    """Make a table of our layer at every point, compared with the fastest peer, a loose peer, and one CPU core.
 
-    Where a kind of row was not measured at any point there is no column of it.
+    Kinds of rows that were not measured at any point have no column.
     """
     known = [row for row in rows if row.compared and row.measured == "gradient"]
     kinds: dict[str, Callable[[GradientRow], bool]] = {

@@ -1,4 +1,4 @@
-"""How fast are proven integer decisions? Our engine on all cores beside HiGHS, one program after the other.
+"""Benchmark: the time of proven integer decisions by our engine on all cores, compared with a loop over HiGHS.
 
 The programs are those that the validation of a knapsack model decides: five capacities, 100 items, valued as a linear
 model forecasts them, and as they are. Both sides prove every optimum, in one process, one right after the other.
@@ -58,11 +58,11 @@ class IntegerRow:
 
     Attributes:
         degree: how far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike.
-        kind: of ``KINDS``.
-        programs: how many were decided.
-        seconds: ours, for all of them, without a warm start.
-        again_seconds: ours, for slightly different values, as at the next check; NaN for whole values.
-        highs_seconds: HiGHS in a loop.
+        kind: one of ``KINDS``.
+        programs: number of programs.
+        seconds: our seconds for all programs, without a warm start.
+        again_seconds: our seconds for slightly different values, as at the next check; NaN for whole values.
+        highs_seconds: seconds of a loop over HiGHS.
         ratio: highs_seconds / seconds.
         difference: largest difference of objective values, relative to 1 + |value|.
     """
@@ -145,7 +145,7 @@ def _time_call(function: Callable[[], Result]) -> tuple[Result, float]:
 
 
 def _loop_over_highs(task: Knapsack, values: Array) -> Array:
-    """(B,) optimal values, by the shortest loop that a user of highspy would write."""
+    """Return optimal values (B,) by the shortest loop that a user of highspy would write."""
     import highspy
 
     G, h = task.weights.numpy(), task.capacity.numpy()

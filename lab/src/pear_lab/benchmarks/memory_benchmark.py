@@ -1,4 +1,4 @@
-"""How much memory does a job take? Each in a process of its own, beside what ``import pear`` takes alone."""
+"""Benchmark: the peak memory of several jobs, each in its own process, compared with ``import pear`` alone."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class MemoryRow:
     """The memory and the time of one job.
 
     Attributes:
-        job: in words.
-        peak_mib: largest resident memory of its process.
-        import_mib: of a process that only imports pear.
-        seconds: the job took.
+        job: description of the job.
+        peak_mib: largest resident memory of the job's process.
+        import_mib: largest resident memory of a process that only imports pear.
+        seconds: duration of the job.
     """
 
     job: str
@@ -88,16 +88,16 @@ def run(settings: MemorySettings, callbacks: Callbacks) -> None:
 
 
 def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
-    """Peak resident memory in MiB and seconds of one job.
+    """Measure the peak resident memory in MiB and the seconds of one job.
 
     Args:
-        name: of the job.
-        options: of the job.
-        limit: seconds it may take.
+        name: name of the job, a key of ``memory_job.JOBS``.
+        options: arguments of the job.
+        limit: time limit in seconds.
         cap: MiB of address space it may take; None for most of what is free.
 
     Raises:
-        PearError: it failed, ran out of memory or took too long.
+        PearError: the job failed, ran out of memory or took too long.
     """
     free = kernel_bytes("meminfo", "MemAvailable")
     allowed = cap if cap is not None or free is None else _ROOM * free / MIB

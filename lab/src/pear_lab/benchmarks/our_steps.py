@@ -25,7 +25,7 @@ LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
 class OurSteps:
-    """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
+    """Our rows at one point. Problems and losses are new in every measurement, so that there is no warm start.
 
     Args:
         instances: the programs.
@@ -33,7 +33,7 @@ class OurSteps:
         device: "cpu" or "cuda".
 
     Attributes:
-        steps: what to call before each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
+        steps: function that prepares each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
             ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
     """
 
@@ -59,7 +59,7 @@ class OurSteps:
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Seconds of one more measurement: what the loss counts itself, the rest, and the set-up before it.
+        """Measure once more, and return the seconds by phase: those the loss counts, the others, and the set-up.
 
         Empty for a row without a loss.
         """
@@ -78,7 +78,7 @@ class OurSteps:
         return loss
 
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
-        """Do what is done once per problem before the clock starts.
+        """Do the one-time work of a problem before the clock starts.
 
         Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
         a training replays in every step; a peer's compiled code is not timed either.

@@ -1,6 +1,6 @@
 """The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
 
-A baseline to be timed against, never a part of the product. Each sample: OSQP at a tolerance of 1e-4 (set up once, its
+This is a baseline for timing, not a part of the library. For each sample: OSQP at a tolerance of 1e-4 (set up once, its
 cost updated), the active set by complementarity, the projection in numpy with a Schur complement and a ridge of 1e-8,
 the injection. Around it a shuffling ``DataLoader``, a linear layer and Adam, in the order in which the protocol draws.
 """
@@ -32,9 +32,9 @@ class PlainHistory:
     """Epochs, times and checks of a run.
 
     Attributes:
-        epochs: trained.
-        seconds: in total.
-        split: of which for solving ("solve"), projecting ("project"), network, optimizer and loader ("network"),
+        epochs: number of trained epochs.
+        seconds: total time.
+        split: seconds spent on solving ("solve"), projecting ("project"), network, optimizer and loader ("network"),
             checks ("validation") and the "rest".
         checks: epoch and metric of each look at the validation samples.
     """

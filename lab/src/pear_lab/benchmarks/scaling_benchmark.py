@@ -1,4 +1,4 @@
-"""How does the time of a regret and its gradient grow with the problem? Grids, and random sparse quadratic programs."""
+"""Benchmark: how the time of a regret and its gradient grows with the size of grids and sparse quadratic programs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ScalingRow:
         n, rows: variables, and equality and inequality rows.
         batch: samples a measurement.
         seconds: a sample, forward and backward, of the fastest measurement.
-        processor: the least seconds a sample that the process was computing; others on the machine hardly change it.
+        processor: smallest processor seconds per sample; other jobs on the machine hardly change it.
         kkt_residual: largest of the batch, as the loss reports it.
     """
 
@@ -166,9 +166,9 @@ def random_qp(rng: Rng, n: int, spread: int) -> Problem:
     neighbours in time or space. Rows that join anything with anything (0) leave no factorisation sparse.
 
     Args:
-        rng: draws it.
+        rng: random generator.
         n: number of variables.
-        spread: see there.
+        spread: largest distance between the variables of a row; 0 for any distance.
     """
     inside = rng.uniform(0.2, 0.8, n)
     A, G = _sparse_rows(rng, n // 10, n, spread), _sparse_rows(rng, n // 2, n, spread)

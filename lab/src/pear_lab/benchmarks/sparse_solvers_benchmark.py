@@ -1,4 +1,4 @@
-"""Is our own sparse interior point worth its code? Large programs, solved and verified, beside packaged solvers."""
+"""Benchmark: our sparse interior-point method compared with packaged solvers on large programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is memory flat when samples come from files, and how fast is training beside samples in memory?"""
+"""Benchmark: memory and speed of training on samples from files, compared with samples in memory."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ class StreamRow:
     """The speed and the memory of one training.
 
     Attributes:
-        who: where its samples are.
-        samples: trained on, in the time that counts.
-        distinct: of them, different ones.
-        seconds: of this time.
-        processor: seconds that the process was computing or reading.
-        trained, resident: marks: samples trained on so far, and resident memory in MiB then.
+        who: source of the samples.
+        samples: number of samples in the measured time.
+        distinct: number of different samples among them.
+        seconds: length of the measured time.
+        processor: processor seconds of the process in that time.
+        trained: number of samples trained on at each mark.
+        resident: resident memory in MiB at each mark.
     """
 
     who: str
@@ -201,7 +202,7 @@ def _temporary_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
     """A temporary folder on a disk with room for ``size`` bytes.
 
     Raises:
-        DataError: the disk has not the room.
+        DataError: the disk has not enough free space.
     """
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -228,11 +229,11 @@ def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
     """Write one file of the samples: lists of features and costs, in float32.
 
     Args:
-        path: of the file.
-        seed: of all samples.
+        path: the file to write.
+        seed: seed of all samples.
         part: number of the file.
-        count: of its samples.
-        n: costs of one.
+        count: number of samples in the file.
+        n: number of costs per sample.
     """
     import pyarrow
     from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""How long does an epoch take, and a whole run? PEAR under the paper's protocol beside a plain loop that follows it."""
+"""Benchmark: the time of an epoch and of a whole run, PEAR compared with a plain loop under the paper's protocol."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class TrainingRow:
     """The time and the regret of one side of one training.
 
     Attributes:
-        task: of ``NAMES``.
-        seed: of the run.
+        task: one of ``NAMES``.
+        seed: seed of the run.
         who: "pear", "plain loop" or a peer's title.
-        epochs: trained.
-        epoch_seconds: an epoch, without the checks.
-        seconds: everything, checks included; None where a peer makes none.
+        epochs: number of trained epochs.
+        epoch_seconds: seconds per epoch, without the checks.
+        seconds: total seconds, checks included; None for a peer, which makes no checks.
         regret: normalised regret on the test samples, with the weights at the end of it.
         reuse_rate: share of the samples for which no solver was called.
         profile: seconds by what they were spent on, where that was asked for.
@@ -162,8 +162,10 @@ class _TrainingSides:
     """One run, which every side trains from the same samples and first weights.
 
     Attributes:
-        name: of the task.
-        run, task, split: what is trained.
+        name: name of the task.
+        run: specification of the training.
+        task: the task.
+        split: training, validation and test samples.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How fast is data-parallel training? A few workers are measured, and the times of more are predicted from them."""
+"""Benchmark: data-parallel training. A few workers are measured, and the times of more are predicted."""
 
 from __future__ import annotations
 
@@ -90,21 +90,23 @@ class Network:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """One structure.
+    """The measured rates of one structure, and the settings of the prediction.
 
     Attributes:
-        structure: its name.
-        n: variables.
-        parameters: of the forecaster.
-        step_bytes: that each worker adds up with the others in a step.
+        structure: name of the structure.
+        n: number of variables.
+        parameters: number of parameters of the forecaster.
+        step_bytes: bytes that each worker sums with the others in a step.
         batch_size: samples a step on each worker.
-        alone: samples a second of one worker while the others wait.
-        busy: of the slowest while each trains by itself.
-        local: how many were measured together.
-        together: samples a second of all of them, trained together.
-        latency, bandwidth: of what joins the workers.
-        workers, samples: to reckon for.
-        price: of a core hour, or None.
+        alone: samples per second of one worker while the others wait.
+        busy: samples per second of the slowest worker while each trains by itself.
+        local: number of workers on this machine.
+        together: samples per second of all local workers, trained together.
+        latency: seconds per message between workers.
+        bandwidth: bytes per second between workers.
+        workers: numbers of workers to predict for.
+        samples: numbers of samples to predict for.
+        price: price of a core hour, or None.
     """
 
     structure: str
@@ -165,9 +167,9 @@ def worker_job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[s
     """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
 
     Args:
-        rank: of this worker.
-        meeting: where all of them meet.
-        settings: as the command has them.
+        rank: rank of this worker.
+        meeting: file through which the workers find each other.
+        settings: settings of the benchmark.
     """
     wait = datetime.timedelta(seconds=300)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=settings.local, timeout=wait)

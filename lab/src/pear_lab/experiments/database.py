@@ -80,12 +80,12 @@ class Database:
             raise
 
     def claim(self) -> None:
-        """Be the one who writes rows, until this is closed or the process ends in whatever way.
+        """Become the only writer of rows until the database is closed or the process ends.
 
-        The lock is that of an empty database beside this one, which SQLite lets go of when the process ends.
+        The lock is a transaction on an empty database beside this one. SQLite releases it when the process ends.
 
         Raises:
-            DatabaseError: another process does; says which, where and since when.
+            DatabaseError: another process is the writer; the message says which, where and since when.
         """
         place = self.path.with_name(f"{self.path.name}.lock")
         with _explain_errors(place):
@@ -103,13 +103,13 @@ class Database:
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (words,))
 
     def _writer(self) -> str:
-        """Who has claimed the database, in words."""
+        """Describe the process that has claimed the database."""
         with _explain_errors(self.path):
             found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
         return str(found[0]) if found else "another process"
 
     def add(self, record: RunRecord, weights: bytes = b"") -> bool:
-        """Write a record, and the weights of a training; False where its key is there already and says "done"."""
+        """Write a record and the weights of a training. Return False if the key already has a record that is "done"."""
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explain_errors(self.path), self._transaction():
@@ -130,7 +130,7 @@ class Database:
         return next(iter(self._select("WHERE key = ?", key)), None)
 
     def weights(self, record: RunRecord) -> bytes | None:
-        """The trained weights that a record names; None where they are not in this database."""
+        """Return the trained weights that a record names; None if they are not in this database."""
         with _explain_errors(self.path):
             found = self._connection.execute("SELECT data FROM weights WHERE key = ?", (record.weights,)).fetchone()
         return found and found[0]
@@ -140,7 +140,7 @@ class Database:
         return self._select("ORDER BY runs.rowid")
 
     def statuses(self) -> dict[str, str]:
-        """Key → "done" or "failed", of every row."""
+        """Return the status of every row, "done" or "failed", by key."""
         with _explain_errors(self.path):
             return dict(self._connection.execute("SELECT key, status FROM runs"))
 
@@ -153,13 +153,13 @@ class Database:
         return [(task, method, json.loads(settings), json.loads(timings)) for task, method, settings, timings in found]
 
     def try_writing(self) -> None:
-        """Write and take back, so that a full disk or a read-only file shows before the work starts."""
+        """Write and roll back, so that a full disk or a read-only file is noticed before the work starts."""
         with _explain_errors(self.path), self._transaction():
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('tried', hex(zeroblob(65536)))")
             self._connection.execute("DELETE FROM meta WHERE name = 'tried'")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release the claim."""
         self._connection.close()
         if self._lock is not None:
             self._lock.close()
@@ -275,7 +275,7 @@ def merge_databases(sources: Sequence[Path], target: Database) -> int:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open for reading only, so that a database is neither made nor changed by looking at it."""
+    """Open a database for reading only. The file is neither created nor changed."""
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchall()
@@ -336,7 +336,7 @@ def _sqlite_value_as_json(value: Any) -> Any:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Readers and one writer at a time; the switch itself does not wait for others, so it is tried again."""
+    """Turn on write-ahead logging: many readers and one writer. SQLite does not wait for this, so it is retried."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -366,5 +366,5 @@ def _explain_errors(path: Path) -> Iterator[None]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether what is in the file is wrong, rather than that it cannot be reached or written."""
+    """Whether an error means that the file is damaged, not that it cannot be reached or written."""
     return isinstance(error, json.JSONDecodeError) or type(error) is sqlite3.DatabaseError

@@ -1,4 +1,4 @@
-"""Do one run: from its specification to its record."""
+"""Execute one run: from its specification to its record."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Outcome:
     """The result of a run, to be written to the database.
 
     Attributes:
-        record: the row to be.
-        weights: of a training that is done, in the format of safetensors; empty otherwise.
+        record: the row for the database.
+        weights: weights of a finished training in the format of safetensors; empty otherwise.
     """
 
     record: RunRecord
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def trained_for(run: RunSpec, database: Database) -> Outcome | None:
-    """What a measurement needs of the training it measures; None where the run is a training.
+    """Read the training whose weights a run measures; None if the run itself is a training.
 
     Raises:
         RunError: the training has not been run, has failed, or its weights are gone.
@@ -66,11 +66,11 @@ def trained_for(run: RunSpec, database: Database) -> Outcome | None:
 def attempt(
     run: RunSpec, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
-    """Train or measure, and write nothing: whoever does it needs no access to the database.
+    """Train or measure without writing anything, so that no access to the database is needed.
 
     Args:
-        run: what to do.
-        trained: the training that is measured, see ``trained_for``; a training needs none.
+        run: specification of the run.
+        trained: the training to measure, from ``trained_for``; None for a training.
         progress: called after every epoch of a training.
 
     Raises:
@@ -119,7 +119,7 @@ def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
 
 
 def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
-    """What is kept of a run, with where and when it was done."""
+    """Make the record of a run, with machine, versions and time."""
     return RunRecord(
         run.key,
         run.experiment,
@@ -136,7 +136,7 @@ def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
 
 
 def _failure_reason(error: Exception) -> str:
-    """What went wrong; for an error that was not foreseen also where."""
+    """Describe an error. For an unexpected error, say also where it was raised."""
     if isinstance(error, PearError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""From the names of experiments to the runs that they ask for."""
+"""Expansion of experiments' names into runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.run_spec import RunSpec, Selection, check_known
 
 _MODES = {"pear": ("pear-mean", "pear-exact")}
-"""Of portfolios: one name for both."""
+"""Short names of portfolio methods that stand for several methods."""
 
 
 def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
@@ -53,7 +53,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
 def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
     """The trainings of a comparison, by the methods that it has for each task; slower ones where they are asked for.
 
-    Seed by seed: one that is stopped early has fewer seeds, not fewer methods or cells.
+    The runs are ordered by seed, so that a comparison that is stopped early has fewer seeds but all methods and cells.
     """
     comparison = COMPARISONS[name]
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else comparison.seeds)
@@ -93,7 +93,7 @@ def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str,
 
 
 def _experiment_methods(experiment: Experiment, task: str, wanted: Sequence[str] | None) -> Sequence[str]:
-    """A comparison of methods takes any that the task has; one that is about PEAR takes no other."""
+    """Return the methods to run. An experiment on PEAR alone runs no other method, even if it is selected."""
     if wanted is None:
         return experiment.methods
     allowed = experiment.methods if experiment.methods == ("pear",) else TASKS[task].methods

@@ -1,4 +1,4 @@
-"""What can go wrong around experiments."""
+"""The errors of experiments."""
 
 from __future__ import annotations
 

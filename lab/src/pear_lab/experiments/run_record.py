@@ -19,11 +19,11 @@ class RunRecord:
     is 0.38 %. Whoever prints per cent multiplies by 100.
 
     Attributes:
-        key: made of task, method, seed and settings; see ``pear_lab.experiments.run_spec.Run``.
-        experiment: the one that first asked for it.
-        task: of ``pear_lab.experiments.catalogue.TASKS``.
-        method: of ``pear_lab.experiments.catalogue.METHODS``.
-        seed: of data, first weights and batches.
+        key: hash of task, method, seed and settings; see ``pear_lab.experiments.run_spec.RunSpec``.
+        experiment: name of the first experiment that needed the run.
+        task: a name in ``pear_lab.experiments.catalogue.TASKS``.
+        method: a name in ``pear_lab.experiments.catalogue.METHODS``.
+        seed: seed of data, first weights and batches.
         settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
         status: "done" or "failed".
         reason: why it failed.
@@ -31,9 +31,9 @@ class RunRecord:
         timings: seconds, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
         weights: key of the trained weights in the database; empty where the run failed.
-        versions: of Python and the packages.
-        machine: in words.
-        created: ISO time.
+        versions: versions of Python and the packages.
+        machine: description of the machine.
+        created: time of the record in ISO format.
     """
 
     key: str

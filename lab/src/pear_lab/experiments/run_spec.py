@@ -21,13 +21,13 @@ _SYMBOLS = {"noise": "noise", "smoothing": "λ", "injection": "β"}
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What to run: a training, or a measurement on the weights of a training.
+    """The specification of a run: a training, or a measurement on the weights of a training.
 
     Attributes:
-        experiment: the one that asks for it; not part of the key, so that experiments share trainings.
-        task: of ``TASKS``.
-        method: of the task's.
-        seed: of data, first weights and batches.
+        experiment: name of the experiment that needs the run; not part of the key, so that experiments share trainings.
+        task: a name in ``TASKS``.
+        method: a name among the task's methods.
+        seed: seed of data, first weights and batches.
         settings: all else that fixes the outcome; has ``variant`` where something is measured instead of trained.
     """
 

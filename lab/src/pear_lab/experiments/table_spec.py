@@ -47,7 +47,7 @@ METRICS: Mapping[str, TableMetric] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """What a published cell is about.
+    """A condition of a table's cells, such as the degree or the noise.
 
     Attributes:
         label: how a row or column is named, with a place for the value.
@@ -78,11 +78,12 @@ class TableSpec:
 
     Attributes:
         name: as in the published tables, by which their rows are found.
-        title, caption: for people.
-        metrics: of ``METRICS``.
+        title: heading of the table.
+        caption: text below the heading.
+        metrics: names in ``METRICS``.
         blocks, rows, columns: what tells the parts, lines and columns apart: "task", "method" or one of
             ``CONDITIONS``; each metric has a block of its own as well.
-        heading: of the lines.
+        heading: heading of the column that names the lines.
         ddof: what the paper takes off the number of seeds in its standard deviations; seen from runs that repeat its
             printed digits.
         as_published: whether that is known.

@@ -1,4 +1,4 @@
-"""How long runs take: as those of their kind that are in the database, or else a rough guess."""
+"""Estimates of the duration of runs, from similar runs in the database or from a table of rough guesses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUGH_SECONDS: dict[str, dict[str, float]] = {
     },
     "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300, "qpth": 400, "cvxpylayers": 600},
 }  # fmt: skip
-"""Of one full training on one core of a small machine, to the nearest handful."""
+"""Rough seconds of one full training on one core of a small machine, by task and method."""
 
 ROUGH_QUICK_SECONDS = 6.0
 ROUGH_MEASURE_SECONDS = {"capacity-shift": 60.0, "stability": 10.0}
@@ -30,7 +30,7 @@ Timing = tuple[str, str, dict[str, Any], dict[str, float]]
 
 
 class Estimate:
-    """Seconds that runs will take.
+    """An estimate of the seconds that runs will take.
 
     Args:
         timings: task, method, settings and timings of runs that are done; see ``Database.timings``.
@@ -55,18 +55,18 @@ class Estimate:
         self._add(run.task, run.method, run.settings, spent)
 
     def seconds(self, run: RunSpec) -> float:
-        """Of one core, for one run: the mean of its kind, at its degree where there are any."""
+        """Return the seconds of one run on one core: the mean of similar runs, of the same degree if there are any."""
         for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:
                 return sum(self._seen[kind]) / len(self._seen[kind])
         return _rough_seconds(run)
 
     def is_rough(self, runs: Sequence[RunSpec]) -> bool:
-        """Whether any of these has no run of its kind to go by."""
+        """Whether the estimate of any of these runs is a rough guess."""
         return any(not self._seen[_kinds_of_run(run.task, run.method, run.settings)[-1]] for run in runs)
 
     def wall_seconds(self, runs: Sequence[RunSpec], jobs: int) -> float:
-        """For all of these, side by side; never less than the longest."""
+        """Return the wall time of all runs on ``jobs`` cores in seconds; at least the longest run."""
         each = [self.seconds(run) for run in runs]
         return max([sum(each) / jobs, *each], default=0.0)
 
@@ -77,7 +77,7 @@ class Estimate:
 
 
 def _kinds_of_run(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
-    """What a run is alike to, closest first."""
+    """Return the groups of similar runs that a run belongs to, the closest first."""
     broad = (task, method, *(settings.get(name) for name in ("variant", "time_cap", "max_epochs", "quick")))
     return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 

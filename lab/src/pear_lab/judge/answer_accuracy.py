@@ -1,7 +1,7 @@
-"""How accurate a solver's answer is on the scale of its own tolerances, and what it is worth.
+"""The accuracy of a solver's answer on the scale of solver tolerances, and a verdict on it.
 
-``kkt`` measures a point in the program's own units, to rounding. Solvers are asked for an accuracy that is relative to
-1 or to the size of the numbers, whichever is larger; they are measured on that scale here, at any size.
+``kkt_residuals`` measures a point in the program's own units, to rounding. Solvers aim at an accuracy relative to 1 or
+to the size of the numbers, whichever is larger. This module measures answers on that scale, at any size.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ VERDICTS = ("right", "unproven", "inaccurate", "wrong", "refused", "out of time"
 
 @dataclass(frozen=True)
 class SolverAnswer:
-    """What a solver says of a program.
+    """The answer of a solver to a program.
 
     Attributes:
         status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or in the solver's words.
         x: (n,) the point, if there is one.
-        equality, inequality: (p,) and (m,) multipliers; None where the solver gives none. The gradient is
-            Hx + c + Aᵀ equality + Gᵀ inequality.
-        seconds: from arrays to answer.
-        note: why it is not solved.
+        equality: (p,) multipliers of A, or None. The gradient is Hx + c + Aᵀ equality + Gᵀ inequality.
+        inequality: (m,) multipliers of G, or None.
+        seconds: seconds of the solve.
+        note: reason why the program is not solved.
     """
 
     status: str
@@ -63,7 +63,7 @@ class Accuracy:
 
     @property
     def worst(self) -> float:
-        """The largest of those that are known; infinite where the point is not a number."""
+        """The largest known residual; infinite if the point holds NaN."""
         known = [value for value in (self.primal, self.dual, self.gap) if not math.isnan(value)]
         return max(known, default=math.inf)
 
@@ -113,9 +113,9 @@ def _optimality(p: Program, x: Array, equality: Array, inequality: Array) -> tup
 
 
 def compare(p: Program, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
-    """The accuracy of several answers to one program.
+    """Measure the accuracy of several answers to one program.
 
-    Where there are no multipliers the gap is to the best objective of the others, if another one has solved it too.
+    Without multipliers, the gap is the difference to the best objective of the other answers, if there is one.
     """
     found = [measure(p, answer) for answer in answers]
     good = [
@@ -131,11 +131,11 @@ def compare(p: Program, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
 
 
 def verdict(answer: SolverAnswer, accuracy: Accuracy, proven: bool | None, convex: bool) -> str:
-    """One of ``VERDICTS``.
+    """Rate an answer as one of ``VERDICTS``.
 
     Args:
-        answer: what was said.
-        accuracy: what was measured.
+        answer: the answer of the solver.
+        accuracy: the measured accuracy of the answer.
         proven: for "infeasible" and "unbounded": confirmed, refuted, or None where neither is certain.
         convex: whether residuals prove that a point is the best there is.
     """

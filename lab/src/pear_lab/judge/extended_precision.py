@@ -1,4 +1,4 @@
-"""Linear algebra in extended precision for small matrices: numpy's longdouble, no LAPACK behind it.
+"""Linear algebra in extended precision (numpy's longdouble) for small matrices, written without LAPACK.
 
 On x86-64 a longdouble has 64 bits of mantissa and an exponent of 15 bits: three more digits than float64, and no
 overflow where a bound of 1e150 is squared.
@@ -19,13 +19,13 @@ TINY = np.longdouble("1e-2000")  # keeps a division from overflowing
 
 
 def wide(value: Any) -> Wide:
-    """The array in extended precision."""
+    """Convert an array to extended precision."""
     return np.asarray(value, dtype=np.longdouble)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """M P = Q R of a matrix (n, k), by Householder reflections with column pivoting.
+    """The factorisation M P = Q R of a matrix M (n, k), by Householder reflections with column pivoting.
 
     Attributes:
         Q: (n, n) orthogonal.
@@ -46,17 +46,17 @@ class Factor:
         return int((self.pivots > tolerance * self.pivots[0]).sum())
 
     def null(self, rank: int) -> Wide:
-        """(n, n − rank) orthonormal basis of what is orthogonal to the columns of M."""
+        """Return an orthonormal basis (n, n − rank) of the orthogonal complement of M's columns."""
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
-        """(k,) v with ``M v`` nearest to rhs (n,), zero on the columns that were not taken."""
+        """Return v (k,) with ``M v`` nearest to rhs (n,). Its entries are zero for columns beyond the rank."""
         v = np.zeros(self.R.shape[1], np.longdouble)
         v[self.order[:rank]] = back_substitute(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v
 
     def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
-        """(n,) x in the span of M's columns with ``Mᵀx`` equal to rhs (k,) on the columns that were taken."""
+        """Return x (n,) in the span of M's columns with ``Mᵀx = rhs`` (k,) on the first ``rank`` pivot columns."""
         w = np.zeros(self.Q.shape[0], np.longdouble)
         w[:rank] = forward_substitute(self.R[:rank, :rank].T, rhs[self.order[:rank]])
         return self.Q @ w
@@ -85,7 +85,7 @@ def factor(matrix: Any) -> Factor:
 
 
 def back_substitute(U: Wide, rhs: Wide) -> Wide:
-    """x with ``U x = rhs`` for an upper triangular U."""
+    """Solve ``U x = rhs`` for an upper triangular U."""
     x = rhs.copy()
     for i in range(len(x) - 1, -1, -1):
         x[i] = (x[i] - U[i, i + 1 :] @ x[i + 1 :]) / U[i, i]
@@ -93,7 +93,7 @@ def back_substitute(U: Wide, rhs: Wide) -> Wide:
 
 
 def forward_substitute(L: Wide, rhs: Wide) -> Wide:
-    """x with ``L x = rhs`` for a lower triangular L."""
+    """Solve ``L x = rhs`` for a lower triangular L."""
     x = rhs.copy()
     for i in range(len(x)):
         x[i] = (x[i] - L[i, :i] @ x[:i]) / L[i, i]
@@ -101,7 +101,7 @@ def forward_substitute(L: Wide, rhs: Wide) -> Wide:
 
 
 def cholesky(M: Wide) -> Wide | None:
-    """Lower triangular L with ``L Lᵀ = M``, or None where a pivot is not positive."""
+    """Return the lower triangular L with ``L Lᵀ = M``, or None if a pivot is not positive."""
     L = M.copy()
     for k in range(len(M)):
         if not L[k, k] > 0:

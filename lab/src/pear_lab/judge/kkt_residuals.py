@@ -40,7 +40,9 @@ class Multipliers:
     """Multipliers of the minimised program, ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
 
     Attributes:
-        equality, inequality, bound: (p,), (m,) and (n,).
+        equality: (p,) multipliers of A.
+        inequality: (m,) multipliers of G.
+        bound: (n,) multipliers of the bounds.
     """
 
     equality: Wide
@@ -92,7 +94,8 @@ class Residuals:
         sign: largest multiplier of the wrong sign.
         complementarity: largest of min(slack, multiplier) over the inequalities.
         slack, multiplier: (m + 2n,) of rows, lower and upper bounds; infinite and zero where absent.
-        size: (n,) natural sizes of the decision; ``gradient_size`` (n,) of the gradient.
+        size: (n,) natural sizes of the decision's entries.
+        gradient_size: (n,) natural sizes of the gradient's entries.
     """
 
     primal: float
@@ -106,7 +109,7 @@ class Residuals:
 
     @property
     def worst(self) -> float:
-        """The largest of the four; infinite where something is not a number."""
+        """The largest of the four residuals; infinite if one is NaN."""
         parts = (self.primal, self.stationarity, self.sign, self.complementarity)
         return max(parts) if all(np.isfinite(p) for p in parts) else float("inf")
 
@@ -118,7 +121,7 @@ class Residuals:
 
 
 def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None) -> Residuals:
-    """The residuals of x, with the given multipliers, or with corrected ones where the given ones fall short."""
+    """Measure the residuals of x with the given multipliers, or with corrected ones if the given ones fall short."""
     units = Units.of(s) if units is None else units
     found = residuals(s, wide(x), y, units)
     if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:

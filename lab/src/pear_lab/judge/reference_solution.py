@@ -29,7 +29,7 @@ TOLERANCES: dict[str, tuple[str, ...]] = {
     "proxqp": ("eps_abs", "eps_rel"),
     "osqp": ("eps_abs", "eps_rel"),
 }
-"""How each solver of the qpsolvers package is told the accuracy; others keep their own."""
+"""Names of the accuracy settings of each solver of the qpsolvers package; other solvers keep their defaults."""
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "piqp": dict.fromkeys(TOLERANCES["piqp"], 1e-12),
@@ -43,9 +43,9 @@ class Reference:
     """The solution of one program.
 
     Attributes:
-        program: what was solved.
+        program: the solved program.
         x: (n,) the decision.
-        multipliers: that prove it optimal.
+        multipliers: multipliers that prove x optimal.
         residual: its largest optimality residual.
         space: the tangent space there; None where the decision has no derivative, or is too close to such a point.
     """
@@ -75,7 +75,7 @@ class Reference:
 
 
 def reference(program: Program, tested: str) -> Reference:
-    """The verified solution of a program, by a solver other than ``tested``.
+    """Solve a program by a solver other than ``tested``, and verify the solution.
 
     Raises:
         PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be compared.

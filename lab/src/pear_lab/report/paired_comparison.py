@@ -127,7 +127,7 @@ class Difference:
     Attributes:
         points: the first's regret less the other's, percentage points.
         wins: seeds in which the first is better.
-        seeds: that both have.
+        seeds: number of seeds that both methods have.
     """
 
     points: Interval
@@ -152,9 +152,9 @@ class ComparisonLine:
     """One line of a comparison: a cell of the experiments, with the runs of every method there.
 
     Attributes:
-        item: which cell.
-        label: in words.
-        runs: by method.
+        item: the cell.
+        label: name of the cell.
+        runs: runs of each method.
         values: regret in % by method and seed, of the seeds that all methods have.
     """
 
@@ -184,7 +184,7 @@ class ComparisonLine:
 
 
 def latest(runs: StoredRuns) -> StoredRuns:
-    """The runs without those of our defaults at an earlier time: defaults may change, the method's name does not."""
+    """Drop runs of our own method whose defaults have changed since; only runs with the latest defaults stay."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
     kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])

@@ -32,7 +32,7 @@ class StoredRuns:
     """Every run of a database.
 
     Attributes:
-        path: of the database.
+        path: file of the database.
         done: finished runs, oldest first.
         failed: runs that ended in an error, oldest first.
     """

@@ -52,7 +52,7 @@ class KillCounts:
         repeated: runs done again although their row was there.
         wrong: rows that differ.
         orphans: workers that outlived their driver.
-        examples: the first few of all these, in words.
+        examples: descriptions of the first few failures.
     """
 
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -74,8 +74,8 @@ class KillCounts:
         """Count the differences to an undisturbed sweep.
 
         Args:
-            expected: key → what an undisturbed sweep says.
-            found: what this one says.
+            expected: rows of an undisturbed sweep, by key.
+            found: rows of this sweep, by key.
             rows: the keys of all rows that the commands of this sweep wrote, in order.
         """
         self.sweeps += 1

@@ -48,8 +48,8 @@ class SoakProblem:
     """A problem that is trained on for long.
 
     Attributes:
-        name: of it.
-        draw: makes the fields of its problem.
+        name: name of the problem.
+        draw: function that draws the fields of the problem.
         sense: "min" or "max".
         solver: of the loss.
         keyed: samples have ids, so that warm starts are kept.
@@ -69,15 +69,15 @@ class SoakResult:
     """The measurements and verdicts of one training.
 
     Attributes:
-        structure: its name.
-        steps: taken.
+        structure: name of the problem.
+        steps: number of steps.
         statuses: by name, over all samples of the steps that were looked at.
         early, late: resident bytes after the first tenth of the steps, and at the end.
         first, last: seconds of a step in the first and in the last tenth.
-        plain: of plain steps of torch, in both.
+        plain: seconds of plain torch steps in the first and in the last tenth.
         judged: answers that were judged.
-        gradients: of which had a gradient that must exist, and was compared.
-        wrong: why, of those that are.
+        gradients: number of judged answers whose gradient exists and was compared.
+        wrong: reasons of the wrong answers.
     """
 
     structure: str

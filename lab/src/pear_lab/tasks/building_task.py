@@ -33,7 +33,8 @@ FOLDS = 5
 class Building(Task):
     """N instances, each with properties, costs and a budget of its own; sales prices are forecast.
 
-    Where costs are asked for, ``keys`` are the instances that they belong to, by row; left out, all of them in order.
+    Methods that take costs have an argument ``keys``: the instance of each row of costs. By default these are all
+    instances in order.
 
     Attributes:
         version: "inequality", every property built or left within the budget; "equality", the relaxation with all of
@@ -51,7 +52,7 @@ class Building(Task):
 
     @property
     def budget(self) -> Tensor:
-        """(N,)."""
+        """(N,) budget of each instance."""
         limits = self.problem.b if self.version == "equality" else self.problem.h
         assert limits is not None
         return limits[:, 0]

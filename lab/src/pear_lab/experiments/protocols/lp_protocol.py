@@ -43,8 +43,8 @@ def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear,
     """A linear layer with the paper's first weights, and the stream of random numbers that goes on from there.
 
     Args:
-        n: costs to predict.
-        seed: of the run.
+        n: number of costs to predict.
+        seed: seed of the run.
         features: p, features per sample.
     """
     with torch.random.fork_rng(devices=[]):
@@ -84,11 +84,11 @@ def train_as_published(
     improve by no more than 1 %, the best weights.
 
     Args:
-        run: what to train.
-        task: of the run.
-        split: its samples.
+        run: specification of the training.
+        task: task of the run, from ``make_task``.
+        split: samples of the run, from ``make_split``.
         progress: called after every epoch.
-        loss: of ``make_run_loss``, for those who want to look at it afterwards; made here where it is left out.
+        loss: loss from ``make_run_loss``, for callers that inspect it afterwards; by default it is made here.
 
     Returns:
         The model with its best weights, and the history.
@@ -133,7 +133,7 @@ class LPProtocol(Protocol):
     """The paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """No noise where an experiment names none, and PEAR's own two settings."""
+        """Return the default noise of zero, and for PEAR its smoothing and injection."""
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 

@@ -36,7 +36,7 @@ class PortfolioProtocol(Protocol):
     """Mean–variance portfolios on a history of prices."""
 
     def settings(self, selection: Selection, task: str) -> dict[str, Any]:
-        """What all trainings share; the prices are read, so that they are known to be usable."""
+        """Return the settings that all trainings share. The prices are read here to check that they are usable."""
         source = selection.data or DEFAULT_DATA
         prices = load_prices(source, selection.gaps)
         settings = {
@@ -53,7 +53,7 @@ class PortfolioProtocol(Protocol):
         return settings
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Of a peer, its version."""
+        """Return the version of a peer; nothing for our own methods."""
         if method not in PEER_METHODS:
             return super().method_settings(method)
         return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
@@ -127,12 +127,12 @@ class PortfolioProtocol(Protocol):
 
 @dataclass(frozen=True)
 class MarketData:
-    """What a run is trained and tested on.
+    """The prices, windows and task of a run.
 
     Attributes:
-        task: what is decided.
-        prices: the history that is used.
-        split: its windows.
+        task: the portfolio task.
+        prices: the part of the price history that is used.
+        split: windows for training, validation and test.
     """
 
     task: Portfolio
@@ -159,7 +159,7 @@ def make_market(run: RunSpec) -> MarketData:
 
 @contextmanager
 def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
-    """The loss of a run; that of a peer has a process, which ends with the block."""
+    """Make the loss of a run within a block. The process of a peer's loss ends with the block."""
     ahead = market.split.ahead
     if run.method not in PEER_METHODS:
         yield market_loss(run.method, market.task, ahead)

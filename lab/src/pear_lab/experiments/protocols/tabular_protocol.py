@@ -40,7 +40,7 @@ class TabularProtocol(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The candidates of the setting that a method tunes; our defaults tune nothing, and start with MSE."""
+        """Return the candidate values of the tuned setting. Our defaults tune nothing and start with MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
@@ -137,5 +137,5 @@ def _load_tabular_data(run: RunSpec) -> _TabularData:
 
 @lru_cache(maxsize=4)
 def _load_data_set(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Read a data set once a process; ``root`` is the folder that ``$PEAR_DATA`` names."""
+    """Read a data set, once per process. ``root`` is the value of ``$PEAR_DATA``."""
     return load_building(root, features) if task == "building" else load_energy(root)
