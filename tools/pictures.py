@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import pear
-from pear.pages import style
+from pear.pages import figure_style
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,7 +25,7 @@ TRUE, NEAR, FAR = np.array([2.0, 1.0]), np.array([2.0, 1.5]), np.array([3.6, 1.6
 LAMBDA = 0.4
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-GOOD, BAD, OTHER = style.LIGHT["pear"], style.LIGHT["mse"], style.LIGHT["spo"]
+GOOD, BAD, OTHER = figure_style.LIGHT["pear"], figure_style.LIGHT["mse"], figure_style.LIGHT["spo"]
 
 
 def decision(profit: Array, smoothing: float = 0.0) -> Array:
@@ -42,8 +42,8 @@ def smoothed_regret(forecasts: Array, smoothing: float) -> Array:
 
 def ground(axes: Any) -> None:
     """The plans that two machines allow."""
-    axes.fill(*CORNERS.T, color=style.LIGHT["within-bg"], zorder=1)
-    axes.plot(*np.vstack([CORNERS, CORNERS[:1]]).T, color=style.LIGHT["pear-pale"], zorder=2)
+    axes.fill(*CORNERS.T, color=figure_style.LIGHT["within-bg"], zorder=1)
+    axes.plot(*np.vstack([CORNERS, CORNERS[:1]]).T, color=figure_style.LIGHT["pear-pale"], zorder=2)
     axes.set(xlim=(-0.35, 5.6), ylim=(-0.35, 5.1), aspect="equal", xlabel="tables", ylabel="chairs")
 
 
@@ -61,7 +61,7 @@ def point(axes: Any, where: Array, color: str, label: str, at: tuple[float, floa
 
 def draw_decision(path: Path) -> Path:
     """What is decided: the plan farthest along the arrow of profits, and what a wrong arrow costs."""
-    with style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
         best, taken = decision(TRUE), decision(NEAR)
         lost = float(pear.regret(PLAN, NEAR[None], TRUE[None])[0])
         titles = ("The true profits: the best plan is a corner", "The forecast: another corner")
@@ -70,14 +70,14 @@ def draw_decision(path: Path) -> Path:
             z = decision(profit)
             across = np.array([-profit[1], profit[0]]) / np.linalg.norm(profit)
             ends = z + np.outer([-6, 6], across)
-            axes.plot(*ends.T, "--", color=style.MUTED, lw=1, zorder=3)
+            axes.plot(*ends.T, "--", color=figure_style.MUTED, lw=1, zorder=3)
             axes.set_title(title)
         arrow(both[0], best, 0.6 * TRUE, GOOD, "true profits c")
         point(both[0], best, GOOD, f"worth {TRUE @ best:g}", (-60, 7))
         arrow(both[1], taken, 0.6 * NEAR, BAD, "forecast ĉ")
         point(both[1], taken, BAD, f"worth {TRUE @ taken:g} in truth: {lost:g} is lost", (10, -4))
         point(both[1], best, GOOD, "", (0, 0))
-        return style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_forecasts(path: Path) -> Path:
@@ -85,8 +85,8 @@ def draw_forecasts(path: Path) -> Path:
     angle = np.radians(np.linspace(0.05, 89.95, 1799))
     rays = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     lost = pear.regret(PLAN, rays, np.tile(TRUE, (len(rays), 1))).numpy().round(6)
-    colors = (style.LIGHT["within-bg"], style.LIGHT["worse-bg"], "#f3c9b8")
-    with style.canvas((9.2, 3.9), "both", (1.0, 1.0)) as (figure, both):
+    colors = (figure_style.LIGHT["within-bg"], figure_style.LIGHT["worse-bg"], "#f3c9b8")
+    with figure_style.styled_figure((9.2, 3.9), "both", (1.0, 1.0)) as (figure, both):
         for axes, title in zip(both, ("Squared error: circles around the truth", "Regret: cones"), strict=True):
             axes.set(xlim=(0, 4.4), ylim=(0, 3.3), aspect="equal", title=title)
             axes.set(xlabel="forecast profit of a table", ylabel="of a chair")
@@ -97,12 +97,12 @@ def draw_forecasts(path: Path) -> Path:
             cone = 9 * rays[lost == cost][[0, -1]]
             both[1].fill(*np.vstack([[0.0, 0.0], cone]).T, color=color, zorder=1)
         for text, x, y in (("nothing is lost", 2.6, 0.4), ("1 is lost", 2.2, 2.5), ("4 are lost", 0.25, 2.6)):
-            both[1].text(x, y, text, color=style.MUTED)
+            both[1].text(x, y, text, color=figure_style.MUTED)
         for axes in both:
-            point(axes, TRUE, style.INK, "truth", (-34, -4))
+            point(axes, TRUE, figure_style.INK, "truth", (-34, -4))
             point(axes, NEAR, BAD, "near", (-6, 9))
             point(axes, FAR, GOOD, "far", (-6, 9))
-        return style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_split(path: Path) -> Path:
@@ -110,41 +110,41 @@ def draw_split(path: Path) -> Path:
     z, error = decision(NEAR, LAMBDA), NEAR - TRUE
     tangent = LAMBDA * pear.regret_gradient(PLAN, NEAR[None], TRUE[None], smoothing=LAMBDA)[0].numpy()
     normal, zoom = error - tangent, 3.2
-    with style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
         ground(left)
         left.set_title("The error, and its two parts")
         for step, start in ((normal, z + zoom * tangent), (tangent, z + zoom * normal)):
-            left.plot(*np.stack([start, start + zoom * step]).T, ":", color=style.MUTED, lw=1, zorder=3)
+            left.plot(*np.stack([start, start + zoom * step]).T, ":", color=figure_style.MUTED, lw=1, zorder=3)
         arrow(left, z, zoom * error, BAD, "error ĉ − c", (-24, 6))
         arrow(left, z, zoom * tangent, GOOD, "tangent", (-52, 2))
         arrow(left, z, zoom * normal, OTHER, "normal")
-        point(left, z, style.INK, "decision", (-56, -12))
+        point(left, z, figure_style.INK, "decision", (-56, -12))
         length = np.linspace(-0.6, 0.6, 61)
         for step, color, name in ((tangent, GOOD, "along the edge"), (normal, OTHER, "across it")):
             unit = step / np.linalg.norm(step)
             right.plot(length, smoothed_regret(TRUE + np.outer(length, unit), LAMBDA), color=color, lw=2.2, label=name)
         right.set(title="What an error of this length costs", xlabel="length of the error", ylabel="regret")
         right.legend(title="error")
-        return style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 def draw_smoothing(path: Path) -> Path:
     """What λ does: corners are rounded, and stairs become slopes."""
     angle = np.linspace(2, 88, 87)
     forecasts = np.linalg.norm(TRUE) * np.stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))], axis=1)
-    with style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
+    with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
         ground(left)
         left.set_title("Decisions while the forecast turns")
-        for smoothing, color in ((LAMBDA, style.LIGHT["pear-mid"]), (0.0, BAD)):
+        for smoothing, color in ((LAMBDA, figure_style.LIGHT["pear-mid"]), (0.0, BAD)):
             left.plot(*decision(forecasts, smoothing).T, "o", color=color, ms=5 if smoothing else 10, zorder=4)
             name = f"λ = {smoothing:g}"
             lost = smoothed_regret(forecasts, smoothing or 1e-9)
             right.plot(angle, lost, color=color, lw=2.2, label=name)
-        right.axvline(np.degrees(np.arctan2(TRUE[1], TRUE[0])), color=style.MUTED, lw=1, ls="--")
-        right.annotate("truth", (28, 4.1), color=style.MUTED)
+        right.axvline(np.degrees(np.arctan2(TRUE[1], TRUE[0])), color=figure_style.MUTED, lw=1, ls="--")
+        right.annotate("truth", (28, 4.1), color=figure_style.MUTED)
         right.set(title="What is lost", xlabel="direction of the forecast, degrees", ylabel="regret")
         right.legend()
-        return style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
 PICTURES = {

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 
-from pear.pages import style
+from pear.pages import figure_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ OUTPUT = re.compile(rf"\n\n{BEGIN}\n.*?\n{END}", re.DOTALL)
 CODE = "```python no-run"
 WIDTH = 96  # characters of a line on a page
 # Pyplot's figures look as those of the package: the first line is MSE's colour, the second is ours.
-COLORS = [style.LIGHT[name] for name in ("mse", "pear", "spo", "pfyl", "lava", "dbb")]
+COLORS = [figure_style.LIGHT[name] for name in ("mse", "pear", "spo", "pfyl", "lava", "dbb")]
 PYPLOT = {
     "axes.grid": True,
     "axes.grid.axis": "y",
@@ -56,7 +56,7 @@ PYPLOT = {
 @contextlib.contextmanager
 def look() -> Iterator[None]:
     """Within the block pyplot's figures are drawn in the style of the package."""
-    with style.look(), mpl.rc_context(PYPLOT):
+    with figure_style.style_context(), mpl.rc_context(PYPLOT):
         yield
 
 
@@ -226,7 +226,9 @@ def write(script: Path) -> Path:
     pictures = {}
     with look():  # a colour such as "C1" is looked up when it is drawn
         for number, figure in enumerate(figures, 1):
-            pictures[id(figure)] = f"images/{style.save(figure, images / f'{script.stem}-{number}.svg').name}"
+            pictures[id(figure)] = (
+                f"images/{figure_style.save_figure(figure, images / f'{script.stem}-{number}.svg').name}"
+            )
     target = script.with_suffix(".md")
     target.write_text(page(cells, outputs, pictures, script.name), "utf-8")
     return target

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.pages.style import LIGHT
+from pear.pages.figure_style import LIGHT
 from pear.tasks import Samples, ShortestPath, Task
-from pear_lab.tasks import Subset, building
+from pear_lab.tasks import Subset
+from pear_lab.tasks import building_task as building
 
 MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR, our defaults, without MSE first", "PEAR, our defaults"
 GIVEN = 'PEAR, our defaults, start="given"'

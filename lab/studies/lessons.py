@@ -45,11 +45,12 @@ from lesson_parts import (
     trial,
 )
 from pear.decisions import smoothing
-from pear.pages.style import LIGHT, OURS, canvas, plain_log, save
+from pear.pages.figure_style import LIGHT, OURS, save_figure, set_plain_log_scale, styled_figure
 from pear.tasks import Samples, ShortestPath
 from pear.train.fit_config import Start
 from pear_lab.data import load_building, load_energy
-from pear_lab.tasks import SharedLinear, Subset, building, building_split, energy_split
+from pear_lab.tasks import SharedLinear, Subset, building_split, energy_split
+from pear_lab.tasks import building_task as building
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, IMAGES = ROOT / "docs" / "when-it-works.md", ROOT / "docs" / "images"
@@ -113,7 +114,7 @@ def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed:
 
 def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound: float) -> None:
     """Zero gradients and deviations over the epochs, and the regrets in the end; a line or dot for each start."""
-    with canvas(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
+    with styled_figure(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
         for place, (name, found) in enumerate(runs.items()):
             color = COLORS[(PEAR, GUIDED)[place]]
             for start, run in enumerate(found):
@@ -128,7 +129,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
         right.set(title="Test regret, %", ylim=(0, None), xticks=(0.2, 1.2), xlim=(-0.3, 1.7))
         right.set_xticklabels(["published", "with guidance"])
         drawing.legend(loc="outside lower center", ncols=3)
-        save(drawing, figure)
+        save_figure(drawing, figure)
 
 
 def vertices(figure: Path) -> str:
@@ -151,18 +152,18 @@ def vertices(figure: Path) -> str:
             lost = [float((true * (z - best)).sum().abs() / (true * best).sum().abs()) for z in decided]
             price[name].append([100 * share for share in lost])
     colors = (*OURS[:2], LIGHT["spo"], LIGHT["mse"], LIGHT["pfyl"])
-    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, (left, right)):
+    with styled_figure(WIDE, widths=(1.0, 1.0)) as (drawing, (left, right)):
         for name, color in zip(PROBLEMS, colors, strict=False):
             band(left, multiples, flat[name], color, name)
             band(right, multiples, price[name], color, "")
         for axes in (left, right):
             axes.axvline(smoothing.STRENGTH, color=LIGHT["muted"], lw=1, ls=":")
             axes.set_xlabel('ρ (dotted: smoothing="auto")')
-            plain_log(axes, "x")
+            set_plain_log_scale(axes, "x")
         left.set(title="Wrong decisions with a zero gradient, %", ylim=(0, 102))
         right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
         drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
-        save(drawing, figure)
+        save_figure(drawing, figure)
     shown = [multiples.index(value) for value in (0.01, 0.1, smoothing.STRENGTH, 1.0, 3.0)]
     rows = {}
     for name in PROBLEMS:
@@ -202,7 +203,7 @@ def active_sets(figure: Path) -> str:
             for name in seen[0][1]:
                 points.setdefault((degree, name), []).append([found[name] for _, found in seen])
     colors = dict(zip((GRADIENT, GUIDANCE, FORECAST), (LIGHT["pear"], LIGHT["spo"], LIGHT["mse"]), strict=True))
-    with canvas(WIDE, widths=(1.0, 1.0, 1.0)) as (drawing, (left, *rest)):
+    with styled_figure(WIDE, widths=(1.0, 1.0, 1.0)) as (drawing, (left, *rest)):
         for degree, color in zip(degrees, OURS[1::2], strict=True):
             band(left, epochs, share[degree], color, "")
             last, below = np.mean(share[degree], 0)[-1], degree == degrees[0]
@@ -216,10 +217,10 @@ def active_sets(figure: Path) -> str:
             axes.set(title=f"Cosine with the slope, degree {degree}", ylim=(-0.25, 1))
         for axes in (left, *rest):
             axes.set_xlabel("epoch")
-            plain_log(axes, "x")
+            set_plain_log_scale(axes, "x")
             axes.set_xticks(epochs, [str(epoch) for epoch in epochs])
         drawing.legend(loc="outside lower center", ncols=3)
-        save(drawing, figure)
+        save_figure(drawing, figure)
     rows = {}
     for degree in degrees:
         wrong = zip(*share[degree], strict=True)
@@ -262,13 +263,13 @@ def units(figure: Path) -> str:
             models = [fresh(lambda: nn.Linear(5, task.problem.n), seed) for _ in scales]
             config = pear.FitConfig(max_epochs=200, seed=seed)
             regret[name].append([one.fit(model, make(), config) for one, model in zip(trials, models, strict=True)])
-    with canvas((6.2, 3.6)) as (drawing, axes):
+    with styled_figure((6.2, 3.6)) as (drawing, axes):
         for (name, runs), color in zip(regret.items(), (COLORS[MSE], COLORS[PEAR], COLORS[GUIDED]), strict=True):
             band(axes, scales, runs, color, name)
         axes.set(title="Test regret, %", xlabel="costs multiplied by", ylim=(0, None), xscale="log")
         axes.set_xticks(scales, [f"{scale:g}" for scale in scales])
         axes.legend()
-        save(drawing, figure)
+        save_figure(drawing, figure)
     rows = {name: [spread(values) for values in zip(*runs, strict=True)] for name, runs in regret.items()}
     return table("test regret, %", rows, [f"costs × {scale:g}" for scale in scales])
 
@@ -299,16 +300,16 @@ def samples(figure: Path) -> str:
                 runs.append({**three(one, seed), GIVEN: trained(one, seed, loss, "given")})
             for name in runs[0]:
                 regret.setdefault((degree, name), []).append([run[name] for run in runs])
-    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
+    with styled_figure(WIDE, widths=(1.0, 1.0)) as (drawing, both):
         for degree, axes in zip(degrees, both, strict=True):
             for name in (MSE, ALONE, GUIDED, GIVEN):
                 band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
             axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
-            plain_log(axes, "x")
+            set_plain_log_scale(axes, "x")
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.set_ylim(0, None)
         drawing.legend(loc="outside lower center", ncols=2)
-        save(drawing, figure)
+        save_figure(drawing, figure)
     rows = {
         f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]
         for (degree, name), runs in regret.items()
@@ -326,12 +327,12 @@ def real_building(figure: Path) -> str:
             runs = [three(Trial(first(split.train, count), split.validation, split.test), seed) for count in counts]
             for name in runs[0]:
                 regret.setdefault(name, []).append([run[name] for run in runs])
-    with canvas((6.2, 3.6)) as (drawing, axes):
+    with styled_figure((6.2, 3.6)) as (drawing, axes):
         for name, found in regret.items():
             band(axes, counts, found, COLORS[name], name)
         axes.set(title="Test regret, %", xlabel="training instances", xticks=counts, ylim=(0, None))
         axes.legend()
-        save(drawing, figure)
+        save_figure(drawing, figure)
     rows = {}
     for name, found in regret.items():
         better = sum(ours[-1] < theirs[-1] for ours, theirs in zip(found, regret[MSE], strict=True))

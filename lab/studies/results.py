@@ -19,13 +19,13 @@ from pear.pages.section import Grid, Section
 from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read
-from pear_lab.report.cells import StoredRuns
-from pear_lab.report.comparison import comparison_lines, comparison_section
+from pear_lab.report.paired_comparison import comparison_lines, comparison_section
 from pear_lab.report.paper_tables import caps_section, table_sections
 from pear_lab.report.portfolio_section import METHODS, market_sections
-from pear_lab.report.published import DEFINITION
+from pear_lab.report.published_numbers import DEFINITION
 from pear_lab.report.report_files import machines_section, section_markdown
 from pear_lab.report.report_files import summary as state
+from pear_lab.report.table_cells import StoredRuns
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONTS = ROOT / "README.md", ROOT / "docs" / "index.md"

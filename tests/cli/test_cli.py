@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli import main
 from pear.cli.app import app
-from pear.cli.demo import verdict
-from pear.cli.output import OutputError, writable_file, writable_folder
+from pear.cli.demo import gain_sentence
+from pear.cli.output_files import OutputError, writable_file, writable_folder
 from pear.solvers.registry import BACKENDS, Backend
-from pear_lab.benchmarks import exactness
+from pear_lab.benchmarks import exactness_benchmark
 
 SMALL = ("--grid", "3", "--samples", "120", "--max-epochs", "4", "--degree", "4")
 
@@ -56,7 +56,7 @@ def test_demo_trains_compares_and_saves(run: Run, tmp_path: Path) -> None:
     assert ours["epochs"] == 4
     for regret in (numbers["untrained"]["test_regret"], mse["test_regret"], ours["test_regret"]):
         assert f"{100 * regret:.2f} %" in result.output
-    assert verdict(mse["test_regret"], ours["test_regret"]) in result.output
+    assert gain_sentence(mse["test_regret"], ours["test_regret"]) in result.output
     assert "demo.png" in result.output
     assert torch.get_num_threads() == threads
 
@@ -76,12 +76,12 @@ def test_demo_repeats_for_a_seed_and_leaves_the_global_state_alone(run: Run, tmp
 
 
 def test_demo_is_honest() -> None:
-    assert verdict(0.2103, 0.0805) == (
+    assert gain_sentence(0.2103, 0.0805) == (
         "Decisions trained with PEAR lose 8.05 % instead of 21.03 %: 62 % of what MSE gives away is saved."
     )
-    assert verdict(0.05, 0.06).startswith("Nothing was gained here: decisions trained with PEAR lose 6.00 %")
-    assert verdict(0.050001, 0.05).startswith("Nothing was gained here")
-    assert verdict(0.0, 0.0).startswith("Nothing was gained here")
+    assert gain_sentence(0.05, 0.06).startswith("Nothing was gained here: decisions trained with PEAR lose 6.00 %")
+    assert gain_sentence(0.050001, 0.05).startswith("Nothing was gained here")
+    assert gain_sentence(0.0, 0.0).startswith("Nothing was gained here")
 
 
 def test_demo_says_so_when_time_ran_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.Monkey
 # --- bench ----------------------------------------------------------------------------------------------------------
 
 
-def row(**changes: Any) -> exactness.ExactnessRow:
+def row(**changes: Any) -> exactness_benchmark.ExactnessRow:
     values = {
         "solver": "interior-point",
         "family": "boxes",
@@ -135,7 +135,7 @@ def row(**changes: Any) -> exactness.ExactnessRow:
         "kkt_residual": 1e-12,
         "reference_error": 2e-11,
     }
-    return exactness.ExactnessRow(
+    return exactness_benchmark.ExactnessRow(
         **(values | {"fd_error": 3e-8, "repaired_share": 0.5, "degenerate_share": 0.25} | changes)
     )
 
@@ -147,13 +147,13 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def stand_in(
         solvers: list[str] | None, quick: bool, seed: int, progress: Callable[[str], None] | None
-    ) -> list[exactness.ExactnessRow]:
+    ) -> list[exactness_benchmark.ExactnessRow]:
         state["asked"] = (solvers, quick, seed)
         assert progress is not None
         progress("row 1 [of 1]")
         return list(state["rows"])
 
-    monkeypatch.setattr(exactness, "run", stand_in)
+    monkeypatch.setattr(exactness_benchmark, "run", stand_in)
     return state
 
 
@@ -239,7 +239,7 @@ def test_a_bad_out_fails_before_the_work_starts(
         pytest.fail("the work was started")
 
     monkeypatch.setattr("pear.fit", work)
-    monkeypatch.setattr(exactness, "run", work)
+    monkeypatch.setattr(exactness_benchmark, "run", work)
     (tmp_path / "file").write_text("kept")
     result = run(*command, "--out", tmp_path / "file" / "below")
     assert result.exit_code == 2, result.output
@@ -261,7 +261,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     def denied(dir: Path) -> None:
         raise PermissionError(13, "Permission denied", str(dir))  # as for a folder without write permission
 
-    monkeypatch.setattr("pear.cli.output.tempfile.TemporaryFile", denied)
+    monkeypatch.setattr("pear.cli.output_files.tempfile.TemporaryFile", denied)
     with pytest.raises(OutputError, match="Permission denied; name another folder with --out"):
         writable_folder(tmp_path)
 

@@ -28,7 +28,7 @@ from pear.solvers.binary.selection_search import PROVEN, Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.candidate import Candidate
 from pear.tasks import knapsack, random_knapsack
-from pear_lab.benchmarks import integers
+from pear_lab.benchmarks import integers_benchmark
 from pear_lab.benchmarks.bench_settings import Callbacks
 
 
@@ -264,13 +264,13 @@ def test_threads_and_ties_give_the_same_answer(jobs: int) -> None:
 
 def test_the_benchmark_compares_equals() -> None:
     lines: list[str] = []
-    rows: list[integers.IntegerRow] = []
-    integers.run(integers.IntegerSettings(count=2), Callbacks(rows.append, say=lines.append))
-    assert [row.kind for row in rows] == ["forecast", "true", "mixed"] == list(integers.KINDS)
+    rows: list[integers_benchmark.IntegerRow] = []
+    integers_benchmark.run(integers_benchmark.IntegerSettings(count=2), Callbacks(rows.append, say=lines.append))
+    assert [row.kind for row in rows] == ["forecast", "true", "mixed"] == list(integers_benchmark.KINDS)
     assert len(lines) == 3
     for row in rows:
         assert row.programs == 2
-        assert row.difference <= integers.GOALS["difference"]
+        assert row.difference <= integers_benchmark.GOALS["difference"]
         assert row.ratio == pytest.approx(row.highs_seconds / row.seconds)
         assert row.ratio > 1
     assert rows[0].again_seconds > 0
@@ -282,7 +282,7 @@ def test_the_benchmark_compares_equals() -> None:
 def test_the_benchmark_needs_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pear.solvers.registry.importlib.util.find_spec", lambda name: None)
     with pytest.raises(pear.MissingExtraError, match=r"compares with HiGHS; run pip install 'pear-dfl\[highs\]'"):
-        integers.run(integers.IntegerSettings(), Callbacks(print))
+        integers_benchmark.run(integers_benchmark.IntegerSettings(), Callbacks(print))
 
 
 # --- compilation ----------------------------------------------------------------------------------------------------

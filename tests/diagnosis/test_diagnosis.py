@@ -12,7 +12,7 @@ from scipy import sparse
 
 import pear
 from pear.diagnosis import Diagnosis, decision_path
-from pear.diagnosis.wording import percent
+from pear.diagnosis.wording import format_percent
 from pear.errors import ProblemError
 
 N = 6
@@ -512,4 +512,4 @@ def test_a_diagnosis_is_public_and_short():
     ],
 )
 def test_shares_in_words(share, text):
-    assert percent(share) == text
+    assert format_percent(share) == text

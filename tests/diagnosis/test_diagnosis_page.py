@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.diagnosis import Diagnosis
-from pear.diagnosis.figures import BARS, make_panels
-from pear.diagnosis.grids import make_grids
-from pear.diagnosis.wording import percent
+from pear.diagnosis.diagnosis_figures import BARS, make_panels
+from pear.diagnosis.diagnosis_tables import make_grids
+from pear.diagnosis.wording import format_percent
 from pear.errors import MissingExtraError
 
 pandas = pytest.importorskip("pandas")
@@ -56,7 +56,7 @@ def test_the_pictures_show_the_numbers(hostile: Diagnosis) -> None:
     assert values["labels"] == list(dearest["value"][:BARS])
     assert values["label"] == f"the other 12 together: {dearest['cost'][BARS:].sum():.4g}"
     assert f"The {BARS} of 15 that cost most" in shown["groups"].caption
-    assert f"tangent {percent(hostile.tangent_share)}" in shown["error"].svg()
+    assert f"tangent {format_percent(hostile.tangent_share)}" in shown["error"].svg()
 
 
 def test_groups_stand_in_the_order_people_expect() -> None:

@@ -30,7 +30,7 @@ from pear.engines import ray as ray_engine
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
-from pear_lab.stress.kill import _below, _is_worker, _title, outcome
+from pear_lab.stress.kill_sweep import _below, _is_worker, _title, outcome
 
 pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pear_lab.judge.program import Program
+from pear_lab.judge.judged_program import Program
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pear_lab.experiments import Database, Event, RunRecord, RunSpec, run_all, waiting
+from pear_lab.experiments import Database, Event, RunRecord, RunSpec, run_all, unfinished_runs
 
 
 def execute(run: RunSpec, database: Database, progress: Callable[[Any], None] = lambda now: None) -> RunRecord:
@@ -15,7 +15,7 @@ def execute(run: RunSpec, database: Database, progress: Callable[[Any], None] = 
         if event.progress is not None:
             progress(event.progress)
 
-    run_all(waiting([run], database.statuses(), retry_failed=True), database, listen=listen)
+    run_all(unfinished_runs([run], database.statuses(), retry_failed=True), database, listen=listen)
     record = database.get(run.key)
     assert record is not None
     return record

@@ -14,7 +14,7 @@ from scipy.linalg import hilbert
 
 import pear
 from pear.solvers import Status, available
-from pear_lab.judge.program import problem_fields, programs
+from pear_lab.judge.judged_program import problem_fields, programs
 
 Array = np.ndarray[Any, Any]
 LP_SOLVERS = ["auto", *(backend.name for backend in available() if "lp" in backend.kinds)]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import pear
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear.train.samples.parquet_stream import StreamSamples
-from pear_lab.benchmarks import streams, workers
+from pear_lab.benchmarks import streams_benchmark, workers_benchmark
 from pear_lab.benchmarks.bench_settings import Callbacks
 
 pa = pytest.importorskip("pyarrow")
@@ -310,12 +310,13 @@ def test_a_problem_with_fields_per_sample_is_refused(folder: Path) -> None:
 
 
 def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))  # a process takes seconds
+    # A process takes seconds.
+    monkeypatch.setattr(streams_benchmark, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     rows: list[Any] = []
-    small = streams.StreamSettings(
+    small = streams_benchmark.StreamSettings(
         samples=1000, in_memory=100, batch_size=10, buffer=100, grid=2, folder=str(tmp_path / "files")
     )
-    streams.run(small, Callbacks(rows.append))
+    streams_benchmark.run(small, Callbacks(rows.append))
     memory = ["memory, no warm starts", "memory, warm starts"]
     assert [row.who for row in rows] == ["Parquet files", "files, only read", *memory]
     assert rows[0].samples == 940  # from 5 % of the run to its last step
@@ -323,18 +324,20 @@ def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: py
     assert rows[3].samples == 290  # after the first of four epochs
     assert rows[0].trained[-1] == 990
     assert list((tmp_path / "files").iterdir()) == []
-    (table,) = streams.tables(rows)
+    (table,) = streams_benchmark.tables(rows)
     assert table.rows[0][:2] == ("Parquet files", "1,000")
     assert table.rows[0][4] == "1.00"
 
 
 def test_the_benchmark_refuses_a_disk_without_room(tmp_path: Path) -> None:
     with pytest.raises(pear.DataError, match=r"samples take about 1\.8e\+05 GB.*pass fewer --samples"):
-        streams.run(streams.StreamSettings(samples=10**12, folder=str(tmp_path)), Callbacks(lambda row: None))
+        streams_benchmark.run(
+            streams_benchmark.StreamSettings(samples=10**12, folder=str(tmp_path)), Callbacks(lambda row: None)
+        )
 
 
-def worker_row(**changes: Any) -> workers.WorkerRow:
-    row = workers.WorkerRow(
+def worker_row(**changes: Any) -> workers_benchmark.WorkerRow:
+    row = workers_benchmark.WorkerRow(
         structure="path-5",
         n=40,
         parameters=5000,
@@ -358,18 +361,18 @@ def test_what_is_to_be_expected_of_workers() -> None:
     assert row.rate(1) == 10_000.0
     # 12.5 ms a step beside another; two sums of 2 messages of 1 ms each, and 20 kB at 10 MB/s
     assert row.rate(2) == pytest.approx(2 * 100 / (12.5e-3 + 4e-3 + 2e-3))
-    measured, reckoned = workers.tables([row])
+    measured, reckoned = workers_benchmark.tables([row])
     assert measured.rows == [("path-5", "40", "20", "10,000", "8,000", "2", "16,000", "10,811", "-32 %")]
     assert reckoned.rows[0] == ("path-5", "1", "10,000", "1.67 min", "11.6 d", "278")
     assert len(reckoned.rows) == 3
-    assert workers.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"
-    assert [line.joined for line in workers.series([row])] == [True, False]
+    assert workers_benchmark.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"
+    assert [line.joined for line in workers_benchmark.series([row])] == [True, False]
 
 
 def test_a_worker_trains() -> None:
-    settings = workers.WorkerSettings(structures=("path-5",), batch_size=4, steps=2)
+    settings = workers_benchmark.WorkerSettings(structures=("path-5",), batch_size=4, steps=2)
     with pytest.raises(pear.ProblemError, match="samples that share their problem"):
-        workers.WorkerSettings(structures=("box",))
-    training = workers.WorkerTraining(settings, workers.choose_structures(["path-5"])[0])
+        workers_benchmark.WorkerSettings(structures=("box",))
+    training = workers_benchmark.WorkerTraining(settings, workers_benchmark.choose_structures(["path-5"])[0])
     assert training.parameters == 41 * 64 + 65 * 40
     assert training.rate(1) > 0

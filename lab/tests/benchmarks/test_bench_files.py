@@ -21,15 +21,15 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
-from pear_lab.benchmarks.files.file_arrays import read_model_file
-from pear_lab.benchmarks.files.file_solvers import check_solver, prepare
-from pear_lab.benchmarks.files.solver_process import SolverProcess
-from pear_lab.benchmarks.files.write_models import generate, write_mat, write_mps, write_once
+from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
+from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, prepare_file_solver
+from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
+from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
 from pear_lab.benchmarks.hard_models import hard_instances
-from pear_lab.judge import accuracy
-from pear_lab.judge.accuracy import Accuracy, SolverAnswer, compare, measure, verdict
+from pear_lab.judge import answer_accuracy
+from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare, measure, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
-from pear_lab.judge.program import Program, from_limits
+from pear_lab.judge.judged_program import Program, from_limits
 
 HEAD = """NAME TEST
 ROWS
@@ -385,9 +385,9 @@ def test_integers_are_judged_by_the_best_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("status", "worst", "proven", "expected"),
     [
-        ("solved", 0.9 * accuracy.RIGHT, None, "right"),
-        ("solved", 1.1 * accuracy.RIGHT, None, "inaccurate"),
-        ("solved", 1.1 * accuracy.WRONG, None, "wrong"),
+        ("solved", 0.9 * answer_accuracy.RIGHT, None, "right"),
+        ("solved", 1.1 * answer_accuracy.RIGHT, None, "inaccurate"),
+        ("solved", 1.1 * answer_accuracy.WRONG, None, "wrong"),
         ("solved", np.nan, None, "wrong"),
         ("iteration limit", 0.0, None, "inaccurate"),
         ("infeasible", np.nan, True, "right"),
@@ -430,7 +430,7 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
         tmp_path, "b.mps", "OBJSENSE\n MAX\n" + HEAD.replace(" Y R2 -1", " Y R2 -3") + RHS + BOUNDS + "ENDATA\n"
     )
     for path in (mat, top):
-        answer = prepare(path, solver, 1e-9)()
+        answer = prepare_file_solver(path, solver, 1e-9)()
         program = read_model_file(path).program
         found = measure(program, answer)
         if solver == "scipy" and program.H.nnz:
@@ -442,9 +442,9 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
 
 def test_unknown_solvers_are_refused() -> None:
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'gorubi'; expected pear"):
-        check_solver("gorubi")
+        check_file_solver("gorubi")
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'gorubi'"):
-        check_solver("pear:gorubi")
+        check_file_solver("pear:gorubi")
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ def test_hard_models_are_written_once_and_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solvers: SolverProcess
 ) -> None:
     made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
-    asked, benchmark = [], sys.modules["pear_lab.benchmarks.files.run_files"]
+    asked, benchmark = [], sys.modules["pear_lab.benchmarks.files_benchmark.run_files"]
     monkeypatch.setattr(benchmark, "SolverProcess", lambda: nullcontext(solvers))
     monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
     folder, out = tmp_path / "models", tmp_path / "out"

@@ -23,18 +23,27 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
-from pear_lab.benchmarks import gradient, gradient_rows, integers, memory, plain_loop, scaling, sparse_solvers, training
-from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks import (
+    gradient_benchmark,
+    gradient_rows,
+    integers_benchmark,
+    memory_benchmark,
+    plain_loop,
+    scaling_benchmark,
+    sparse_solvers_benchmark,
+    training_benchmark,
+)
+from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks
-from pear_lab.benchmarks.exact_gradients import summarize
+from pear_lab.benchmarks.exact_gradients import summarize_errors
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.gradient_rows import ratio
+from pear_lab.benchmarks.gradient_rows import time_ratio
 from pear_lab.benchmarks.our_steps import OurSteps
-from pear_lab.benchmarks.scaling import fitted_exponent
-from pear_lab.benchmarks.structures import STRUCTURES, Structure
-from pear_lab.benchmarks.text_table import Table
+from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
+from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.bench import BENCHMARKS
-from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train
+from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
@@ -53,19 +62,19 @@ def run(terminal: None) -> Run:
 
 
 def test_quantiles_of_errors() -> None:
-    found = summarize(np.linspace(0.0, 1.0, 11))
+    found = summarize_errors(np.linspace(0.0, 1.0, 11))
     assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
     assert not found.exact
-    assert summarize(np.array([1e-9, 1e-6])).exact
+    assert summarize_errors(np.array([1e-9, 1e-6])).exact
 
 
 def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
-    found = summarize(np.array([1e-9, np.nan, 1e-9]))
+    found = summarize_errors(np.array([1e-9, np.nan, 1e-9]))
     assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
     assert not found.exact
-    everything = summarize(np.array([np.nan, np.inf]))
+    everything = summarize_errors(np.array([np.nan, np.inf]))
     assert (everything.median, everything.q90) == (math.inf, math.inf)
-    nothing = summarize(np.array([]))
+    nothing = summarize_errors(np.array([]))
     assert math.isnan(nothing.largest)
     assert not nothing.exact
 
@@ -75,8 +84,8 @@ def test_exponents_of_power_laws() -> None:
     for power in (0.5, 1.0, 2.7):
         assert fitted_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
     assert math.isnan(fitted_exponent([10.0, 10.0], [1.0, 2.0]))
-    assert math.isnan(ratio(1.0, 0.0))
-    assert math.isnan(ratio(None, 1.0))
+    assert math.isnan(time_ratio(1.0, 0.0))
+    assert math.isnan(time_ratio(None, 1.0))
 
 
 def gradient_row(
@@ -97,13 +106,13 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient_rows.ahead(rows, rows[0]) == pytest.approx(50)
-    assert gradient_rows.ahead(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient_rows.ahead(rows, rows[3]))
-    assert gradient_rows.to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient_rows.to_pear(rows, rows[5]))
+    assert gradient_rows.lead_over_peers(rows, rows[0]) == pytest.approx(50)
+    assert gradient_rows.lead_over_peers(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient_rows.lead_over_peers(rows, rows[3]))
+    assert gradient_rows.ratio_to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient_rows.ratio_to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient_rows.ahead([wrong, *rows[1:]], wrong))
+    assert math.isnan(gradient_rows.lead_over_peers([wrong, *rows[1:]], wrong))
 
 
 def test_several_structures_are_summed_up_point_by_point() -> None:
@@ -119,7 +128,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         gradient_row("forward pass", 0.001, measured="decision", **at_box),
         gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
     ]
-    table = gradient_rows.summary(rows)
+    table = gradient_rows.summary_of_structures(rows)
     assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
     core = ("–", "–", "–")
     assert table.rows == [
@@ -127,31 +136,33 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         ("box", "20", "64", "2", "100 (quick)", "1e-04", "50", "4 (quick, loose)", "5e-02", "2", "50", "1e-13", "25"),
     ]
     assert len(table.headings) == len(table.rows[0])
-    whole = gradient.tables(rows)
+    whole = gradient_benchmark.tables(rows)
     assert whole[0].headings[0] == "structure"
     assert whole[-1] == table
-    assert [table.headings[0] for table in gradient.tables(rows[:2])] == ["who"]
-    without_core = gradient_rows.summary([row for row in rows if "core" not in row.who])
+    assert [table.headings[0] for table in gradient_benchmark.tables(rows[:2])] == ["who"]
+    without_core = gradient_rows.summary_of_structures([row for row in rows if "core" not in row.who])
     assert len(without_core.headings) == len(table.headings) - 3
     assert not rows[7].exact
 
 
 def test_no_time_is_shown_without_its_error() -> None:
     rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
-    (table,) = gradient.tables(rows)
+    (table,) = gradient_benchmark.tables(rows)
     (cells,) = [cells for cells in table.rows if cells[0] == "unjudged"]
     assert cells[3:7] == ("–", "–", "–", "–")
     assert "777" not in table.markdown()
-    assert [line.name for line in gradient.series(rows)] == ["pear"]
+    assert [line.name for line in gradient_benchmark.series(rows)] == ["pear"]
 
 
 def test_summaries_of_trainings_pair_seeds() -> None:
-    def row(who: str, seed: int, seconds: float, regret: float, reuse: float | None = None) -> training.TrainingRow:
-        return training.TrainingRow("paths", seed, who, 5, seconds, 10 * seconds, regret, reuse)
+    def row(
+        who: str, seed: int, seconds: float, regret: float, reuse: float | None = None
+    ) -> training_benchmark.TrainingRow:
+        return training_benchmark.TrainingRow("paths", seed, who, 5, seconds, 10 * seconds, regret, reuse)
 
     rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
     rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
-    ours, plain = training.summarize(rows)
+    ours, plain = training_benchmark.summarize_seeds(rows)
     assert (ours.ratio, ours.seeds, ours.reuse_rate) == (1.0, 2, pytest.approx(0.6))
     assert (ours.regret, ours.regret_std) == (pytest.approx(0.05), pytest.approx(0.01 * math.sqrt(2)))
     assert (plain.ratio, plain.run_ratio) == (pytest.approx(15), pytest.approx(15))  # of 20 and 10; seed 2 has no pair
@@ -220,15 +231,15 @@ def test_the_plain_gradient_is_exact_where_its_active_set_is_right(
 
 
 def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
-    settings = training.TrainingSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
+    settings = training_benchmark.TrainingSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
     (one,) = settings.runs("paths")
     task = make_task(one)
     split = make_split(one, task)
     split = type(split)(*(type(part)(part.features[:64], part.costs[:64]) for part in split))
     state = torch.get_rng_state()
-    model, history = plain_loop.train(task.problem, split, task.normalized_regret, 3, 2)
+    model, history = plain_loop.train_plain_loop(task.problem, split, task.normalized_regret, 3, 2)
     assert torch.equal(state, torch.get_rng_state())
-    ours, ours_history = train(one, task, split)
+    ours, ours_history = train_as_published(one, task, split)
     first, _ = paper_model(task.problem.n, 3)
     moved = (ours.weight - first.weight).abs().max()
     assert (model.weight - ours.weight).abs().max() < 0.05 * moved
@@ -239,10 +250,10 @@ def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
 
 @pytest.mark.parametrize("task", ["paths", "knapsack"])
 def test_training_with_infeasible_samples_is_measured_beside_the_clean_one(task: str) -> None:
-    settings = training.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
-    rows: list[training.TrainingRow] = []
+    settings = training_benchmark.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
+    rows: list[training_benchmark.TrainingRow] = []
     said: list[str] = []
-    training.run(settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append))
+    training_benchmark.run(settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append))
     assert [row.who.split(",")[1] for row in rows[2:]] == [" 0 % infeasible", " 5 % infeasible"]
     assert rows[2].regret == pytest.approx(rows[0].regret, rel=0.2)
     assert all(row.epochs == 3 and row.epoch_seconds > 0 for row in rows)
@@ -350,8 +361,8 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
-    settings = gradient.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
-    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
+    settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
+    gradient_benchmark.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
     assert [note for note in notes if note.startswith("Fake")] == [
         "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
     ]
@@ -362,8 +373,8 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
         "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
-    settings = gradient.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
-    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
+    settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
+    gradient_benchmark.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
     assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
 
 
@@ -497,7 +508,7 @@ def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], me
 
 
 def test_what_the_usual_grid_leaves_out_is_said() -> None:
-    points, left_out = gradient.GradientSettings().grid()
+    points, left_out = gradient_benchmark.GradientSettings().grid()
     assert [(point.structure.name, point.n, point.batches) for point in points] == [
         ("portfolio", 20, [1, 64, 512]),
         ("portfolio", 100, [1, 64, 512]),
@@ -506,12 +517,12 @@ def test_what_the_usual_grid_leaves_out_is_said() -> None:
     assert left_out == [
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
-    asked = gradient.GradientSettings(sizes=(500,), batches=(512,)).grid()
-    assert asked == ([gradient.Point(STRUCTURES[0], 500, [512])], [])
+    asked = gradient_benchmark.GradientSettings(sizes=(500,), batches=(512,)).grid()
+    assert asked == ([gradient_benchmark.GradientPoint(STRUCTURES[0], 500, [512])], [])
 
 
 def test_every_structure_has_its_own_size_and_batches() -> None:
-    points, left_out = gradient.GradientSettings(("all",)).grid()
+    points, left_out = gradient_benchmark.GradientSettings(("all",)).grid()
     assert [(point.structure.name, point.n) for point in points][4:] == [
         ("knapsack", 100),
         ("path-5", 40),
@@ -519,7 +530,7 @@ def test_every_structure_has_its_own_size_and_batches() -> None:
     ]
     assert all(point.batches == [64, 512] for point in points)
     assert left_out == []
-    points, _ = gradient.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
+    points, _ = gradient_benchmark.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
     assert [(point.structure.name, point.n, point.batches) for point in points] == [
         ("path-5", 40, [3]),
         ("box", 7, [3]),
@@ -543,8 +554,8 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     names = tuple(structure.name for structure in STRUCTURES[:-1])
-    settings = gradient.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
-    gradient.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    settings = gradient_benchmark.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
+    gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
     assert notes == []
     assert [row.structure for row in rows if row.who == "Fake"] == ["knapsack", "path-5"]
     assert all(row.error_median == 1.0 and not row.exact for row in rows if row.who == "Fake")
@@ -552,17 +563,19 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     for who in ("pear", "pear layer"):
         assert [row.structure for row in rows if row.who == who] == list(names)
     assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
-    assert len(gradient.series(rows)) == len(rows)
+    assert len(gradient_benchmark.series(rows)) == len(rows)
 
 
 def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient, "check_device", lambda device: device)
-    monkeypatch.setattr(gradient, "OurSteps", lambda instances, batch, device: OurSteps(instances, batch, "cpu"))
+    monkeypatch.setattr(gradient_benchmark, "check_device", lambda device: device)
+    monkeypatch.setattr(
+        gradient_benchmark, "OurSteps", lambda instances, batch, device: OurSteps(instances, batch, "cpu")
+    )
 
     def measured(*structures: str) -> list[str]:
-        settings = gradient.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
+        settings = gradient_benchmark.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
         rows: list[gradient_rows.GradientRow] = []
-        gradient.run(settings, Callbacks(rows.append))
+        gradient_benchmark.run(settings, Callbacks(rows.append))
         assert all(row.error_largest < 1e-9 and row.compared for row in rows)
         return [row.who for row in rows]
 
@@ -578,8 +591,8 @@ def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
-    settings = gradient.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
-    gradient.run(settings, Callbacks(rows.append, notes.append), peers)
+    settings = gradient_benchmark.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
+    gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), peers)
     assert notes == []
     assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
     assert all(row.error_median < 0.05 and row.loose == ("loose" in row.who) for row in rows)
@@ -615,13 +628,13 @@ def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_full_table_adds_whole_runs() -> None:
-    rows = [training.TrainingRow("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
-    (timed,) = training.tables(rows)
-    (full,) = training.tables([replace(row, whole=True) for row in rows])
+    rows = [training_benchmark.TrainingRow("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
+    (timed,) = training_benchmark.tables(rows)
+    (full,) = training_benchmark.tables([replace(row, whole=True) for row in rows])
     assert "s a run" in full.headings
     assert "s a run" not in timed.headings
     assert all(len(cells) == len(full.headings) for cells in full.rows)
-    assert training.TrainingSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
+    assert training_benchmark.TrainingSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
 
 
 def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Path) -> None:
@@ -634,21 +647,23 @@ def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Pat
 
 
 def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
-    rows: list[scaling.ScalingRow] = []
-    scaling.run(scaling.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append))
+    rows: list[scaling_benchmark.ScalingRow] = []
+    scaling_benchmark.run(
+        scaling_benchmark.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append)
+    )
     assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
     assert all(row.kkt_residual < 1e-9 for row in rows)
     assert all(row.processor > 0 for row in rows)
     known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
-    assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
-    assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
-    assert [cells[-2] for cells in scaling.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
+    assert scaling_benchmark.growth_exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
+    assert [cells[-1] for cells in scaling_benchmark.tables(known)[1].rows] == ["1.5", "1.5"]
+    assert [cells[-2] for cells in scaling_benchmark.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
 
 
 def test_scaling_compares_sources_of_candidates() -> None:
-    rows: list[scaling.ScalingRow] = []
-    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("interior-point", "piqp"), repeats=1)
-    scaling.run(settings, Callbacks(rows.append))
+    rows: list[scaling_benchmark.ScalingRow] = []
+    settings = scaling_benchmark.ScalingSettings(grids=(3,), qps=(20,), solvers=("interior-point", "piqp"), repeats=1)
+    scaling_benchmark.run(settings, Callbacks(rows.append))
     assert [row.line for row in rows] == [
         "grid, interior-point",
         "grid, piqp",
@@ -656,16 +671,16 @@ def test_scaling_compares_sources_of_candidates() -> None:
         "sparse QP, piqp",
     ]
     assert all(row.kkt_residual < 1e-9 for row in rows)
-    assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
+    assert [line.name.split(":")[0] for line in scaling_benchmark.series(rows)] == [row.line for row in rows]
 
 
 def test_memory_is_measured_in_processes_of_their_own() -> None:
-    alone, _ = memory.measure("import", {}, limit=120)
-    taken, seconds = memory.measure("portfolio", {"assets": 20, "batch": 2}, limit=120)
+    alone, _ = memory_benchmark.measure_memory("import", {}, limit=120)
+    taken, seconds = memory_benchmark.measure_memory("portfolio", {"assets": 20, "batch": 2}, limit=120)
     assert 20 < alone < taken < 2000
     assert seconds > 0
     with pytest.raises(PearError, match="address space allowed: 100 MiB"):
-        memory.measure("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
+        memory_benchmark.measure_memory("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
 
 
 def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -674,10 +689,10 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
             raise PearError("too large")
         return {"import": 100.0, "portfolio": 150.0, "training": 130.0}[name], 1.0
 
-    monkeypatch.setattr(memory, "measure", measured)
-    rows: list[memory.MemoryRow] = []
+    monkeypatch.setattr(memory_benchmark, "measure_memory", measured)
+    rows: list[memory_benchmark.MemoryRow] = []
     notes: list[str] = []
-    memory.run(memory.MemorySettings(), Callbacks(rows.append, notes.append))
+    memory_benchmark.run(memory_benchmark.MemorySettings(), Callbacks(rows.append, notes.append))
     assert [(row.peak_mib, row.import_mib, row.above_mib) for row in rows] == [
         (100.0, 100.0, 0.0),
         (150.0, 100.0, 50.0),
@@ -687,13 +702,13 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(settings: integers.IntegerSettings, callbacks: Callbacks) -> None:
+    def measured(settings: integers_benchmark.IntegerSettings, callbacks: Callbacks) -> None:
         assert settings.count == 7
         callbacks.say("deciding")
         for degree in settings.degrees:
-            callbacks.on_row(integers.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
+            callbacks.on_row(integers_benchmark.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
 
-    monkeypatch.setattr(integers, "run", measured)
+    monkeypatch.setattr(integers_benchmark, "run", measured)
     result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -714,25 +729,27 @@ def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments:
 
 def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(
-        run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
+        run, monkeypatch, gradient_benchmark, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
     )
-    assert found == gradient.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
-    found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
-    assert found == scaling.ScalingSettings(grids=(), spread=0)
-    found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
-    assert found == training.TrainingSettings(("paths",), 2, full=True)
-    assert asked(run, monkeypatch, memory, "memory", "--cap", "512") == memory.MemorySettings(cap=512.0)
-    found = asked(run, monkeypatch, integers, "integers", "--degrees", "2,8", "--threads", "1")
-    assert found == integers.IntegerSettings(degrees=(2, 8), threads=1)
+    assert found == gradient_benchmark.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
+    found = asked(run, monkeypatch, scaling_benchmark, "scaling", "--grids", "none", "--spread", "0")
+    assert found == scaling_benchmark.ScalingSettings(grids=(), spread=0)
+    found = asked(run, monkeypatch, training_benchmark, "training", "--tasks", "paths,", "--full", "--degree", "2")
+    assert found == training_benchmark.TrainingSettings(("paths",), 2, full=True)
+    assert asked(run, monkeypatch, memory_benchmark, "memory", "--cap", "512") == memory_benchmark.MemorySettings(
+        cap=512.0
+    )
+    found = asked(run, monkeypatch, integers_benchmark, "integers", "--degrees", "2,8", "--threads", "1")
+    assert found == integers_benchmark.IntegerSettings(degrees=(2, 8), threads=1)
 
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
-    assert found == gradient.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
-    found = asked(run, monkeypatch, training, "training", "--quick")
-    assert found == training.TrainingSettings(seeds=(0,), quick=True)
-    assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling.QUICK_GRIDS
-    assert asked(run, monkeypatch, memory, "memory", "--quick").portfolio_batch == 16
+    found = asked(run, monkeypatch, gradient_benchmark, "gradient", "--quick", "--batches", "4")
+    assert found == gradient_benchmark.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
+    found = asked(run, monkeypatch, training_benchmark, "training", "--quick")
+    assert found == training_benchmark.TrainingSettings(seeds=(0,), quick=True)
+    assert asked(run, monkeypatch, scaling_benchmark, "scaling", "--quick").grids == scaling_benchmark.QUICK_GRIDS
+    assert asked(run, monkeypatch, memory_benchmark, "memory", "--quick").portfolio_batch == 16
 
 
 def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
@@ -746,7 +763,10 @@ def test_the_help_of_all_benchmarks_is_theirs_and_imports_no_torch(run: Run) -> 
     for name, text in BENCHMARKS.items():
         assert " ".join(run(name, "--help").output.split()).count(text.split(" ", 3)[-1][:30]) == 1
         if name != "exactness":
-            assert importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}").SETTINGS.__doc__ == text
+            assert (
+                importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark").SETTINGS.__doc__
+                == text
+            )
     code = "import sys, pear_lab.cli.bench, pear_lab.cli.stress; sys.exit('torch' in sys.modules)"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this copy of the package
     subprocess.run([sys.executable, "-c", code], check=True, env=here)
@@ -757,7 +777,7 @@ def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: p
         callbacks.on_row(gradient_row("pear", 0.002))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gradient, "run", interrupted)
+    monkeypatch.setattr(gradient_benchmark, "run", interrupted)
     result = run("gradient", "--quick", "--out", tmp_path)
     assert result.exit_code == 130, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -768,7 +788,7 @@ def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: p
 
 
 def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
-    record = Record("gradient", tmp_path, {"seed": 0}, lambda rows: [Table("None", ("who",))])
+    record = BenchmarkRecord("gradient", tmp_path, {"seed": 0}, lambda rows: [TextTable("None", ("who",))])
     record.add(gradient_row("pear", 0.002, largest=math.nan))
     assert json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"][0]["error_largest"] is None
     record.add(gradient_row("pear layer", 0.001))
@@ -778,9 +798,9 @@ def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
 
 def test_settings_are_checked_before_anything_is_measured() -> None:
     with pytest.raises(ProblemError, match="--limit must be a positive number"):
-        gradient.GradientSettings(limit=0.0)
+        gradient_benchmark.GradientSettings(limit=0.0)
     with pytest.raises(ProblemError, match="got 'tsp'"):
-        training.TrainingSettings(tasks=("tsp",))
+        training_benchmark.TrainingSettings(tasks=("tsp",))
 
 
 @pytest.mark.gpu
@@ -788,8 +808,8 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient_rows.GradientRow] = []
-    gradient.run(
-        gradient.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
+    gradient_benchmark.run(
+        gradient_benchmark.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
         Callbacks(rows.append),
     )
     assert [row.who for row in rows] == OURS
@@ -797,12 +817,14 @@ def test_gradients_are_measured_on_a_gpu() -> None:
 
 
 def test_sparse_solvers_reach_the_same_accuracy_on_every_structure() -> None:
-    rows: list[sparse_solvers.SparseSolverRow] = []
-    settings = sparse_solvers.SparseSolverSettings(scale=0.1, solvers=("interior-point", "clarabel"), repeats=1)
-    sparse_solvers.run(settings, Callbacks(rows.append))
+    rows: list[sparse_solvers_benchmark.SparseSolverRow] = []
+    settings = sparse_solvers_benchmark.SparseSolverSettings(
+        scale=0.1, solvers=("interior-point", "clarabel"), repeats=1
+    )
+    sparse_solvers_benchmark.run(settings, Callbacks(rows.append))
     assert {(row.structure, row.solver) for row in rows} == {
-        (structure, solver) for structure in sparse_solvers.STRUCTURES for solver in settings.solvers
+        (structure, solver) for structure in sparse_solvers_benchmark.STRUCTURES for solver in settings.solvers
     }
     assert max(row.kkt_residual for row in rows) < 1e-9
-    assert len(sparse_solvers.tables(rows)[0].rows) == len(rows)
-    assert [line.name for line in sparse_solvers.series(rows)] == list(settings.solvers)
+    assert len(sparse_solvers_benchmark.tables(rows)[0].rows) == len(rows)
+    assert [line.name for line in sparse_solvers_benchmark.series(rows)] == list(settings.solvers)

@@ -13,11 +13,11 @@ import pear
 from pear.errors import MissingExtraError, PearError
 from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.kkt_residual import kkt_residual as own_residual
-from pear_lab.benchmarks import exactness
-from pear_lab.benchmarks.exactness import GOALS, ExactnessRow, run
-from pear_lab.benchmarks.families import FAMILIES
-from pear_lab.judge.program import Program, problem_fields, programs
-from pear_lab.judge.reference import attempt, reference, reference_solvers
+from pear_lab.benchmarks import exactness_benchmark
+from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
+from pear_lab.benchmarks.problem_families import FAMILIES
+from pear_lab.judge.judged_program import Program, problem_fields, programs
+from pear_lab.judge.reference_solution import attempt, reference, reference_solvers
 
 pytest.importorskip("qpsolvers")
 
@@ -50,8 +50,8 @@ def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) ->
 @pytest.fixture(scope="module")
 def rows() -> list[ExactnessRow]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exactness, "DIRECTIONS", 1)  # every difference is four solves
-        patch.setattr(exactness, "QUICK", 0.05)  # `pear bench exactness` draws all of them
+        patch.setattr(exactness_benchmark, "DIRECTIONS", 1)  # every difference is four solves
+        patch.setattr(exactness_benchmark, "QUICK", 0.05)  # `pear bench exactness` draws all of them
         return run(SOLVERS, quick=True, seed=0)
 
 
@@ -76,15 +76,17 @@ def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
 
 
 def test_portfolio_of_the_anchor() -> None:
-    (exam,) = exactness._exams("anchor portfolio", 0, 1.0)
-    errors = exam.answers("auto")[0].errors(exactness._gradient(exam.case, "auto").numpy())
+    (exam,) = exactness_benchmark._draw_exams("anchor portfolio", 0, 1.0)
+    errors = exam.answers("auto")[0].errors(exactness_benchmark._gradient(exam.case, "auto").numpy())
     assert len(exam.programs) == 64
     assert errors.compared >= 40
     assert errors.median <= errors.largest <= 1e-8
 
 
 def test_families_are_reproducible_and_independent_of_each_other() -> None:
-    first, again, other = (exactness._exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1))
+    first, again, other = (
+        exactness_benchmark._draw_exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -187,15 +189,15 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
     """At solutions both are rounding; away from them two independent formulas give the same number."""
 
-    def residuals(exam: exactness._Exam, solution: pear.Solution) -> np.ndarray:
+    def residuals(exam: exactness_benchmark._Exam, solution: pear.Solution) -> np.ndarray:
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
         return np.array([kkt_residual(*point) for point in points])
 
     rng = np.random.default_rng(0)
-    for exam in exactness._exams(family, 0, 0.02):
-        solution = exactness._solution(exam.case, "daqp")
+    for exam in exactness_benchmark._draw_exams(family, 0, 0.02):
+        solution = exactness_benchmark._solution(exam.case, "daqp")
         np.testing.assert_allclose(solution.kkt_residual.numpy(), residuals(exam, solution), atol=1e-12)
         case = exam.case
         qp = case.problem.canonical(case.predicted, case.smoothing, Q=case.Q)
@@ -210,14 +212,15 @@ def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
 
 @pytest.fixture
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "FAMILIES", {name: FAMILIES[name] for name in ("knapsacks", "portfolios")})
+    monkeypatch.setattr(exactness_benchmark, "FAMILIES", {name: FAMILIES[name] for name in ("knapsacks", "portfolios")})
 
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.regret_gradient
+    exact = exactness_benchmark.regret_gradient
     for relative, noticed in ((1e-6, {"reference_error"}), (1e-3, {"reference_error", "fd_error"})):
-        monkeypatch.setattr(exactness, "regret_gradient", lambda *a, r=relative, **k: exact(*a, **k) * (1 + r))
+        off = lambda *a, r=relative, **k: exact(*a, **k) * (1 + r)  # noqa: E731
+        monkeypatch.setattr(exactness_benchmark, "regret_gradient", off)
         for row in run(["active-set"], quick=True):
             assert not row.meets_goals
             assert {name for name, goal in GOALS.items() if getattr(row, name) > goal} == noticed
@@ -225,7 +228,7 @@ def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.regret_gradient
+    exact = exactness_benchmark.regret_gradient
 
     def disturbed(*args: object, **kwargs: object) -> torch.Tensor:
         g = exact(*args, **kwargs)
@@ -233,7 +236,7 @@ def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monke
         g[vertices] += 1e-6 * (args[1] - args[2])[vertices] / (args[3] or 1e-3)  # type: ignore[index,operator]
         return g
 
-    monkeypatch.setattr(exactness, "regret_gradient", disturbed)
+    monkeypatch.setattr(exactness_benchmark, "regret_gradient", disturbed)
     assert all(row.reference_error > GOALS["reference_error"] for row in run(["active-set"], quick=True))
 
 
@@ -243,25 +246,25 @@ def test_an_error_in_the_regret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
         def forward(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> torch.Tensor:
             return super().forward(*args, **kwargs) * (1 + 1e-3)
 
-    monkeypatch.setattr(exactness, "PEARLoss", Tilted)
+    monkeypatch.setattr(exactness_benchmark, "PEARLoss", Tilted)
     assert all(row.fd_error > GOALS["fd_error"] for row in run(["active-set"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_decision_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = exactness.solve
+    exact = exactness_benchmark.solve
 
     def shifted(*args: object, **kwargs: object) -> pear.Solution:
         solution = exact(*args, **kwargs)  # type: ignore[arg-type]
         return dataclasses.replace(solution, x=solution.x + 1e-8)
 
-    monkeypatch.setattr(exactness, "solve", shifted)
+    monkeypatch.setattr(exactness_benchmark, "solve", shifted)
     assert all(row.kkt_residual > GOALS["kkt_residual"] for row in run(["active-set"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
 def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact, gradient = exactness.solve, exactness.regret_gradient
+    exact, gradient = exactness_benchmark.solve, exactness_benchmark.regret_gradient
 
     def failing(*args: object, **kwargs: object) -> pear.Solution:
         solution = exact(*args, **kwargs)  # type: ignore[arg-type]
@@ -270,10 +273,10 @@ def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: p
         return dataclasses.replace(solution, status=status, x=x)
 
     with monkeypatch.context() as patch:
-        patch.setattr(exactness, "solve", failing)
+        patch.setattr(exactness_benchmark, "solve", failing)
         for row in run(["active-set"], quick=True):
             assert (row.kkt_residual, row.reference_error, row.fd_error) == (INF, INF, INF)
-    monkeypatch.setattr(exactness, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
+    monkeypatch.setattr(exactness_benchmark, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
     assert all((row.reference_error, row.fd_error) == (INF, INF) for row in run(["active-set"], quick=True))
 
 

@@ -19,7 +19,7 @@ from pear.solvers.active_set import compiled_pass
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard_models import HardModel, as_problem, hard_instances
-from pear_lab.judge.program import problem_fields, programs
+from pear_lab.judge.judged_program import problem_fields, programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
 SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind in ("transport", "blending", "flows")]

@@ -21,8 +21,8 @@ from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import paired_difference
-from pear_lab.report.cells import wanted
-from pear_lab.report.comparison import difference_grid, difference_in_points, instance_losses
+from pear_lab.report.paired_comparison import difference_grid, difference_in_points, instance_losses
+from pear_lab.report.table_cells import wanted
 from pear_lab.tasks import SharedLinear, energy_split
 
 HEADER = (

@@ -31,7 +31,7 @@ from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
 from pear_lab.report.bootstrap import paired_difference, paired_interval
 from pear_lab.report.portfolio_section import market_sections
-from pear_lab.report.published import published
+from pear_lab.report.published_numbers import published
 from pear_lab.tasks import market
 from pear_lab.tasks.market import (
     METHODS,

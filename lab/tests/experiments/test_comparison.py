@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pear.cli.app import app
 from pear.errors import ProblemError
 from pear.losses.methods import method
-from pear.pages.section import Mark
+from pear.pages.section import RankedText
 from pear_lab.experiments import (
     COMPARISONS,
     FILE_NAME,
@@ -23,11 +23,11 @@ from pear_lab.experiments import (
     RunSpec,
     Selection,
     expand,
-    merge,
+    merge_databases,
 )
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.report.comparison import comparison_lines, comparison_section, other_lines
+from pear_lab.report.paired_comparison import comparison_lines, comparison_section, other_lines
 from pear_lab.report.paper_tables import caps_section
 
 SEEDS = (30, 31, 32, 33)
@@ -129,11 +129,11 @@ def test_databases_merge_and_what_is_done_wins(tmp_path: Path) -> None:
     failed = dataclasses.replace(second[0], status="failed", metrics={}, reason="no luck")
     sources = [database(tmp_path / "a", [*first, failed]), database(tmp_path / "b", second)]
     with Database(tmp_path / "all" / FILE_NAME) as target:
-        assert merge(sources, target) == len(first) + 1 + len(second)
-        assert merge(sources, target) == 0
+        assert merge_databases(sources, target) == len(first) + 1 + len(second)
+        assert merge_databases(sources, target) == 0
         assert {one.key: one for one in target.records()} == {one.key: one for one in (*first, *second)}
         with pytest.raises(DatabaseError, match="there is no database of runs at"):
-            merge([tmp_path / "none.sqlite"], target)
+            merge_databases([tmp_path / "none.sqlite"], target)
 
 
 def test_the_command_merges(tmp_path: Path) -> None:
@@ -178,7 +178,13 @@ def test_means_differences_and_wins_are_of_the_seeds_that_all_have(tmp_path: Pat
     assert section is not None
     (grid,) = section.grids
     assert grid.header[1:5] == ("MSE", "SPO+", "PEAR as published", "PEAR, our defaults")
-    assert grid.rows[0][:5] == ("degree 8", Mark("15.000"), Mark("5.000"), Mark("4.300"), Mark("4.100", 1))
+    assert grid.rows[0][:5] == (
+        "degree 8",
+        RankedText("15.000"),
+        RankedText("5.000"),
+        RankedText("4.300"),
+        RankedText("4.100", 1),
+    )
     assert grid.rows[0][5].text == "−0.200 (−0.668 to +0.268), 3 of 4"
     assert grid.rows[0][6].text.endswith("(PEAR as published)")
 

@@ -35,11 +35,11 @@ from pear_lab.experiments import (
     attempt,
     open_folder,
     run_all,
-    waiting,
+    unfinished_runs,
 )
 from pear_lab.experiments.database import read_records
 from pear_lab.experiments.processes import MAX_STARTS, _Process
-from pear_lab.stress import kill, soak
+from pear_lab.stress import kill_sweep, soak
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 
@@ -128,7 +128,7 @@ def listen(event):
         os.kill(os.getpid(), 9)
 if __name__ == "__main__":
     with open_folder(Path(sys.argv[1])) as database:
-        run_all(waiting(runs, database.statuses()), database, 2, listen)
+        run_all(unfinished_runs(runs, database.statuses()), database, 2, listen)
 """
 
 
@@ -148,7 +148,7 @@ def test_a_killed_driver_leaves_true_rows_alone_and_no_process(tmp_path: Path) -
         assert set(database.statuses().values()) == {"done"}
         runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
         assert 1 <= len(database.statuses()) <= 2
-        run_all(waiting(runs, database.statuses()), database)
+        run_all(unfinished_runs(runs, database.statuses()), database)
         with open_folder(tmp_path / "undisturbed") as other:
             run_all(runs, other)
             assert numbers(database) == numbers(other)
@@ -384,26 +384,26 @@ def test_an_engine_that_does_not_exist_is_not_killed(terminal: None) -> None:
 
 
 def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
-    verdict = kill.kill_and_compare(2)
+    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
+    verdict = kill_sweep.kill_and_compare(2)
     assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
     assert verdict.examples[0] == "the command ended with exit code 1: no luck\n"
 
 
 def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
-    monkeypatch.setattr(kill, "_LIMIT_SECONDS", 1.0)
-    verdict = kill.kill_and_compare(2)
+    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr(kill_sweep, "_LIMIT_SECONDS", 1.0)
+    verdict = kill_sweep.kill_and_compare(2)
     assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
     assert verdict.examples[0] == "a command did not come to its end within 1 s"
     assert verdict.examples[1] == "the command ended with exit code -9: "
 
 
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = kill.KillCounts()
+    verdict = kill_sweep.KillCounts()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
     assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
-    monkeypatch.setattr("pear_lab.stress.kill.kill_and_compare", lambda *given: verdict)
+    monkeypatch.setattr("pear_lab.stress.kill_sweep.kill_and_compare", lambda *given: verdict)
     result = CliRunner().invoke(app, ["stress", "kill", "--times", "1"])
     assert result.exit_code == 1
     assert "3 things differ. the row c is missing; the row b is 0, and undisturbed 2; " in result.output

@@ -35,16 +35,16 @@ from pear_lab.experiments import (
     Selection,
     commit,
     expand,
-    export,
+    export_database,
     open_folder,
     run_all,
-    waiting,
+    unfinished_runs,
 )
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS
-from pear_lab.report import published as paper
+from pear_lab.report import published_numbers as paper
 from pear_lab.report import read, write_report
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
@@ -277,7 +277,7 @@ def published(method: str) -> tuple[float, float]:
         split = lp.make_split(run, task)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Graph, "cheapest", look)
-            model, _ = lp.train(run, task, split)
+            model, _ = lp.train_as_published(run, task, split)
         with torch.no_grad():
             predicted = model(split.test.features)
             regrets.append(100 * task.normalized_regret(predicted, split.test.costs))
@@ -356,7 +356,7 @@ def test_a_database_of_another_version_is_refused_and_can_be_exported(tmp_path: 
     connection.close()
     with pytest.raises(DatabaseError, match=r"is a database of version 7; this PEAR reads version 1\. .*--export"):
         open_folder(tmp_path)
-    data = export(path)
+    data = export_database(path)
     assert data["schema_version"] == "7"
     (there,) = data["tables"]["runs"]
     assert (there["key"], there["settings"], there["colour"]) == ("k", {"degree": 8}, "red")
@@ -370,15 +370,15 @@ def test_files_that_are_no_database_of_ours_are_refused_and_left_alone(tmp_path:
     connection.close()
     with pytest.raises(DatabaseError, match="holds tables, but none that PEAR made"):
         Database(other)
-    assert list(export(other)["tables"]) == ["birds"]
+    assert list(export_database(other)["tables"]) == ["birds"]
     text = tmp_path / "text.sqlite"
     text.write_text("not a database, but long enough to look like one" * 10, encoding="utf-8")
     with pytest.raises(DatabaseError, match="file is not a database"):
         Database(text)
     with pytest.raises(DatabaseError, match="file is not a database"):
-        export(text)
+        export_database(text)
     with pytest.raises(DatabaseError, match="there is no database at"):
-        export(tmp_path / "missing.sqlite")
+        export_database(tmp_path / "missing.sqlite")
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -446,7 +446,7 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
     first = execute(path_run("pear"), database)
     with open_folder(tmp_path / "again") as other:
         assert execute(path_run("pear"), other).metrics == first.metrics
-    monkeypatch.setattr("pear_lab.experiments.protocols.lp_protocol.train", None)
+    monkeypatch.setattr("pear_lab.experiments.protocols.lp_protocol.train_as_published", None)
     assert execute(path_run("pear"), database) == first
 
 
@@ -489,7 +489,7 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
         raise ZeroDivisionError("nothing to divide by")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pear_lab.experiments.protocols.lp_protocol.train", broken)
+        patch.setattr("pear_lab.experiments.protocols.lp_protocol.train_as_published", broken)
         done = execute(path_run(), database)
     assert done.status == "failed"
     assert done.reason.startswith("ZeroDivisionError: nothing to divide by (test_experiments.py, line ")
@@ -497,8 +497,8 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
     assert measured.status == "failed"
     assert measured.reason.startswith("the training it measures failed: ZeroDivisionError")
     runs = [path_run(), path_run(variant="accuracy")]
-    assert waiting(runs, database.statuses()) == []
-    run_all(waiting(runs, database.statuses(), retry_failed=True), database)
+    assert unfinished_runs(runs, database.statuses()) == []
+    run_all(unfinished_runs(runs, database.statuses(), retry_failed=True), database)
     assert set(database.statuses().values()) == {"done"}
 
 
@@ -619,7 +619,7 @@ def test_an_interruption_stops_the_workers_and_the_rest_is_done_the_next_time(da
     with pytest.raises(KeyboardInterrupt):
         run_all(runs, database, jobs=2, listen=stop)
     assert not multiprocessing.active_children()
-    assert waiting(runs, database.statuses()) == [long]
+    assert unfinished_runs(runs, database.statuses()) == [long]
 
 
 # --- how long it takes ----------------------------------------------------------------------------------------------

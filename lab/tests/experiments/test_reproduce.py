@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pear.cli.app import app
-from pear_lab.cli.dataclass_options import numbers
+from pear_lab.cli.dataclass_options import parse_numbers
 from pear_lab.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.protocols import lp_protocol as lp
@@ -64,7 +64,7 @@ def test_runs_are_rows_and_those_that_are_there_are_skipped(
     }
     with Database(Path("pear-output/lp") / FILE_NAME) as database:
         assert all(database.weights(row) for row in first)
-    monkeypatch.setattr(lp, "train", None)  # nothing is trained again
+    monkeypatch.setattr(lp, "train_as_published", None)  # nothing is trained again
     again = reproduce(*SOME, "--seeds", "0-1")
     assert again.exit_code == 0, again.output
     assert "0 of 4 runs to do" in again.output
@@ -131,11 +131,11 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 
 
 def test_numbers_and_ranges() -> None:
-    assert numbers("seeds", "0-4") == [0, 1, 2, 3, 4]
-    assert numbers("seeds", "7, 1-2,1") == [7, 1, 2]
+    assert parse_numbers("seeds", "0-4") == [0, 1, 2, 3, 4]
+    assert parse_numbers("seeds", "7, 1-2,1") == [7, 1, 2]
     for wrong in ("", "a", "1-", "3-1", "-2"):
         with pytest.raises(ExperimentError, match="--seeds must be"):
-            numbers("seeds", wrong)
+            parse_numbers("seeds", wrong)
 
 
 def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, mo
         raise ValueError("no luck")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lp, "train", broken)
+        patch.setattr(lp, "train_as_published", broken)
         result = reproduce(*SOME, "--seeds", "0")
     assert result.exit_code == 1
     assert "failed: shortest-path, mse, degree 8, seed 0: ValueError: no luck" in result.output
@@ -180,7 +180,7 @@ def test_an_export_without_a_database_is_refused(reproduce: Reproduce, tmp_path:
 def test_a_place_that_cannot_be_written_to_fails_before_training(
     reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lp, "train", None)
+    monkeypatch.setattr(lp, "train_as_published", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
     for place in ("file", "file/below", "/proc/pear"):
         result = reproduce(*SOME, "--out", place)

@@ -23,8 +23,8 @@ from pear_lab.peers import Peer, PeerError, PeerLayer, interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
 from pear_lab.report import read
-from pear_lab.report.cells import StoredRuns
 from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import DecisionUtilityLoss, market_loss
 
 __all__ = ["prices", "tiny"]  # fixtures
@@ -192,7 +192,7 @@ def test_an_environment_that_cannot_be_made_ends_the_command_before_any_run(
 @pytest.mark.parametrize("name", PEER_METHODS)
 def test_the_peers_agree_with_our_decisions(name: str) -> None:
     """Runs where ``pear bench`` or ``pear reproduce`` has made the environments."""
-    peer = protocol._peer(name)
+    peer = protocol._layer_peer(name)
     if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
         pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
     random = torch.Generator().manual_seed(0)

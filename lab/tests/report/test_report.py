@@ -17,18 +17,18 @@ from typer.testing import CliRunner, Result
 
 from pear.cli.app import app
 from pear.errors import MissingExtraError
-from pear.pages import style
-from pear.pages.page import markdown_text
+from pear.pages import figure_style
+from pear.pages.render_page import markdown_text
 from pear.pages.section import Section
 from pear_lab.benchmarks import bench_plot as plot
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import CellVerdict, read, verdict, write_report
 from pear_lab.report.bootstrap import paired_interval
-from pear_lab.report.cells import Cell
-from pear_lab.report.figures import METHOD_COLORS, PARTS, MethodCurve, lines, pairs, split_bars, value_lines
 from pear_lab.report.paper_tables import table_sections
-from pear_lab.report.published import best_two, mean_and_deviation, published
+from pear_lab.report.published_numbers import best_two, mean_and_deviation, published
+from pear_lab.report.report_figures import METHOD_COLORS, PARTS, MethodCurve, lines, pairs, split_bars, value_lines
+from pear_lab.report.table_cells import Cell
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
 
@@ -459,8 +459,8 @@ def test_plain_names_are_left_alone_in_markdown() -> None:
 
 
 def test_one_palette_for_the_light_and_the_dark_page() -> None:
-    assert style.LIGHT.keys() == style.DARK.keys()
-    assert len(set(style.LIGHT.values())) == len(style.LIGHT)  # a colour in a picture has one name
+    assert figure_style.LIGHT.keys() == figure_style.DARK.keys()
+    assert len(set(figure_style.LIGHT.values())) == len(figure_style.LIGHT)  # a colour in a picture has one name
     parts = {"mse": dict.fromkeys(PARTS, 1.0), "pear": dict.fromkeys(PARTS, 2.0)}
     series = [MethodCurve(name, [1.0, 2.0], [1.0, 2.0]) for name in METHOD_COLORS]
     drawn = [
@@ -476,12 +476,12 @@ def test_one_palette_for_the_light_and_the_dark_page() -> None:
 
 def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
     rows = [plot.Series("pear", [1, 10], [0.1, 0.2]), plot.Series("<$x>", [1, 10], [0.0, 3.0], ours=False)]
-    svg = plot.draw(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
+    svg = plot.draw_series(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
     colors = set(re.findall(r"#[0-9a-f]{6}", re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)))
-    assert colors <= set(style.LIGHT.values())
-    assert {style.LIGHT["pear"], style.LIGHT["mse"]} <= colors
+    assert colors <= set(figure_style.LIGHT.values())
+    assert {figure_style.LIGHT["pear"], figure_style.LIGHT["mse"]} <= colors
     assert "&lt;$x&gt;" in svg
-    assert plot.draw(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
+    assert plot.draw_series(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
 
 
 def test_pictures_survive_extremes() -> None:

@@ -45,7 +45,7 @@ def test_the_portfolio_tables_are_those_of_the_database() -> None:
 
 def test_every_published_number_is_in_one_of_the_two_documents() -> None:
     """All 432 of them: 340 with a verdict, 48 times, 44 of portfolios."""
-    from pear_lab.report.published import published
+    from pear_lab.report.published_numbers import published
 
     linear, market = published(), published("published_portfolio")
     times = sum(row.metric == "train_seconds" for row in linear)

@@ -18,15 +18,15 @@ from pear.cli.app import app
 from pear.errors import DataError, ProblemError
 from pear_lab.judge import judge_answer as judge
 from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_unbounded
-from pear_lab.judge.extended import cholesky, factor, wide
+from pear_lab.judge.extended_precision import cholesky, factor, wide
 from pear_lab.judge.judge_answer import Answer, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
-from pear_lab.judge.kkt import Multipliers, Units, judge_point, residuals
-from pear_lab.judge.program import Program
-from pear_lab.stress import counterexamples, examine, fuzz
-from pear_lab.stress.case import Case
+from pear_lab.judge.judged_program import Program
+from pear_lab.judge.kkt_residuals import Multipliers, Units, judge_point, residuals
+from pear_lab.stress import counterexamples, examine_case, fuzz
 from pear_lab.stress.fuzz import FuzzResult, Tally
 from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
 from pear_lab.stress.strategies import recipes
+from pear_lab.stress.stress_case import Case
 
 HERE = Path(__file__).parent / "counterexamples"
 INF = float("inf")
@@ -281,7 +281,7 @@ def test_hypothesis_finds_no_wrong_answer() -> None:
     @hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
     @hypothesis.given(recipes(CLEAN, batch=3, largest=8))
     def holds(recipe: Recipe) -> None:
-        found = examine.examine(build(recipe)).verdicts
+        found = examine_case.examine(build(recipe)).verdicts
         assert [v.reason for v in found if v.kind in ("wrong", "inaccurate")] == []
 
     holds()
@@ -289,7 +289,7 @@ def test_hypothesis_finds_no_wrong_answer() -> None:
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.json")), ids=lambda path: path.stem)
 def test_counterexamples_stay_mended(path: Path) -> None:
-    found = examine.examine(counterexamples.read(path)).verdicts
+    found = examine_case.examine(counterexamples.read(path)).verdicts
     assert [v.reason for v in found if v.kind in ("wrong", "inaccurate")] == []
 
 
@@ -331,7 +331,7 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library whose decisions are off in the second half of every batch."""
-    real = examine.solve
+    real = examine_case.solve
 
     def off(*args: Any, **kwargs: Any) -> Any:
         found = real(*args, **kwargs)
@@ -339,7 +339,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         x[len(x) // 2 :] += 1e-5
         return replace(found, x=x)
 
-    monkeypatch.setattr(examine, "solve", off)
+    monkeypatch.setattr(examine_case, "solve", off)
 
 
 @pytest.mark.usefixtures("broken")
@@ -359,8 +359,8 @@ def test_a_library_that_raises_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None
     def raises(*_: Any, **__: Any) -> None:
         raise RuntimeError("singular")
 
-    monkeypatch.setattr(examine, "solve", raises)
-    verdicts = examine.examine(build(Recipe("well scaled"))).verdicts
+    monkeypatch.setattr(examine_case, "solve", raises)
+    verdicts = examine_case.examine(build(Recipe("well scaled"))).verdicts
     assert {(v.kind, v.reason) for v in verdicts} == {("wrong", "raised RuntimeError: singular")}
 
 
@@ -371,9 +371,9 @@ def test_a_slow_sample_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> Non
         calls.append(i)
         return "", 0.2
 
-    monkeypatch.setattr(examine, "_alone", alone)
+    monkeypatch.setattr(examine_case, "_alone", alone)
     seconds = np.array([0.01, 0.01, 0.9, 0.01])
-    assert examine._slowest(case, None, seconds) == pytest.approx(20.0)
+    assert examine_case._slowest(case, None, seconds) == pytest.approx(20.0)
     assert calls == [2, 2]
 
 

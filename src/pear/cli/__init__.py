@@ -8,7 +8,7 @@ _NEEDED = ("typer", "rich", "click", "shellingham")
 
 
 def main() -> None:
-    """Run the command line; one sentence and exit code 1 where the packages it is built on are missing."""
+    """Run the command line. Where a package it needs is missing, print one sentence and exit with code 1."""
     try:
         from pear.cli.app import app
     except ModuleNotFoundError as error:

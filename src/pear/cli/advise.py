@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import pear
-from pear.cli.console import err, say
-from pear.cli.csv_table import read_table, select_columns
-from pear.cli.options import words
+from pear.cli.comma_lists import split_at_commas
+from pear.cli.console import err, print_plain
+from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.train import read_model
 from pear.errors import DataError
 
@@ -31,9 +31,9 @@ def advise(
             raise DataError("--costs names columns of a table, and none was given; pass a CSV file behind the model")
         problem, samples = pear.from_mps(model), None
     else:
-        table = read_table(data)
-        problem, paid = read_model(model, words(costs), table, {})
+        table = read_csv_table(data)
+        problem, paid = read_model(model, split_at_commas(costs), table, {})
         samples = select_columns(table, paid, "costs", data)
     with err.status("Looking at the model and timing an epoch, about ten seconds…"):
         found = pear.advise(problem, samples)
-    say(str(found))
+    print_plain(str(found))

@@ -1,4 +1,4 @@
-"""All commands: one file and one line here for each, or an entry point of another package."""
+"""The table of all commands. Each command has a file and a line here, or comes from another package's entry point."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import typer
 from typer.core import TyperCommand
 
 from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
-from pear.cli.console import ErrorsAsSentences, say
+from pear.cli.console import ErrorsAsSentences, print_plain
 from pear.errors import MissingExtraError
 from pear.version import __version__
 
 GROUP = "pear.commands"
-"""The group of entry points that other packages add commands to: name → a ``typer.Typer``."""
+"""Name of the entry-point group through which other packages add commands; each entry is a ``typer.Typer``."""
 
 LAB = {
     "reproduce": "Run the paper's experiments; a run that was stopped goes on where it was.",
@@ -25,29 +25,29 @@ LAB = {
 
 
 class Commands(ErrorsAsSentences):
-    """The commands of this package, and those of the laboratory, which are imported when they are run."""
+    """The commands of this package and of the laboratory. A command of the laboratory is imported when it is run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return [*super().list_commands(ctx), *LAB]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name; for one of the laboratory only its name and help."""
+        """Return the command of a name. For a command of the laboratory, return a stub with its name and help."""
         if cmd_name in LAB:
             return TyperCommand(cmd_name, help=LAB[cmd_name])
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command to run and its arguments; a command of the laboratory is imported here."""
+        """Return the command to run and its arguments. A command of the laboratory is imported here."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name in LAB else command, rest
+        return name, _load_lab_command(name) if name in LAB else command, rest
 
 
-def _load(name: str) -> Any:
-    """The command of an entry point.
+def _load_lab_command(name: str) -> Any:
+    """Load a command of the laboratory from its entry point.
 
     Raises:
-        MissingExtraError: the package that brings it is not installed.
+        MissingExtraError: the package pear-lab, which has the command, is not installed.
     """
     from importlib.metadata import entry_points
 
@@ -81,12 +81,12 @@ app.command("solvers")(solvers.solvers)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"pear {__version__}")
+        print_plain(f"pear {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pear.cli.console import say
+from pear.cli.console import print_plain
 
 
 def compile_now() -> None:
@@ -15,10 +15,10 @@ def compile_now() -> None:
     total, kept = 0.0, compiled_tasks.run.stats.cache_path
     for part, seconds, was_cached in compile_all():
         if not was_cached:
-            say(f"{part}: compiled, {seconds:.1f} s")
+            print_plain(f"{part}: compiled, {seconds:.1f} s")
             total += seconds
     where = "no directory can be written to; set NUMBA_CACHE_DIR to one that can" if kept is None else str(Path(kept))
-    say(
+    print_plain(
         f"{total:.1f} s in all; kept in {where}"
         if total
         else f"Nothing to do: everything is compiled already, in {where}"

@@ -15,16 +15,16 @@ out = Console()
 err = Console(stderr=True)
 
 
-def say(text: str, style: str = "", to: Console = out) -> None:
-    """Print a text as it is: square brackets are no markup, numbers have no colour, and long lines are not broken."""
+def print_plain(text: str, style: str = "", to: Console = out) -> None:
+    """Print a text unchanged: without markup in square brackets, colours for numbers or line breaks."""
     to.print(Text(text, style=style), soft_wrap=True)
 
 
-def percent(share: float) -> str:
+def two_decimal_percent(share: float) -> str:
     """Write a share as a percentage.
 
     Example:
-        >>> percent(0.0805)
+        >>> two_decimal_percent(0.0805)
         '8.05 %'
     """
     return f"{100 * share:.2f} %"
@@ -38,5 +38,5 @@ class ErrorsAsSentences(TyperGroup):
         try:
             return super().invoke(ctx)
         except PearError as error:
-            say(f"Error: {error}", "red", err)
+            print_plain(f"Error: {error}", "red", err)
             raise typer.Exit(2) from None

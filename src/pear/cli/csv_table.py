@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 8  # names of columns that a message lists
 
 
-def read_table(path: Path) -> pandas.DataFrame:
+def read_csv_table(path: Path) -> pandas.DataFrame:
     """Read a CSV file, also a compressed one, with a heading for every column.
 
     Raises:
@@ -44,21 +44,24 @@ def read_table(path: Path) -> pandas.DataFrame:
 
 
 def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
-    """Select columns of a table, as numbers.
+    """Select columns of a table and check that they hold numbers.
 
     Args:
-        table: from ``read_table``.
-        names: the columns, in the order of the result.
-        what: what the columns hold, in the plural, for messages.
-        path: the file, for messages.
+        table: from ``read_csv_table``.
+        names: names of the columns, in the order of the result.
+        what: plural noun for the content of the columns, used in error messages.
+        path: file of the table, used in error messages.
 
     Raises:
-        DataError: a column is missing, is named twice, or holds text, NaN or infinity; lines count as in an editor.
+        DataError: a column is missing, is named twice, or holds text, NaN or infinity. The message
+            counts lines as an editor does.
     """
     there = list(table.columns)
     for name in names:
         if name not in there:
-            raise DataError(f"{path} has no column {name!r}{suggest(name, there)}; {what} are looked up by these names")
+            raise DataError(
+                f"{path} has no column {name!r}{suggest_name(name, there)}; {what} are looked up by these names"
+            )
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise DataError(f"column {twice[0]!r} of {path} is named twice among the {what}; name it once")
     chosen = table[list(names)]
@@ -86,11 +89,11 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
 
 
-def suggest(name: str, there: Sequence[str]) -> str:
-    """Say which name a wrong one may have been meant for, or which names there are.
+def suggest_name(name: str, there: Sequence[str]) -> str:
+    """Suggest the known name closest to a wrong one, or list the known names.
 
     Example:
-        >>> suggest("prise", ["price", "day"]), suggest("x", ["price", "day"])
+        >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])
         (", did you mean 'price'?", ', only price, day')
     """
     close = get_close_matches(name, there, n=1)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pear.cli.console import say
-from pear.cli.csv_table import read_table, select_columns
-from pear.cli.output import writable_file
+from pear.cli.console import print_plain
+from pear.cli.csv_table import read_csv_table, select_columns
+from pear.cli.output_files import writable_file
 from pear.errors import DataError
+from pear.problem.model import plain_problem
 
 if TYPE_CHECKING:
     import pandas
@@ -32,18 +33,16 @@ def decide(
         raise DataError(
             f"{model} does not name its features: it was fitted to an array; fit it to a DataFrame, and save it"
         )
-    features = select_columns(read_table(data), [str(name) for name in names], "features", data)
+    features = select_columns(read_csv_table(data), [str(name) for name in names], "features", data)
     writable_file(to)
-    decisions = _with_integers(estimator, estimator.decide(features))
+    decisions = _cast_integer_columns(estimator, estimator.decide(features))
     decisions.to_csv(to, index=False)
     rows = "1 row" if len(decisions) == 1 else f"{len(decisions):,} rows"
-    say(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
+    print_plain(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
 
 
-def _with_integers(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the table with the columns of integer variables as whole numbers: 1, not 1.0."""
-    from pear.problem.model import plain_problem
-
+def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
+    """Convert the columns of integer variables to an integer type, so that the file shows 1 instead of 1.0."""
     integer = plain_problem(estimator.problem).integer
     if integer is None:
         return decisions

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import pear
-from pear.cli.console import out, percent, say
-from pear.cli.output import writable_folder, write_json
-from pear.cli.picture import draw
-from pear.pages.style import require
+from pear.cli.console import out, print_plain, two_decimal_percent
+from pear.cli.demo_picture import draw_demo
+from pear.cli.output_files import writable_folder, write_json
+from pear.pages.figure_style import require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -44,7 +44,7 @@ def demo(
 
     from pear.train.one_thread import one_thread
 
-    require("the demo", "matplotlib")
+    require_packages("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
@@ -52,28 +52,28 @@ def demo(
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
-    say(_introduction(task, split, degree))
+    print_plain(_describe_demo(task, split, degree))
     with one_thread():
-        _compile(task, untrained, split)
+        _compile_before_timing(task, untrained, split)
         before = _test_regret(task, untrained, split)
         config = pear.FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
         histories, regrets = {}, {}
         for name, loss in losses.items():
             model = copy.deepcopy(untrained)
-            histories[name] = _train(name, model, loss, task, split, config)
+            histories[name] = _train_with_progress_bar(name, model, loss, task, split, config)
             regrets[name] = _test_regret(task, model, split)
     settings = {"seed": seed, "degree": degree, "noise": noise, "grid": grid, "samples": samples}
     trained = {name: {"test_regret": regrets[name], **history.as_dict()} for name, history in histories.items()}
     start = {"version": pear.__version__, "settings": settings, "untrained": {"test_regret": before}}
     write_json(folder / "demo.json", {**start, **trained})
-    title = verdict(regrets["MSE"], regrets["PEAR"]).partition(":")[0]
+    title = gain_sentence(regrets["MSE"], regrets["PEAR"]).partition(":")[0]
     done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
-    draw(folder / "demo.png", title, done, before, regrets, histories)
-    _show(before, regrets, histories)
-    say(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}")
+    draw_demo(folder / "demo.png", title, done, before, regrets, histories)
+    _print_regrets(before, regrets, histories)
+    print_plain(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}")
 
 
-def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
+def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
     features = split.train.features.shape[1]
     train, validation, test = (len(part.features) for part in split)
     return (
@@ -90,14 +90,14 @@ def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
         return task.normalized_regret(model(split.test.features), split.test.costs)
 
 
-def _compile(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
-    """Train one epoch on two samples, so that what has to be compiled is compiled before a training is timed."""
+def _compile_before_timing(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
+    """Train one epoch on two samples, so that compilation happens before a training is timed."""
     two = split.train.features[:2], split.train.costs[:2]
     config = pear.FitConfig(max_epochs=1, start="given")
     pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
 
 
-def _train(
+def _train_with_progress_bar(
     name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: pear.FitConfig
 ) -> History:
     """Train the model, with a progress bar."""
@@ -112,7 +112,7 @@ def _train(
         line = bar.add_task(name, total=config.max_epochs, state="starting")
 
         def show(now: pear.train.Progress) -> None:
-            state = f"epoch {now.epoch:3}, validation regret {percent(now.metric)}"
+            state = f"epoch {now.epoch:3}, validation regret {two_decimal_percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
         history = pear.fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
@@ -123,30 +123,30 @@ def _train(
     return history
 
 
-def _show(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
+def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
     table = Table()
     for heading in ("trained with", "test regret", "epochs", "seconds"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
-    table.add_row("nothing yet", percent(before), "0", "")
+    table.add_row("nothing yet", two_decimal_percent(before), "0", "")
     for name, history in histories.items():
-        table.add_row(name, percent(regrets[name]), str(history.epochs), f"{history.seconds:.1f}")
+        table.add_row(name, two_decimal_percent(regrets[name]), str(history.epochs), f"{history.seconds:.1f}")
     out.print(table)
     capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
-    say(verdict(regrets["MSE"], regrets["PEAR"]), "bold")
+    print_plain(gain_sentence(regrets["MSE"], regrets["PEAR"]), "bold")
 
 
-def verdict(mse: float, pear_regret: float) -> str:
-    """Say in one sentence what was gained, or that nothing was.
+def gain_sentence(mse: float, pear_regret: float) -> str:
+    """Say in one sentence how much regret PEAR saves compared with MSE.
 
     Example:
-        >>> verdict(0.20, 0.05)
+        >>> gain_sentence(0.20, 0.05)
         'Decisions trained with PEAR lose 5.00 % instead of 20.00 %: 75 % of what MSE gives away is saved.'
-        >>> verdict(0.05, 0.05)
+        >>> gain_sentence(0.05, 0.05)
         'Nothing was gained here: decisions trained with PEAR lose 5.00 %, those trained with MSE 5.00 %.'
     """
-    ours, theirs = percent(pear_regret), percent(mse)
+    ours, theirs = two_decimal_percent(pear_regret), two_decimal_percent(mse)
     if pear_regret >= mse or ours == theirs:
         return f"Nothing was gained here: decisions trained with PEAR lose {ours}, those trained with MSE {theirs}."
     saved = f"{100 * (1 - pear_regret / mse):.0f} %"

@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.console import out, say
-from pear.cli.csv_table import read_table, select_columns, suggest
-from pear.cli.options import words
-from pear.cli.output import writable_file
+from pear.cli.comma_lists import split_at_commas
+from pear.cli.console import out, print_plain
+from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.output_files import writable_file
 from pear.cli.train import read_model
 from pear.errors import DataError
-from pear.pages import style
+from pear.pages import figure_style
 
 if TYPE_CHECKING:
     import pandas
@@ -43,41 +43,41 @@ def diagnose(
 ) -> None:
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
-    from pear.diagnosis.grids import make_grids
+    from pear.diagnosis.diagnosis_tables import make_grids
     from pear.train.one_thread import one_thread
 
-    style.require("the page", "jinja2", "matplotlib")
-    truth, forecast = read_table(costs), read_table(predictions)
-    problem, paid = read_model(model, words(named), truth, {})
+    figure_style.require_packages("the page", "jinja2", "matplotlib")
+    truth, forecast = read_csv_table(costs), read_csv_table(predictions)
+    problem, paid = read_model(model, split_at_commas(named), truth, {})
     labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)
     true, predicted = (
         select_columns(truth, paid, "costs", costs),
         select_columns(forecast, paid, "predicted costs", predictions),
     )
-    _check_rows(truth, forecast, [*paid, *problem.variables], costs, predictions)
+    _check_same_samples(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
-    say(_introduction(problem, paid, model))
+    print_plain(_describe_costs(problem, paid, model))
     for sentence in found.sentences:
-        say(f"• {sentence}")
+        print_plain(f"• {sentence}")
     for grid in make_grids(found, _ROWS).values():
         out.print()
-        _show(grid)
+        _print_grid(grid)
     found.save_html(to)
-    say(f"\nPage: {to}")
+    print_plain(f"\nPage: {to}")
 
 
 def _read_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """Read the column of labels from either table; texts become dates where all of them are dates."""
+    """Read the column of labels from either table. If all texts are dates, convert them to dates."""
     import pandas
 
     table = next((one for one in (truth, forecast) if name in one.columns), None)
     if table is None:
         there = list(dict.fromkeys([*truth.columns, *forecast.columns]))
-        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest(name, there)}")
+        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest_name(name, there)}")
     column = table[name]
     if column.isna().any():
         line = int(column.isna().to_numpy().argmax()) + 2
@@ -93,10 +93,10 @@ def _read_labels(
     return pandas.Series(dates, name=name, dtype="datetime64[ns]")
 
 
-def _check_rows(
+def _check_same_samples(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
-    """Refuse tables whose rows are of different samples, which a column that both have, other than a cost, tells."""
+    """Refuse tables whose rows belong to different samples. Shared columns other than costs are compared."""
     if len(truth) != len(forecast):
         raise DataError(
             f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
@@ -121,23 +121,23 @@ def _check_rows(
 
 
 def _as_text(value: Any) -> str:
-    """Write an entry of a table as text, the same for 1 and 1.0, and empty for NaN."""
+    """Format a table entry as text: 1 and 1.0 give the same text, NaN gives an empty one."""
     if value != value:
         return ""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
+def _describe_costs(problem: pear.Model, paid: list[str], model: Path) -> str:
     """Say how many costs come from the tables, and which variables keep the cost of the file."""
-    from pear.diagnosis.wording import some
+    from pear.diagnosis.wording import list_names
 
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
-    fixed = f"; the file's own cost is that of {some(rest, _ROWS)}" if rest else ""
+    fixed = f"; the file's own cost is that of {list_names(rest, _ROWS)}" if rest else ""
     return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 
-def _show(grid: Grid) -> None:
+def _print_grid(grid: Grid) -> None:
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):
         words = i == 0 or heading in ("why", "kind")

@@ -25,11 +25,11 @@ def solvers() -> None:
         table.add_column(heading, no_wrap=True)
     table.add_column("note")
     for backend in BACKENDS:
-        table.add_row(*_cells(backend))
+        table.add_row(*_solver_cells(backend))
     out.print(table)
 
 
-def _cells(backend: Backend) -> tuple[Text, ...]:
+def _solver_cells(backend: Backend) -> tuple[Text, ...]:
     installed = Text("yes", style="green") if backend.installed else Text("no", style="yellow")
     return (
         Text(backend.name, style="bold"),

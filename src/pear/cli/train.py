@@ -12,11 +12,11 @@ import typer
 from rich.table import Table
 
 import pear
-from pear.cli.console import err, out, percent, say
-from pear.cli.csv_table import read_table, select_columns, suggest
-from pear.cli.demo import verdict
-from pear.cli.options import words
-from pear.cli.output import writable_file
+from pear.cli.comma_lists import split_at_commas
+from pear.cli.console import err, out, print_plain, two_decimal_percent
+from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.demo import gain_sentence
+from pear.cli.output_files import writable_file
 from pear.errors import DataError
 
 if TYPE_CHECKING:
@@ -64,29 +64,31 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
     from pear.train.one_thread import one_thread
 
-    table = read_table(data)
-    named, priced = _parse_prices(words(costs))
+    table = read_csv_table(data)
+    named, priced = _parse_prices(split_at_commas(costs))
     problem, paid = read_model(model, named, table, priced)
-    known = words(features) or [name for name in table.columns if name not in paid]
+    known = split_at_commas(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
-    samples = _split(
+    samples = _split_rows(
         select_columns(table, known, "features", data), select_columns(table, paid, "costs", data), test_share, data
     )
     writable_file(to)
-    say(_introduction(problem, samples, known, len(priced)))
+    print_plain(_describe_training(problem, samples, known, len(priced)))
     settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
-        trained, stopped = _train(partial(DecisionRegressor, problem, architecture.value, **settings), samples)
-        judged = {name: _judge(problem, estimator, samples) for name, estimator in trained.items()}
+        trained, stopped = _train_with_each_loss(
+            partial(DecisionRegressor, problem, architecture.value, **settings), samples
+        )
+        judged = {name: _judge_on_test_rows(problem, estimator, samples) for name, estimator in trained.items()}
     if judged:
-        _show(judged, trained)
+        _print_outcomes(judged, trained)
         kept = list(trained)[-1]
         trained[kept].save(to)
-        say(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}")
+        print_plain(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}")
     if stopped:
         kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
-        say(f"Stopped while {stopped} was trained; {kept}.", "yellow", err)
+        print_plain(f"Stopped while {stopped} was trained; {kept}.", "yellow", err)
         raise typer.Exit(_INTERRUPTED)
 
 
@@ -99,7 +101,9 @@ class RowSplit(NamedTuple):
     test_costs: pandas.DataFrame
 
 
-def _train(make: Callable[..., DecisionRegressor], samples: RowSplit) -> tuple[dict[str, DecisionRegressor], str]:
+def _train_with_each_loss(
+    make: Callable[..., DecisionRegressor], samples: RowSplit
+) -> tuple[dict[str, DecisionRegressor], str]:
     """Train with each loss.
 
     Returns:
@@ -117,7 +121,7 @@ def _train(make: Callable[..., DecisionRegressor], samples: RowSplit) -> tuple[d
 
 
 def _parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Split what ``--costs`` names into columns of costs, and rows of the model with their prices."""
+    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:
         prices = {name: float(price) for name, price in rows.items()}
@@ -132,10 +136,10 @@ def read_model(
     """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
 
     Args:
-        path: of the model.
-        costs: the columns of costs, where they are named.
-        table: of the samples.
-        priced: the rows whose right-hand sides are predicted, with the price of a unit of violation.
+        path: the model file.
+        costs: names of the columns of costs; empty if the user names none.
+        table: the samples.
+        priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
 
     Raises:
         DataError: columns, variables and rows do not go together.
@@ -145,14 +149,16 @@ def read_model(
     named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
         raise DataError(
-            f"no column of the table is named as a variable of {path}{suggest('', variables)}; name the columns of "
+            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the "
+            "columns of "
             "costs with --costs, one for every variable in their order"
         )
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
     if unknown and not by_order:
         raise DataError(
-            f"--costs: {path} has no variable {unknown[0]!r}{suggest(unknown[0], variables)}; name the columns as the "
+            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns "
+            "as the "
             f"variables, or name {len(variables)} columns, one for every variable in their order"
         )
     predicted = None if by_order or tuple(named) == variables else named
@@ -161,7 +167,7 @@ def read_model(
     return (everything if predicted is None else pear.from_mps(path, predicted=predicted)), named
 
 
-def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> RowSplit:
+def _split_rows(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> RowSplit:
     if not 0 < share < 1:
         raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
     if not len(features.columns):
@@ -179,7 +185,7 @@ def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, pa
     return RowSplit(features[:first], costs[:first], features[first:], costs[first:])
 
 
-def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
+def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
     """Judge the decisions on the test rows, in the unit of the objective."""
     from pear.losses.regret import outcome_of_forecast
 
@@ -188,7 +194,7 @@ def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit)
     )
 
 
-def _introduction(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
+def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
     costs = problem.inputs - rows
     rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
@@ -200,19 +206,19 @@ def _introduction(problem: pear.Model, samples: RowSplit, features: list[str], r
     )
 
 
-def _show(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
+def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
     table = Table()
     for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
     for name, found in judged.items():
         lost = f"{float(found.regret.mean()):.6g}", f"{float(found.regret.sum()):.6g}"
-        table.add_row(name, percent(found.normalized), *lost, str(trained[name].n_iter_))
+        table.add_row(name, two_decimal_percent(found.normalized), *lost, str(trained[name].n_iter_))
     best = judged["MSE"].best
-    table.add_row("true costs known", percent(0.0), "0", "0", "", style="dim")
+    table.add_row("true costs known", two_decimal_percent(0.0), "0", "0", "", style="dim")
     out.print(table)
-    say(f"The best decisions are worth {float(best.mean()):.6g} a row.")
+    print_plain(f"The best decisions are worth {float(best.mean()):.6g} a row.")
     if "PEAR" in judged:
         mse, ours = judged["MSE"], judged["PEAR"]
-        say(verdict(mse.normalized, ours.normalized), "bold")
+        print_plain(gain_sentence(mse.normalized, ours.normalized), "bold")
         gained = float((mse.regret - ours.regret).mean())
-        say(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective.")
+        print_plain(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective.")

@@ -11,7 +11,7 @@ from pear.diagnosis.advising.coefficient_scaling import check_scaling
 from pear.diagnosis.advising.epoch_time import time_epochs
 from pear.diagnosis.advising.findings import Finding, Findings
 from pear.diagnosis.advising.integrality import measure_integrality
-from pear.diagnosis.advising.objective_curvature import describe_curvature, settle_smoothing
+from pear.diagnosis.advising.objective_curvature import describe_curvature, find_auto_smoothing
 from pear.diagnosis.advising.redundancy import find_redundant_rows
 from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions
 from pear.diagnosis.advising.solver_and_loss import name_solvers, suggest_loss
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""Time limits of the examinations. With those that have none, they take about ten seconds for 1,000 variables."""
+"""Time limit of each examination in seconds. All examinations together take about ten for 1,000 variables."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +65,7 @@ class Advice:
 
     @property
     def solver(self) -> str:
-        """The solver that ``solver="auto"`` trains with."""
+        """Name of the solver that ``solver="auto"`` uses in training."""
         name: str = self.numbers["solver_training"]
         return name
 
@@ -84,7 +84,7 @@ class Advice:
         return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """Return a table of the rows of A and G: whether redundant, how often they bind, what to multiply them by."""
+        """Return a table of the rows of A and G: redundancy, how often they bind, and a factor that rescales them."""
         return _pandas().DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
@@ -92,7 +92,7 @@ class Advice:
         return _pandas().DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: mean size, deviation, what to multiply them by."""
+        """Return a table of the predicted values: mean size, deviation, and a factor that rescales them."""
         return _pandas().DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     find_redundant_rows(s, findings)
     sampled = decide_samples(s, _SECONDS["decide"])
     describe_curvature(s, sampled, findings)
-    smoothing = settle_smoothing(s, sampled, _SECONDS["smoothing"], findings)
+    smoothing = find_auto_smoothing(s, sampled, _SECONDS["smoothing"], findings)
     if sampled is not None:
         describe_decisions(s, sampled, _SECONDS["decisions"], findings)
         measure_integrality(s, sampled, _SECONDS["integrality"], findings)

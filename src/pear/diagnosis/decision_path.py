@@ -27,13 +27,13 @@ from pear.sensitivity.program_curvature import is_singular_program
 from pear.sensitivity.projection import project_and_test_curvature
 
 ACCURACY = 1e-8
-"""How far the parts of a sample may be from its regret, relative to the size of the terms of its value."""
-_STRAIGHT = 1e-11  # κ up to which a piece is straight, relative to the same size,
-_SAME = 1e-13  # and up to which two decisions of a linear program are worth the same all along
+"""Largest accepted difference of a sample's regret and the sum of its parts, relative to the terms of its value."""
+_STRAIGHT = 1e-11  # a piece is straight if κ is at most this, relative to the same size
+_SAME = 1e-13  # two decisions of a linear program are worth the same on a piece if κ is at most this
 _INSIDE = 1e-9  # violation up to which an extrapolated decision is feasible, relative to the decisions' size
 _MAX_ROUNDS = 200
 MAX_PIECES = 2_000
-"""Pieces of a sample after which its path is given up."""
+"""The search gives a sample up after so many pieces."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class DecisionPath:
     """The decisions between c and ĉ: their mean, and where they change.
 
     Attributes:
-        mean: (B, n) z̄.
+        mean: (B, n) the mean decision z̄.
         margin: (B,) the first t at which the decision under c + t e changes (LP, MILP), or its active set (QP); 1 where
             nothing changes.
-        pieces: (B,) int64, how many pieces were integrated.
+        pieces: (B,) int64, number of integrated pieces.
         found: (B,) bool, False where the search was given up.
-        size: (B,) of the terms that values are summed from.
+        size: (B,) size of the terms that make up the optimal value.
     """
 
     mean: Tensor
@@ -57,12 +57,16 @@ class DecisionPath:
 
 
 class _Search:
-    """What all rounds of the search share.
+    """The data that all rounds of the search share.
 
     Attributes:
-        true, error: (B, n) c and e of the minimised problem.
-        qp: the relaxed programs; linear: whether they have no curvature; jumps: whether decisions can jump.
-        straight: (B,) κ up to which a piece is straight; tolerance: (B,) what a decision may cost more than the best.
+        true: (B, n) true cost c of the minimised problem.
+        error: (B, n) error e of the predicted cost.
+        qp: the relaxed programs.
+        linear: whether they have no curvature.
+        jumps: whether decisions can jump.
+        straight: (B,) κ up to which a piece is straight.
+        tolerance: (B,) largest excess cost of a decision that still counts as optimal.
     """
 
     def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
@@ -74,7 +78,7 @@ class _Search:
         self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Decide samples ``rows`` at t (k,): the decisions (k, n), NaN where none was found, and their slopes dz/dt."""
+        """Decide samples ``rows`` at t (k,). Return decisions (k, n), NaN for failed ones, and their slopes dz/dt."""
         problem = self.problem[rows]
         cost = self.problem.sign * (self.true[rows] + t[:, None] * self.error[rows])
         if self.problem.is_integer:
@@ -88,22 +92,22 @@ class _Search:
         return x, torch.where(curved[:, None], -slope, 0.0)
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
-        """(k, n) H d, with the curvature H of samples ``rows``."""
+        """Return H d (k, n), with the curvature H of samples ``rows``."""
         H = self.qp.H
         return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
-        """(k,) κ of straight lines of this length (k,) in t, between decisions that are d (k, n) apart."""
+        """Return κ (k,) of straight lines over ``length`` (k,) in t, between decisions with difference d (k, n)."""
         return -length * (self.error[rows] * d).sum(1) - (d * self.curvature(rows, d)).sum(1)
 
     def excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
-        """(k,) what z costs more at t than the decision ``best`` there."""
+        """Return how much more z costs at t than the decision ``best`` there, (k,)."""
         w = z - best
         slope = self.true[rows] + t[:, None] * self.error[rows] + self.curvature(rows, best + 0.5 * w)
         return (slope * w).sum(1)
 
     def feasible(self, rows: Tensor, z: Tensor) -> Tensor:
-        """(k,) bool, where a point satisfies the constraints."""
+        """Return a mask (k,) of the points z that satisfy the constraints."""
         qp = self.qp[rows]
         violations = [(matvec(qp.A, z) - qp.b).abs(), matvec(qp.G, z) - qp.h, qp.lb - z, z - qp.ub]
         worst = torch.cat([v.expand(len(z), -1) for v in violations], 1).amax(1)
@@ -112,7 +116,15 @@ class _Search:
 
 @dataclass
 class _Intervals:
-    """Intervals of t in which the decisions are not yet known: samples, both ends, the decisions and slopes there."""
+    """Intervals of t in which the decisions are not yet known.
+
+    Attributes:
+        rows: (k,) sample of each interval.
+        start, end: (k,) ends of the interval.
+        first, last: (k, n) decisions at both ends.
+        first_slope, last_slope: (k, n) derivatives of the decisions by t at both ends.
+        depth: (k,) how often the interval was split.
+    """
 
     rows: Tensor
     start: Tensor
@@ -149,7 +161,7 @@ class _Pieces:
         self.records.append(torch.stack([rows.to(start), start, end, *slopes], 1))
 
     def margin(self, size: Tensor) -> Tensor:
-        """(B,) the t at which the first piece ends that no other continues; 1 where there is none."""
+        """Return the t (B,) at which the decision first leaves its straight line; 1 if it never does."""
         margin = torch.ones_like(size)
         if not self.records:
             return margin
@@ -162,18 +174,18 @@ class _Pieces:
         return margin
 
 
-def follow(
+def follow_decisions(
     problem: Problem, true: Tensor, predicted: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> DecisionPath:
     """Follow the decisions from true to predicted costs.
 
     Args:
-        problem: what is decided, without φ.
-        true: (B, n) c, in the problem's own sense.
-        predicted: (B, n) ĉ.
+        problem: the decision problem, without φ.
+        true: (B, n) true costs c, in the problem's own sense.
+        predicted: (B, n) predicted costs ĉ.
         best: (B, n) the decisions under c.
         chosen: (B, n) the decisions under ĉ.
-        solver: as of ``pear.solve``.
+        solver: name of the solver, as in ``pear.solve``.
     """
     cost, error = problem.sign * true, problem.sign * (predicted - true)
     size = ((cost.abs() + error.abs()) * (best.abs() + chosen.abs())).sum(1)
@@ -191,7 +203,7 @@ def follow(
         todo = todo[~failed[todo.rows] & (pieces.count[todo.rows] < MAX_PIECES)]
         if not len(todo.rows):
             break
-        todo = _split(search, pieces, todo, failed)
+        todo = _split_intervals(search, pieces, todo, failed)
     failed[todo.rows] = True
     failed |= pieces.count >= MAX_PIECES
     return DecisionPath(pieces.integral, pieces.margin(size), pieces.count, ~failed, size)
@@ -209,8 +221,8 @@ def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Inte
     return todo[~straight]
 
 
-def _split(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
-    """Decide at a point inside every interval, integrate the sides that this proves, and return the others."""
+def _split_intervals(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
+    """Decide at a point inside every interval, integrate the sides that prove straight, and return the others."""
     t = _inner_point(search, todo)
     z, slope = search.decide(todo.rows, t)
     lost = z.isnan().any(1)
@@ -230,14 +242,16 @@ def _close_from_end(
     """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
 
     Args:
-        search: what all rounds share; pieces: where finished pieces are added; todo: the intervals.
-        t: (k,) in the intervals.
+        search: the data that all rounds share.
+        pieces: receives the finished pieces.
+        todo: the k intervals.
+        t: (k,) a point inside each interval.
         best: (k, n) the decisions at t.
-        allowed: (B,) what it may cost more.
-        last: whether the last decision is continued back, or else the first one ahead.
+        allowed: (B,) largest excess cost of the continued decision.
+        last: True to continue the last decision backwards, False to continue the first one forwards.
 
     Returns:
-        (k,) bool, where it was.
+        A mask (k,) of the intervals that were integrated.
     """
     end, z, slope = (todo.end, todo.last, todo.last_slope) if last else (todo.start, todo.first, todo.first_slope)
     reached = z + (t - end)[:, None] * slope
@@ -252,7 +266,7 @@ def _close_from_end(
 
 
 def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
-    """(k,) the t to decide at next: where the decisions of both ends, continued, meet, or else the middle."""
+    """Return the t (k,) to decide at next: where the continued decisions of both ends meet, otherwise the middle."""
     e, d, length = search.error[todo.rows], todo.last - todo.first, todo.end - todo.start
     gap = search.excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision where the first is best
     rate = -(e * d).sum(1)  # how fast that falls with t
@@ -273,14 +287,14 @@ def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
 
 
 def _root(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
-    """A root of a u² + b u + c, in (0, length) where there is one."""
+    """Return a root of a u² + b u + c; it lies in (0, length) if one does."""
     q = -0.5 * (b + torch.where(b < 0, -1.0, 1.0) * (b * b - 4 * a * c).clamp(min=0).sqrt())
     first, second = q / a, c / q
     return torch.where((second > 0) & (second < length), second, first)
 
 
 def _first_change(pieces: NDArray[np.float64], size: float) -> float:
-    """The t at which eᵀz leaves the straight line of the first piece, of the sorted records (k, 5) of a sample."""
+    """Return the t at which eᵀz leaves the line of the first piece, from the sorted records (k, 5) of one sample."""
     _, start, end, low, high = (column.tolist() for column in pieces.T)
     rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
     for i in range(1, len(end)):

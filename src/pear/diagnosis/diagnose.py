@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pear.decisions.solution import Solution
 from pear.decisions.solve import check_smoothing, check_solver, report_failures, solve, solve_verified
-from pear.diagnosis.constraints import name_constraints, price_constraints
-from pear.diagnosis.decision_path import ACCURACY, follow
+from pear.diagnosis.constraint_prices import name_constraints, price_constraints
+from pear.diagnosis.decision_path import ACCURACY, follow_decisions
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
+from pear.diagnosis.diagnosis_inputs import Inputs, read_groups, read_inputs
+from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
-from pear.diagnosis.inputs import Inputs, read_groups, read_inputs
-from pear.diagnosis.sentences import describe
 from pear.losses.regret import compare_decisions
 from pear.problem import Model, Problem
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -30,7 +30,7 @@ def diagnose(
     smoothing: float | Literal["auto"] = "auto",
     solver: str = "auto",
 ) -> Diagnosis:
-    """Find what the errors of a forecast cost, and which errors do. Any forecaster will do; no gradient is needed.
+    """Measure what the errors of a forecast cost, and which errors cause the cost. No gradient is needed.
 
     The regret of every sample is attributed to the predicted values. With e = ĉ − c the parts are
     ``a = e ∘ (z̄ − z*(ĉ))``, where z̄ is the mean of the decisions under ``c + t e``, t from 0 to 1. They add up to the
@@ -38,16 +38,16 @@ def diagnose(
     active set stays the same.
 
     Args:
-        problem: what is decided. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
-        predicted: (B, n) or (B, k), tensor, array, DataFrame or list.
-        true: what came true, of the same shape.
+        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
+        predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
+        true: the true costs or values, of the same shape.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
         names: names of the predicted values; left out, those of the columns or of the model.
         smoothing: λ of the smoothed problem at which the squared error is split; "auto" as ``PEARLoss`` picks it.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Raises:
-        SolveError: a sample has no decision under the forecast or under the truth; names it.
+        SolveError: a sample has no decision under the forecast or under the truth; the message names it.
         ProblemError: shapes, names or groups do not fit.
 
     Example:
@@ -61,9 +61,9 @@ def diagnose(
     given = read_inputs(problem, predicted, true, names)
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost
-    chosen, best = (_decide(given.problem, cost, solver) for cost in costs)
+    chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
     judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
-    attributed, notes = _attribute(given, judged.regret, best.x, chosen.x, solver)
+    attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
     relaxed = given.problem.relaxed()
     error = split_error(relaxed, *costs, smoothing, solver)
     qp = relaxed.canonical(given.true_cost)
@@ -98,12 +98,12 @@ def diagnose(
         linear=given.problem.phi is None and qp.is_linear,
         smoothing=error.smoothing.note,
     )
-    found.sentences.extend([*describe(found), *notes])
+    found.sentences.extend([*describe_diagnosis(found), *notes])
     return found
 
 
-def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
-    """The decisions under a cost (B, n), as ``pear.regret`` judges them."""
+def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
+    """Decide under a cost (B, n), in the same way as ``pear.regret``."""
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)
@@ -111,7 +111,7 @@ def _decide(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedS
     return solved
 
 
-def _attribute(
+def _attribute_regret(
     given: Inputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Attribute regret (B,) to the predicted values.
@@ -126,7 +126,7 @@ def _attribute(
         note = "The objective has a smooth term φ, under which decisions move along curves: regret is not attributed."
         empty = {"attribution": nothing, "attributed": unknown, "margin": nothing[:, 0], "pieces": unknown.long()}
         return empty, [note]
-    path = follow(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)
+    path = follow_decisions(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)
     gradient = given.problem.sign * (path.mean - chosen)
     if given.cost_map is not None:
         gradient = given.cost_map.pull_back(gradient)

@@ -1,4 +1,4 @@
-"""``Diagnosis``: what the errors of a forecast cost, and which errors do."""
+"""``Diagnosis``: what the errors of a forecast cost, and which errors cause the cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.sentences import compare, explain_sample
+from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret import TINY
 
@@ -38,32 +38,43 @@ class Diagnosis:
 
     Attributes:
         sentences: the diagnosis in words, the most important first.
-        regret: (B,) what each decision loses, as ``pear.regret`` gives it; best: (B,) the value of the best decision.
-        normalized_regret: that of all samples together, as ``pear.normalized_regret`` gives it.
+        regret: (B,) what each decision loses, as in ``pear.regret``.
+        best: (B,) the value of the best decision.
+        normalized_regret: normalised regret of all samples together, as in ``pear.normalized_regret``.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
             the regret. An entry is negative where an error makes up for another one. NaN where ``attributed`` is False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
-        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
-            part that moves the smoothed decision, the mean of eᵀPe between truth and forecast; normal: (B,) the part
-            that constraints absorb. The two parts add up to it.
-        tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
-        margin: (B,) the share of its error at which the decision first changes (for a quadratic program, its active
-            set); 1 where it does not.
-        pieces: (B,) int, how many pieces the path from truth to forecast was integrated in.
+        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
+        tangent: (B,) the part that moves the smoothed decision, the mean of eᵀPe between truth and forecast.
+        normal: (B,) the part that constraints absorb. Tangent and normal part add up to the squared error.
+        tangent_at_forecast: (B,) eᵀPe at the forecast itself: the part that the gradient of regret depends on.
+        margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
+            set); 1 if it does not change.
+        pieces: (B,) int, number of pieces of the path from truth to forecast.
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
         zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
-        constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
-        binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
-            what a unit more of it is worth there, on average. For integer programs both are of the relaxation.
-        best_binding, best_shadow_price: (m,) the same for the best decisions, under the true costs.
-        active, best_active: (B, m) bool, constraints that are tight at the decisions themselves, integers included.
-        decision, best_decision: (B, n) under the forecast, and under the truth.
-        predicted, true: (B, k) the values.
-        names: k of the predicted values; variables: n of the decisions.
-        groups: (B,) labels, or None; grouped_by: what they are: "group", a name ("group regret" where a table has a
-            column "regret"), "hour of day", "month", "weekday".
-        sense: "min" or "max"; integer: whether the problem has integers; linear: whether its objective is linear.
-        smoothing: a sentence about λ.
+        constraint_names: names of the m constraints.
+        constraint_kinds: "equality", "row", "lower bound" or "upper bound" for each constraint.
+        binding: (m,) share of samples in which a constraint holds the decision under the forecast.
+        shadow_price: (m,) mean gain there if the limit is relaxed by one unit. For integer programs ``binding`` and
+            ``shadow_price`` are those of the relaxation.
+        best_binding: (m,) share of samples in which a constraint holds the best decision, under the true costs.
+        best_shadow_price: (m,) mean shadow price at the best decisions.
+        active: (B, m) bool, constraints that are tight at the decision under the forecast, integers included.
+        best_active: (B, m) bool, constraints that are tight at the best decision.
+        decision: (B, n) decisions under the forecast.
+        best_decision: (B, n) decisions under the truth.
+        predicted: (B, k) predicted values.
+        true: (B, k) true values.
+        names: names of the k predicted values.
+        variables: names of the n variables.
+        groups: (B,) label of each sample, or None.
+        grouped_by: heading of the labels: "group", the name of a column ("group regret" if a table has a column
+            "regret"), "hour of day", "month" or "weekday".
+        sense: "min" or "max".
+        integer: whether the problem has integers.
+        linear: whether its objective is linear.
+        smoothing: a sentence about the smoothing λ.
 
     Example:
         >>> import pear
@@ -112,7 +123,7 @@ class Diagnosis:
 
     @property
     def tangent_share(self) -> float:
-        """The tangent part of all squared errors; NaN where there is no error."""
+        """The share of the tangent part in the squared errors of all samples; NaN if there is no error."""
         return _ratio(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
@@ -123,7 +134,7 @@ class Diagnosis:
         return _frame(columns).rename_axis(index="sample")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values, the dearest first: what their errors cost, and how large they are."""
+        """Return a table of the predicted values, the costliest first: cost and size of their errors."""
         error = self.predicted - self.true
         squared = (error**2).mean(0)
         cost = np.nansum(self.attribution, axis=0)
@@ -145,7 +156,7 @@ class Diagnosis:
         return _frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def by_group(self) -> pandas.DataFrame:
-        """Return a table of the groups, the dearest first: samples, regret, share, normalised regret, tangent share.
+        """Return a table of the groups, the costliest first: samples, regret, share, normalised regret, tangent share.
 
         Raises:
             ProblemError: no groups were given.
@@ -190,14 +201,14 @@ class Diagnosis:
             names: what the two forecasters are called in the sentences.
 
         Raises:
-            ProblemError: ``other`` is no diagnosis, or of other samples.
+            ProblemError: ``other`` is not a diagnosis, or belongs to other samples.
         """
         if not isinstance(other, Diagnosis):
             raise ProblemError(
                 f"compare takes a Diagnosis; got {type(other).__name__}: pass what pear.diagnose finds of another "
                 "forecaster"
             )
-        return compare(self, other, names)
+        return compare_diagnoses(self, other, names)
 
     def plot(self) -> Figure:
         """Draw what costs money: predicted values, groups, samples, constraints that bind, parts of the error.
@@ -205,9 +216,9 @@ class Diagnosis:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.diagnosis.figures import plot  # which needs an extra, and says so
+        from pear.diagnosis.diagnosis_figures import plot_diagnosis  # which needs an extra, and says so
 
-        return plot(self)
+        return plot_diagnosis(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
         """Write the diagnosis as one HTML page without other files, and return its path.
@@ -233,14 +244,14 @@ class Diagnosis:
 
 
 def _ratio(part: Array, whole: Array) -> float:
-    """The sum of a part divided by that of the whole, where both are finite; NaN where the whole is nothing."""
+    """Return the sum of a part over the sum of the whole, finite entries only; NaN if the whole sums to zero."""
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")
 
 
 def _shares(parts: Array) -> Array:
-    """The parts divided by their sum; zeros where the sum is not positive."""
+    """Divide the parts by their sum. Return zeros if the sum is not positive."""
     total = parts.sum()
     return parts / total if total > 0 else np.zeros_like(parts)
 

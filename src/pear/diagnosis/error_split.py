@@ -22,8 +22,8 @@ from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singu
 from pear.sensitivity.projection import project_and_test_curvature
 
 EXACT = 1e-10
-"""How far parts of an error may be from what they must be, relative to the whole."""
-_FLAT_SHARE = 0.01  # of the mean curvature, which a singular one gets in every direction
+"""Largest accepted rounding error of a part, relative to the whole squared error."""
+_FLAT_SHARE = 0.01  # a singular curvature gets this share of its mean added in every direction
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ class ErrorSplit:
 
     Attributes:
         squared_error: (B,) eᵀH⁻¹e.
-        tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
-        tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and the
-            normal part there do not add up to the whole.
-        zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.
+        tangent: (B,) the mean of eᵀPe between c and ĉ.
+        normal: (B,) the other part of ``squared_error``.
+        tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, the part that the gradient of regret depends on. NaN if
+            it and the normal part there do not add up to the whole.
+        zero_gradient: (B,) bool, True if there is an error but the gradient is zero.
         degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
-        smoothing: what the problem was smoothed by.
+        smoothing: the smoothing of the problem.
     """
 
     squared_error: Tensor
@@ -55,11 +56,11 @@ def split_error(
     """Split the squared error of every sample into its tangent and its normal part.
 
     Args:
-        problem: what is decided, continuous.
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
-        smoothing: λ; "auto" as ``PEARLoss`` picks it.
-        solver: as of ``pear.solve``.
+        problem: the decision problem, continuous.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
+        smoothing: λ, or "auto" to choose it as ``PEARLoss`` does.
+        solver: name of the solver, as in ``pear.solve``.
     """
     scale = _with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
@@ -74,26 +75,26 @@ def split_error(
     absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
     holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
     # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
-    tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
+    tangent = _clip_part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     return ErrorSplit(
         squared_error=total,
         tangent=tangent,
         normal=total - tangent,
-        tangent_at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        tangent_at_forecast=torch.where(holds, _clip_part(local, total), torch.nan),
         zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
         degenerate=solved.weak.count() > 0,
         smoothing=scale,
     )
 
 
-def _part(value: Tensor, whole: Tensor) -> Tensor:
-    """(B,) the value, clipped to [0, whole] where rounding put it outside; NaN where it is further outside."""
+def _clip_part(value: Tensor, whole: Tensor) -> Tensor:
+    """Clip a part (B,) to [0, whole]. Values outside by more than rounding become NaN."""
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
 def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
-    """Return the same smoothing, or a larger one where H would be singular and H⁻¹ would not exist."""
+    """Return the given smoothing, or a larger one if H would be singular without it."""
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(is_singular_program(qp).any()):
         return scale

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Mark(NamedTuple):
-    """A text that may be marked: place 1 is bold, 2 underlined, 0 neither."""
+class RankedText(NamedTuple):
+    """A text with its place in a ranking: place 1 is printed bold, place 2 underlined, place 0 plain."""
 
     text: str
     place: int = 0
@@ -20,11 +20,11 @@ class Grid:
     """A table.
 
     Attributes:
-        title: stands above it.
-        header: of the columns; empty where the title and the caption say it all.
-        rows: the entries of each line, the first of which names it: a text, a :class:`Mark`, or an object that
-            compares a number of ours with a published one and has the attribute ``not_run``.
-        caption: stands between the title and the table.
+        title: heading above the table.
+        header: headings of the columns; empty for a table without headings.
+        rows: the entries of each line; the first one names the line. An entry is a text, a :class:`RankedText`, or an
+            object with the attribute ``not_run`` that compares our number with a published one.
+        caption: text between the heading and the table.
     """
 
     title: str
@@ -34,8 +34,8 @@ class Grid:
 
     @property
     def cells(self) -> list[Any]:
-        """Entries that compare ours with the paper's, in reading order."""
-        return [entry for row in self.rows for entry in row if not isinstance(entry, str | Mark)]
+        """Entries that compare our number with the paper's, in reading order."""
+        return [entry for row in self.rows for entry in row if not isinstance(entry, str | RankedText)]
 
     @property
     def not_run(self) -> bool:
@@ -44,13 +44,14 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PageFigure:
     """One figure of a page, or its place where nothing was run yet.
 
     Attributes:
-        title, caption: texts above and below it.
-        draw: gives the ``<svg>`` element; None where nothing was run. It alone needs matplotlib.
-        legend: name → colour of ``pear.pages.style``.
+        title: text above the figure.
+        caption: text below the figure.
+        draw: function that returns the ``<svg>`` element and needs matplotlib; None if nothing was run.
+        legend: colour of each name, from ``pear.pages.figure_style``.
     """
 
     title: str
@@ -64,17 +65,20 @@ class Section:
     """One section of a page.
 
     Attributes:
-        name: unique in the page.
-        title: its heading; sentences: one paragraph each.
-        grids, figures: shown in this order, unless figures_first.
-        save: writes its figures, legend included, as one picture; None where no such file is needed.
+        name: name that is unique on the page.
+        title: heading of the section.
+        sentences: texts, one paragraph each.
+        grids: tables of the section.
+        figures: figures of the section, shown after the tables.
+        figures_first: True to show the figures before the tables.
+        save: function that writes all figures with their legend as one picture; None if no such file is needed.
     """
 
     name: str
     title: str
     sentences: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PageFigure, ...] = ()
     save: Callable[[Path], object] | None = None
     figures_first: bool = False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pear.pages import style
+from pear.pages import figure_style
 
 
 @dataclass(frozen=True)
@@ -15,12 +15,12 @@ class Series:
     """One line of a figure.
 
     Attributes:
-        name: whose it is; the same name has the same color in every panel.
-        x, y: positive numbers, one a point.
-        ours: whether it is this package's.
-        panel: title of the axes that it belongs to.
+        name: name in the legend; one name has one color in all panels.
+        x, y: positive coordinates of the points.
+        ours: whether the line shows this package.
+        panel: title of the axes that the line belongs to.
         joined: whether a line joins the points.
-        remark: stands behind the name in the legend.
+        remark: text after the name in the legend.
     """
 
     name: str
@@ -32,43 +32,43 @@ class Series:
     remark: str = ""
 
 
-def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
+def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
     """Save the lines as an SVG with its panels side by side; points that are not positive are left out.
 
     Args:
-        path: of the file.
-        title: what the picture says.
-        x_label, y_label: of the axes.
-        series: the lines, those of one panel sharing its axes.
+        path: the SVG file to write.
+        title: heading of the picture.
+        x_label, y_label: labels of the axes.
+        series: the lines to draw; lines of one panel share its axes.
     """
     panels = tuple(dict.fromkeys(one.panel for one in series)) or ("",)
-    colors = _colors(series)
+    colors = _series_colors(series)
     size = (max(5.6, 4.2 * len(panels)), 4.6)
-    with style.canvas(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
-        style.headline(figure, title)
+    with figure_style.styled_figure(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
+        figure_style.write_headline(figure, title)
         for axes, panel in zip(grid[0], panels, strict=True):
             for one in series:
                 if one.panel == panel:
-                    _line(axes, one, colors[one.name])
+                    _draw_line(axes, one, colors[one.name])
             axes.set(title=panel, xlabel=x_label)
-            style.plain_log(axes, "x")
-            style.plain_log(axes, "y")
+            figure_style.set_plain_log_scale(axes, "x")
+            figure_style.set_plain_log_scale(axes, "y")
             if axes.get_legend_handles_labels()[1]:
                 axes.legend()
         grid[0][0].set_ylabel(y_label)
-        return style.save(figure, path)
+        return figure_style.save_figure(figure, path)
 
 
-def _colors(series: Sequence[Series]) -> dict[str, str]:
-    """One color for each name; ours are green."""
+def _series_colors(series: Sequence[Series]) -> dict[str, str]:
+    """Choose one color for each name. Lines of this package are green."""
     colors = {}
-    for ours, palette in ((True, style.OURS), (False, style.OTHERS)):
+    for ours, palette in ((True, figure_style.OURS), (False, figure_style.OTHERS)):
         names = dict.fromkeys(one.name for one in series if one.ours is ours)
         colors.update({name: palette[i % len(palette)] for i, name in enumerate(names)})
     return colors
 
 
-def _line(axes: Any, one: Series, color: str) -> None:
+def _draw_line(axes: Any, one: Series, color: str) -> None:
     points = [(x, y) for x, y in zip(one.x, one.y, strict=True) if x > 0 and y > 0]
     if points:
         shape = {"linewidth": 2.2 if one.ours else 1.4, "linestyle": "-" if one.joined else "", "marker": "o"}

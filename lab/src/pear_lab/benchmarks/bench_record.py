@@ -1,4 +1,4 @@
-"""The files that a speed benchmark writes: numbers and tables, again after every row."""
+"""The files of a speed benchmark: numbers and tables, rewritten after every row."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pear_lab.benchmarks.text_table import Table
-from pear_lab.experiments.execute import machine, versions
+from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.experiments.execute_run import machine_in_words, package_versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")
 
 
 @dataclass
-class Record:
-    """The rows of one run, and where they are written.
+class BenchmarkRecord:
+    """The rows of one benchmark run and the folder they are written to.
 
     Attributes:
-        name: of the benchmark.
-        folder: gets ``results.json`` and ``table.md``; it must exist.
-        settings: what was asked for; the seed among them.
-        tables: makes the tables of rows measured so far.
+        name: name of the benchmark.
+        folder: existing folder for ``results.json`` and ``table.md``.
+        settings: options of the run, the seed included.
+        tables: function that makes tables of the rows measured so far.
         device: "cpu" or "cuda".
-        rows: dataclasses, in the order they were measured.
-        notes: what was left out, and why.
-        interrupted: whether the user stopped it.
+        rows: dataclass objects, in the order of measurement.
+        notes: sentences on measurements that were left out.
+        interrupted: whether the user stopped the run.
     """
 
     name: str
     folder: Path
     settings: dict[str, Any]
-    tables: Callable[[list[Any]], list[Table]]
+    tables: Callable[[list[Any]], list[TextTable]]
     device: str = "cpu"
     rows: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -44,59 +44,59 @@ class Record:
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def add(self, row: Any) -> None:
-        """Keep a row, and write everything that is known so far."""
+        """Add a row, and write all rows so far."""
         self.rows.append(row)
         self.save()
 
     def note(self, text: str) -> None:
-        """Keep a note for the output."""
+        """Add a note to the output."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as plain data; numbers that are not finite are None."""
+        """Return the record as plain data for JSON. Numbers that are not finite become None."""
         return {
             "benchmark": self.name,
             "date": self.date,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "machine": describe_machine(self.device),
-            "versions": versions(_PACKAGES),
-            "settings": _plain(self.settings),
+            "versions": package_versions(_PACKAGES),
+            "settings": _json_value(self.settings),
             "interrupted": self.interrupted,
             "notes": self.notes,
-            "rows": [_plain(asdict(row)) for row in self.rows],
+            "rows": [_json_value(asdict(row)) for row in self.rows],
         }
 
     def save(self) -> list[Path]:
         """Write the numbers and the tables, and return the paths."""
         about = self.as_dict()
-        numbers = _replace(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
+        numbers = _replace_file(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
         text = "\n".join(table.markdown() for table in self.tables(self.rows))
         used = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
         lines = [*(f"- {note}" for note in self.notes), f"- {self.date}, {about['machine']}; {used}"]
-        return [numbers, _replace(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
+        return [numbers, _replace_file(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
 
 
 def describe_machine(device: str) -> str:
-    """The machine in words, with its GPU where one is used."""
+    """Describe the machine in words, with its GPU if ``device`` is one."""
     if device == "cpu":
-        return machine()
+        return machine_in_words()
     import torch
 
-    return f"{machine()}, {torch.cuda.get_device_name()}"
+    return f"{machine_in_words()}, {torch.cuda.get_device_name()}"
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinity become None, other objects text."""
+def _json_value(value: Any) -> Any:
+    """Convert a value for JSON: NaN and infinity become None, other objects become text."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _replace(path: Path, text: str) -> Path:
+def _replace_file(path: Path, text: str) -> Path:
     """Replace a file in one step, so that a reader never sees half of it."""
     temporary = path.with_suffix(path.suffix + ".tmp")
     temporary.write_text(text, encoding="utf-8")

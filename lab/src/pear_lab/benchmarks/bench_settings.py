@@ -25,17 +25,17 @@ def option(
     shown: str | None = None,
     argument: bool = False,
 ) -> Any:
-    """A field of settings that is also an option of the command line.
+    """Make a dataclass field of settings that is also an option of the command line.
 
     Args:
-        default: its value where nothing is asked for.
-        help: one line.
-        least: smallest value it may have; for several numbers, of each.
-        positive: it must be larger than zero.
-        empty: of several numbers there may be none at all.
-        quick: its value under ``--quick`` where nothing else is asked for; None for the default.
-        shown: what the help prints for the default.
-        argument: True for a word that stands on the command line without a name, and must be there.
+        default: value if the user gives none.
+        help: one line of help.
+        least: smallest allowed value, for a tuple that of each entry.
+        positive: True if the value must be larger than zero.
+        empty: True if a tuple may be empty.
+        quick: value under ``--quick`` if the user gives none; None for the default.
+        shown: text that the help prints for the default.
+        argument: True for a required positional argument instead of an option.
     """
     limits = {"least": least, "positive": positive, "empty": empty}
     return field(
@@ -45,7 +45,7 @@ def option(
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of one benchmark; numbers outside of their limits are refused."""
+    """The options of one benchmark. Numbers outside their limits raise an error."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -68,8 +68,8 @@ class Callbacks:
 
     Attributes:
         on_row: called with every row as soon as it is measured.
-        on_note: called with what was left out or failed, in words.
-        say: called with what is being done.
+        on_note: called with a sentence on what was left out or failed.
+        say: called with a line on what is being measured now.
     """
 
     on_row: Callable[[Any], None]

@@ -1,4 +1,4 @@
-"""How far gradients, and decisions, are from the exact ones."""
+"""Errors of gradients and decisions relative to exact ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear_lab.judge.program import Array, Mask
-from pear_lab.judge.reference import Reference
+from pear_lab.judge.judged_program import Array, Mask
+from pear_lab.judge.reference_solution import Reference
 
 EXACT = 1e-6
-"""Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
+"""A gradient counts as exact if its largest relative error is at most this."""
 _ZERO = 1e-9
 
 
@@ -21,8 +21,10 @@ class ErrorSummary(NamedTuple):
     """Relative errors of the gradients of a batch.
 
     Attributes:
-        median, q90, largest: of them all; infinite where one is not a number.
-        compared: samples they come from.
+        median: median error; infinite if an error is NaN.
+        q90: 90 % quantile of the errors.
+        largest: largest error.
+        compared: number of compared samples.
     """
 
     median: float
@@ -32,16 +34,16 @@ class ErrorSummary(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True where even the largest error is small."""
+        """True if the largest error is at most ``EXACT``."""
         return self.largest <= EXACT
 
 
-def summarize(errors: Array) -> ErrorSummary:
-    """Median, 90 % quantile and largest of relative errors (k,).
+def summarize_errors(errors: Array) -> ErrorSummary:
+    """Summarize relative errors (k,) by their median, 90 % quantile and maximum.
 
     Example:
         >>> import numpy as np
-        >>> summarize(np.array([1.0, 3.0, 2.0]))
+        >>> summarize_errors(np.array([1.0, 3.0, 2.0]))
         ErrorSummary(median=2.0, q90=2.8, largest=3.0, compared=3)
     """
     if not len(errors):
@@ -52,7 +54,7 @@ def summarize(errors: Array) -> ErrorSummary:
 
 
 def _quantile(values: Array, share: float) -> float:
-    """The quantile of sorted values by linear interpolation; infinite where the upper neighbour is."""
+    """Return a quantile of sorted values by linear interpolation; infinite if the upper neighbour is."""
     place = share * (len(values) - 1)
     low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
     return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
@@ -65,8 +67,9 @@ class ExactGradients:
     Attributes:
         decision: (k, n) exact decisions.
         gradient: (k, n) exact gradients of the regret.
-        zero, on_edge: (k,) bool; where the gradient is zero, and where it does not exist.
-        scale: (k,) what an error is compared with: ‖g‖, or ‖H⁻¹e‖ where g is zero.
+        zero: (k,) bool, True where the gradient is zero.
+        on_edge: (k,) bool, True where the gradient does not exist.
+        scale: (k,) denominator of relative errors: ‖g‖, or ‖H⁻¹e‖ where g is zero.
     """
 
     decision: Array
@@ -89,32 +92,32 @@ class ExactGradients:
 
     @property
     def comparable(self) -> Mask:
-        """(k,) where the gradient exists and is not zero."""
+        """Return a mask (k,) of the samples whose gradient exists and is not zero."""
         return ~self.zero & ~self.on_edge
 
     def relative(self, gradient: Array) -> Array:
-        """(B,) relative 2-norms of the errors of gradients (B, n) of the first samples, B ≤ k."""
+        """Return the relative 2-norm errors (B,) of gradients (B, n) of the first B ≤ k samples."""
         first = slice(len(gradient))
         return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
 
     def errors(self, gradient: Array) -> ErrorSummary:
-        """Errors of gradients (B, n), over the first samples that are comparable."""
+        """Summarize the errors of gradients (B, n) of the first B samples; only comparable samples count."""
         first = gradient[: len(self.gradient)]
-        return summarize(self.relative(first)[self.comparable[: len(first)]])
+        return summarize_errors(self.relative(first)[self.comparable[: len(first)]])
 
     def decision_errors(self, decision: Array) -> ErrorSummary:
-        """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
+        """Summarize the relative 2-norm errors of decisions (B, n); only comparable samples count."""
         first = decision[: len(self.decision)]
         exact, compared = self.decision[: len(first)], self.comparable[: len(first)]
         error = np.linalg.norm(first - exact, axis=1) / np.linalg.norm(exact, axis=1)
-        return summarize(error[compared])
+        return summarize_errors(error[compared])
 
     def swap(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""
         for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
-            swap(part, i)
+            swap_first_row(part, i)
 
 
-def swap(rows: Array | Mask, i: int) -> None:
+def swap_first_row(rows: Array | Mask, i: int) -> None:
     """Exchange the first row with row ``i``."""
     rows[[0, i]] = rows[[i, 0]]

@@ -1,4 +1,4 @@
-"""What each method on a GPU brings: one training step with the primal, the dual and the interior-point method.
+"""Time one training step on a GPU with the primal, the dual and the interior-point method.
 
 Run it on a machine with a GPU: ``python -m pear_lab.benchmarks.gpu_methods``. Every structure of the gradient
 benchmark is measured, and portfolios with bounds of each sample's own, which the primal method starts outside of. A
@@ -27,18 +27,18 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
 from pear.solvers.registry import BACKENDS
-from pear_lab.benchmarks.clock import gradient_at
-from pear_lab.benchmarks.structures import STRUCTURES, Draw, Structure
-from pear_lab.judge.program import DIMENSIONS
+from pear_lab.benchmarks.program_structures import STRUCTURES, Draw, Structure
+from pear_lab.benchmarks.timing import gradient_at
+from pear_lab.judge.judged_program import DIMENSIONS
 
 SMALL = 64
-"""Samples of the first batch, and of those whose gradients are compared with the CPU's."""
+"""Samples of the smallest batch. Gradients of as many samples are compared with the CPU's."""
 _WARM_UP, _SECONDS, _MOST = 4, 0.25, 50  # calls before the clock starts; how long is measured, and how often at most
 _prepare = gpu_plan.prepare
 
 
 def prepare_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """A plan that stays with the primal method; None where that does not take the programs."""
+    """Make a plan that uses the primal method only; None if that method does not accept the programs."""
     plan = _prepare(qp)
     if plan is None or plan.needs_inverse:
         return None
@@ -46,7 +46,7 @@ def prepare_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
 
 
 def prepare_dual(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """A plan that stays with the dual method; None where that does not take the programs."""
+    """Make a plan that uses the dual method only; None if that method does not accept the programs."""
     if qp.n + qp.p + qp.m > max(LAUNCH):
         return None
     return gpu_plan.GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)
@@ -58,11 +58,11 @@ METHODS: dict[str, Callable[[QuadraticProgram], gpu_plan.GPUPlan | None] | None]
     "interior point": None,
     "auto": _prepare,
 }
-"""By its name, how the plan of a method is made; None for one that has no kernel."""
+"""Function that makes the plan of each method, by name; None for a method without a kernel."""
 
 
-def structures() -> list[Structure]:
-    """The structures that are measured."""
+def measured_structures() -> list[Structure]:
+    """Return the structures to measure."""
     first = STRUCTURES[0]
 
     def own_bounds(rng: np.random.Generator, n: int, B: int) -> Draw:
@@ -72,7 +72,7 @@ def structures() -> list[Structure]:
     return [*STRUCTURES, replace(first, name="own-bounds", draw=own_bounds)]
 
 
-class _Sample:
+class _DeviceSample:
     """The first B programs of a draw on a device."""
 
     def __init__(self, draw: Draw, B: int, device: str) -> None:
@@ -85,17 +85,17 @@ class _Sample:
         self.smoothing = draw.smoothing
 
     def step(self, solver: str) -> Callable[[], Tensor]:
-        """A call that computes the gradient of the loss by the predicted cost."""
+        """Return a function that computes the gradient of the loss by the predicted cost."""
         loss = PEARLoss(self.problem, self.smoothing, injection=0.0, guidance=0.0, reduction="sum", solver=solver)
         return lambda: gradient_at(self.cost, lambda cost: loss(cost, self.true))
 
     def program(self) -> QuadraticProgram:
-        """The programs for the predicted costs."""
+        """Return the quadratic programs with the predicted costs."""
         return self.problem.canonical(self.cost, self.smoothing)
 
 
-def measure(function: Callable[[], Any]) -> float:
-    """The median of the milliseconds that a function takes on a GPU."""
+def median_milliseconds(function: Callable[[], Any]) -> float:
+    """Time a function on a GPU: the median in milliseconds."""
     for _ in range(_WARM_UP):
         function()
     torch.cuda.synchronize()
@@ -108,8 +108,8 @@ def measure(function: Callable[[], Any]) -> float:
     return median(took)
 
 
-def measure_method(name: str, sample: _Sample, expected: Tensor) -> str:
-    """One cell of the table: milliseconds of a step, those of the search, and the error of the gradient."""
+def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
+    """Make one cell of the table: milliseconds of a step, those of the search, and the error of the gradient."""
     interior = next(row.name for row in BACKENDS if row.name in ("interior-point", "pear"))
     prepare, search, mark = METHODS[name], "", ""
     if prepare is not None:
@@ -123,24 +123,24 @@ def measure_method(name: str, sample: _Sample, expected: Tensor) -> str:
         mark = "" if bool(solution.optimal.all()) else "!"
         shared = plan.needs_inverse and len(qp.H) == 1  # which the library inverts once
         curvature = plan.curvature(qp, torch.linalg.inv(qp.H)) if shared else None
-        search = f" ({measure(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
+        search = f" ({median_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
     with patch.object(gpu_plan, "prepare", prepare or _prepare):
         step = sample.step("auto" if prepare is not None else interior)
         error = float((step()[: len(expected)].cpu() - expected).abs().max() / expected.abs().max())
-        return f"{measure(step):.2f}{search}{mark} {error:.0e}"
+        return f"{median_milliseconds(step):.2f}{search}{mark} {error:.0e}"
 
 
-def rows() -> Iterator[list[str]]:
-    """The rows of the table, one after another as they are measured."""
-    for structure in structures():
+def measured_rows() -> Iterator[list[str]]:
+    """Yield the rows of the table as they are measured."""
+    for structure in measured_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)
-        expected = _Sample(draw, SMALL, "cpu").step("auto")()
+        expected = _DeviceSample(draw, SMALL, "cpu").step("auto")()
         for B in (SMALL, largest):
             row = [structure.name, str(B)]
             for name in METHODS:
                 try:
-                    row.append(measure_method(name, _Sample(draw, B, "cuda"), expected))
+                    row.append(measure_method(name, _DeviceSample(draw, B, "cuda"), expected))
                 except Exception as error:  # noqa: BLE001 (a table with a gap is worth more than none)
                     row.append(f"failed: {type(error).__name__}: {error}"[:60])
             yield row
@@ -151,7 +151,7 @@ def main() -> None:
     typer.echo("step in ms (search in ms) largest error of a gradient, relative to the largest entry")
     typer.echo("| structure | B | " + " | ".join(METHODS) + " |")
     typer.echo("|---|---|" + "---|" * len(METHODS))
-    for row in rows():
+    for row in measured_rows():
         typer.echo("| " + " | ".join(row) + " |")
 
 

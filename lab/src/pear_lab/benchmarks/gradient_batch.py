@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear_lab.benchmarks.exact_gradients import ExactGradients, swap
-from pear_lab.benchmarks.structures import Structure
-from pear_lab.judge.program import DIMENSIONS, Array, programs
-from pear_lab.judge.reference import reference
+from pear_lab.benchmarks.exact_gradients import ExactGradients, swap_first_row
+from pear_lab.benchmarks.program_structures import Structure
+from pear_lab.judge.judged_program import DIMENSIONS, Array, programs
+from pear_lab.judge.reference_solution import reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
@@ -20,11 +20,11 @@ class GradientBatch:
     """Programs of n variables of one structure; smaller batches are the start of larger ones.
 
     Args:
-        structure: how they are drawn.
+        structure: structure of the programs.
         n: number of variables.
         largest: B, samples to draw.
-        references: samples for which the exact gradient is computed, from the first on.
-        seed: of the draws.
+        references: number of samples, from the first on, whose exact gradient is computed.
+        seed: seed of the random programs.
 
     Attributes:
         cost, true: (B, n) predicted and true costs.
@@ -34,7 +34,7 @@ class GradientBatch:
         answers: exact gradients at ``cost``.
         moved_answers: those at ``moved``; None where the structure is not measured with warm starts.
 
-    The first sample is one that is comparable, so that a batch of one is, too.
+    The first sample is always comparable, so that a batch of one is comparable, too.
     """
 
     def __init__(self, structure: Structure, n: int, largest: int, references: int, seed: int = 0) -> None:
@@ -102,7 +102,7 @@ class GradientBatch:
         """Exchange the first sample with sample ``i``."""
         own = [value for name, value in self.fields.items() if self._is_own(name)]
         for part in (self.cost, self.true, self.moved, *own):
-            swap(part, i)
+            swap_first_row(part, i)
         for answers in (self.answers, self.moved_answers):
             if answers is not None:
                 answers.swap(i)

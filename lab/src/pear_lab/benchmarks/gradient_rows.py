@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.exact_gradients import EXACT
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
-from pear_lab.benchmarks.structures import STRUCTURES
-from pear_lab.benchmarks.text_table import Table, error, number, profiles, share
+from pear_lab.benchmarks.program_structures import STRUCTURES
+from pear_lab.benchmarks.text_table import TextTable, format_error, format_number, format_share, profile_table
 
 PORTFOLIO = STRUCTURES[0].name
 _ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}
@@ -25,7 +25,8 @@ class GradientRow:
         who: one of ``OurSteps.steps``, or a peer's title.
         ours: whether it is this package.
         n, batch: the point.
-        seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
+        seconds: the fastest measurement.
+        median_seconds: the median measurement. Both times are for the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
         compared: samples that they come from.
         reuse_rate: share of samples for which no solver was called; None without warm starts.
@@ -64,43 +65,43 @@ class GradientRow:
         return self.structure, self.n, self.batch
 
 
-def label(structure: str, n: int) -> str:
+def structure_label(structure: str, n: int) -> str:
     """A structure and its size in words.
 
     Example:
-        >>> label("portfolio", 100), label("path-5", 40)
+        >>> structure_label("portfolio", 100), structure_label("path-5", 40)
         ('100 assets', '5×5 grid of 40 edges')
     """
     return _LABELS[structure].format(n=n)
 
 
-def ratio(theirs: float | None, ours: float | None) -> float:
-    """How many times longer theirs takes; NaN where one of them is not known.
+def time_ratio(theirs: float | None, ours: float | None) -> float:
+    """Return their time relative to ours; NaN if one of the two is not known.
 
     Example:
-        >>> ratio(0.1, 0.02), ratio(None, 0.02)
+        >>> time_ratio(0.1, 0.02), time_ratio(None, 0.02)
         (5.0, nan)
     """
     return theirs / ours if theirs is not None and ours else math.nan
 
 
-def ahead(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
+def lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
+    """Return the time of the fastest exact peer relative to this row of ours; NaN if there is nothing to compare.
 
     A peer is exact where its largest error at this point is small.
     """
     there = [one for one in rows if one.point == row.point and one.exact and one.compared]
     fastest = min((one.seconds for one in there if not one.ours), default=None)
-    return ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
+    return time_ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
 
 
-def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer a row takes than ``pear`` at the same point."""
+def ratio_to_pear(rows: list[GradientRow], row: GradientRow) -> float:
+    """Return the time of a row relative to ``pear`` at the same point."""
     base = next((r for r in rows if r.who == "pear" and r.point == row.point), None)
-    return ratio(row.seconds, base.seconds if base else None)
+    return time_ratio(row.seconds, base.seconds if base else None)
 
 
-def tables(rows: list[GradientRow]) -> list[Table]:
+def tables(rows: list[GradientRow]) -> list[TextTable]:
     """The comparison, the profiles where there are any, and a summary where there are several structures."""
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
@@ -108,20 +109,20 @@ def tables(rows: list[GradientRow]) -> list[Table]:
     headings = ("who", "n", "batch", "ms", *errors, "compared", "reuse", *ratios)
     title = f"Gradient of the regret of {what}, forward and backward\n"
     title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
-    cells = [(*([row.structure] if several else []), *_cells(rows, row)) for row in _sorted(rows)]
+    cells = [(*([row.structure] if several else []), *_gradient_cells(rows, row)) for row in _sort_rows(rows)]
     left = 2 if several else 1
-    tables = [Table(title, ("structure", *headings) if several else headings, cells, left)]
-    if spent := [row for row in _sorted(rows) if row.profile]:
-        in_ms = [(_named(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
+    tables = [TextTable(title, ("structure", *headings) if several else headings, cells, left)]
+    if spent := [row for row in _sort_rows(rows) if row.profile]:
+        in_ms = [(_name_cells(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
         who = ("structure", "who", "n", "batch") if several else ("who", "assets", "batch")
-        tables.append(profiles("Where the time goes, ms a batch", who, in_ms, left))
-    return [*tables, summary(rows)] if several else tables
+        tables.append(profile_table("Where the time goes, ms a batch", who, in_ms, left))
+    return [*tables, summary_of_structures(rows)] if several else tables
 
 
-def summary(rows: list[GradientRow]) -> Table:
-    """For every point our layer beside the fastest peer, the fastest one at a loose setting, and one CPU core.
+def summary_of_structures(rows: list[GradientRow]) -> TextTable:
+    """Make a table of our layer at every point, compared with the fastest peer, a loose peer, and one CPU core.
 
-    Where a kind of row was not measured at any point there is no column of it.
+    Kinds of rows that were not measured at any point have no column.
     """
     known = [row for row in rows if row.compared and row.measured == "gradient"]
     kinds: dict[str, Callable[[GradientRow], bool]] = {
@@ -132,52 +133,59 @@ def summary(rows: list[GradientRow]) -> Table:
     kinds = {name: fits for name, fits in kinds.items() if any(map(fits, known))}
     beside = (heading for name in kinds for heading in (f"{name},\nms", "median\nerror", "÷ ours"))
     title = f"{LAYER} (ours) beside the peers that differentiate, and beside one CPU core"
-    table = Table(title, ("structure", "n", "batch", "ours,\nms", *beside))
-    for point in dict.fromkeys(row.point for row in _sorted(rows)):
+    table = TextTable(title, ("structure", "n", "batch", "ours,\nms", *beside))
+    for point in dict.fromkeys(row.point for row in _sort_rows(rows)):
         here = [row for row in known if row.point == point]
         ours = next((row for row in here if row.who == LAYER), None)
         fastest = (min(filter(fits, here), key=lambda row: row.seconds, default=None) for fits in kinds.values())
-        cells = [cell for row in fastest for cell in _beside(row, ours)]
-        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _ms(ours), *cells))
+        cells = [cell for row in fastest for cell in _peer_cells(row, ours)]
+        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _milliseconds(ours), *cells))
     return table
 
 
-def _beside(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
+def _peer_cells(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
     """Cells of a row beside ours: milliseconds with the peer's name, median error, and time relative to ours."""
     if row is None:
         return "–", "–", "–"
     who = "" if row.ours else f" ({row.who})"
-    return _ms(row) + who, error(row.error_median), number(ratio(row.seconds, ours.seconds if ours else None))
+    return (
+        _milliseconds(row) + who,
+        format_error(row.error_median),
+        format_number(time_ratio(row.seconds, ours.seconds if ours else None)),
+    )
 
 
-def _ms(row: GradientRow | None) -> str:
+def _milliseconds(row: GradientRow | None) -> str:
     # a gradient that could not be compared with the reference is shown without its time
-    return number(1e3 * row.seconds) if row is not None and row.compared else "–"
+    return format_number(1e3 * row.seconds) if row is not None and row.compared else "–"
 
 
-def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
+def _sort_rows(rows: list[GradientRow]) -> list[GradientRow]:
     return sorted(rows, key=lambda row: (_ORDER[row.structure], row.n, row.batch))
 
 
-def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
-    errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
-    ratios = [number(value) if row.compared else "–" for value in (to_pear(rows, row), ahead(rows, row))]
-    return (*_named(row), _ms(row), *errors, str(row.compared), share(row.reuse_rate), *ratios)
+def _gradient_cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
+    errors = [format_error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
+    ratios = [
+        format_number(value) if row.compared else "–"
+        for value in (ratio_to_pear(rows, row), lead_over_peers(rows, row))
+    ]
+    return (*_name_cells(row), _milliseconds(row), *errors, str(row.compared), format_share(row.reuse_rate), *ratios)
 
 
-def _named(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
+def _name_cells(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
     return (*([row.structure] if with_structure else []), row.who, f"{row.n:,}", f"{row.batch:,}")
 
 
 def series(rows: list[GradientRow]) -> list[Series]:
     """Seconds per batch over its size, a panel for every structure and size; inexact peers are marked."""
     lines = []
-    for structure, n in dict.fromkeys((row.structure, row.n) for row in _sorted(rows)):
-        here = [row for row in _sorted(rows) if (row.structure, row.n) == (structure, n) and row.compared]
+    for structure, n in dict.fromkeys((row.structure, row.n) for row in _sort_rows(rows)):
+        here = [row for row in _sort_rows(rows) if (row.structure, row.n) == (structure, n) and row.compared]
         for who in dict.fromkeys(row.who for row in here):
             own = [row for row in here if row.who == who]
             worst = max(row.error_largest for row in own)
-            remark = "" if all(row.exact for row in own) else f" (off by up to {error(worst)})"
+            remark = "" if all(row.exact for row in own) else f" (off by up to {format_error(worst)})"
             points = [row.batch for row in own], [row.seconds for row in own]
-            lines.append(Series(who, *points, own[0].ours, label(structure, n), remark=remark))
+            lines.append(Series(who, *points, own[0].ours, structure_label(structure, n), remark=remark))
     return lines

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from pear.problem import Problem
 from pear_lab.benchmarks.random_programs import Rng
-from pear_lab.judge.program import Array, from_limits
+from pear_lab.judge.judged_program import Array, from_limits
 
 _CURVED = 40
 """Variables that curvature is put on, at most."""
@@ -30,8 +30,10 @@ class HardModel(NamedTuple):
 
     Attributes:
         name: kind, size and kind of curvature.
-        P: (n, n) both triangles; q: (n,).
-        A: (rows + n, n); l, u: its limits, infinite where absent.
+        P: (n, n) both triangles.
+        q: (n,).
+        A: (rows + n, n).
+        l, u: its limits, infinite where absent.
     """
 
     name: str
@@ -53,14 +55,14 @@ class _BareModel(NamedTuple):
 def hard_instances(quick: bool = False, seed: int = 0) -> list[HardModel]:
     """A dozen instances of 300 to 2,200 variables, or as many of at most 400; the same for the same seed."""
     return [
-        _instance(kind, sizes[quick], curvature, np.random.default_rng([seed, k]))
+        _hard_instance(kind, sizes[quick], curvature, np.random.default_rng([seed, k]))
         for k, (kind, sizes, curvature) in enumerate(_TABLE)
     ]
 
 
 def small_instances(rng: Rng) -> list[HardModel]:
     """One instance of every kind with some dozens of variables."""
-    return [_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
+    return [_hard_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
 
 
 def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array]:
@@ -74,7 +76,7 @@ def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array
     return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c
 
 
-def _instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Rng) -> HardModel:
+def _hard_instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Rng) -> HardModel:
     model = _with_copies(kind(rng, *size), rng)
     n = model.A.shape[1]
     lower, upper, x = np.zeros(n), np.full(n, np.inf), model.x
@@ -86,7 +88,7 @@ def _instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature:
     low = np.where(model.equal, reached, -np.inf)
     q = rng.integers(0, 6, n).astype(float)  # never negative, as the variables are: bounded
     target = x + rng.integers(-1, 3, n)
-    P = _curvature(rng, n, curvature)
+    P = _hard_curvature(rng, n, curvature)
     # units: of rows (tonnes, pieces, euros) and of columns, in a few steps as people write them
     row = 10.0 ** rng.choice([-1.0, 0.0, 0.0, 1.0], len(reached))
     unit = 10.0 ** rng.choice([-1.0, 0.0, 0.0, 0.0, 1.0, 2.0], n)
@@ -115,7 +117,7 @@ def _with_copies(model: _BareModel, rng: Rng) -> _BareModel:
     return _BareModel(A, np.concatenate([model.equal, model.equal[again], [True, True]]), model.x)
 
 
-def _curvature(rng: Rng, n: int, kind: str) -> sparse.csc_array:
+def _hard_curvature(rng: Rng, n: int, kind: str) -> sparse.csc_array:
     """None ("lp"), a diagonal ("diagonal") or a matrix of low rank ("coupled") on some dozens of the variables."""
     at = np.sort(rng.choice(n, min(_CURVED, n // 4), replace=False))
     if kind == "lp":

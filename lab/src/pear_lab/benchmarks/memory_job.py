@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import pear
-from pear_lab.benchmarks.process_memory import peak
+from pear_lab.benchmarks.process_memory import peak_memory
 
 _log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ def main() -> None:
     began = time.perf_counter()
     JOBS[name](**options)
     seconds = time.perf_counter() - began
-    sys.stdout.write(json.dumps({"peak": peak(), "seconds": seconds}) + "\n")
+    sys.stdout.write(json.dumps({"peak": peak_memory(), "seconds": seconds}) + "\n")
 
 
-def nothing() -> None:
+def import_only() -> None:
     """Import the library's losses and tasks, which every job needs, and do nothing."""
     _log.debug("imported %s and %s", pear.losses.__name__, pear.tasks.__name__)
 
 
-def grid(side: int, batch: int, seed: int = 0) -> None:
+def solve_grid(side: int, batch: int, seed: int = 0) -> None:
     """Regret and gradient of a batch of paths through a square grid."""
     import torch
 
@@ -49,28 +49,33 @@ def grid(side: int, batch: int, seed: int = 0) -> None:
     pear.PEARLoss(task.problem)(predicted, true).backward()
 
 
-def portfolio(assets: int, batch: int, seed: int = 0) -> None:
+def solve_portfolios(assets: int, batch: int, seed: int = 0) -> None:
     """Regret and gradient of a batch of portfolios, each with a covariance of its own."""
     import numpy as np
     import torch
 
-    from pear_lab.benchmarks.random_programs import long_only, markets
+    from pear_lab.benchmarks.random_programs import long_only_problem, random_markets
 
-    drawn = markets(np.random.default_rng(seed), assets, batch)
+    drawn = random_markets(np.random.default_rng(seed), assets, batch)
     cost, true, _, Q = (torch.from_numpy(part) for part in drawn)
     moving = cost.requires_grad_()
-    pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
+    pear.PEARLoss(long_only_problem(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 
 
-def training(epochs: int, seed: int = 0) -> None:
+def train_on_paths(epochs: int, seed: int = 0) -> None:
     """The paper's training on paths, degree 8."""
-    from pear_lab.benchmarks.training import TrainingSettings, train_once
+    from pear_lab.benchmarks.training_benchmark import TrainingSettings, train_once
 
     (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
     train_once(run)
 
 
-JOBS: dict[str, Any] = {"import": nothing, "grid": grid, "portfolio": portfolio, "training": training}
+JOBS: dict[str, Any] = {
+    "import": import_only,
+    "grid": solve_grid,
+    "portfolio": solve_portfolios,
+    "training": train_on_paths,
+}
 
 if __name__ == "__main__":
     main()

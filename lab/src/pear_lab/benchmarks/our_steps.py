@@ -16,16 +16,16 @@ from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.compiled_arrays import States
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.fused import RegretCall
-from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.timing import Step, gradient_at, synchronize
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
 class OurSteps:
-    """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
+    """Our rows at one point. Problems and losses are new in every measurement, so that there is no warm start.
 
     Args:
         instances: the programs.
@@ -33,7 +33,7 @@ class OurSteps:
         device: "cpu" or "cuda".
 
     Attributes:
-        steps: what to call before each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
+        steps: function that prepares each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
             ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
     """
 
@@ -59,7 +59,7 @@ class OurSteps:
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Seconds of one more measurement: what the loss counts itself, the rest, and the set-up before it.
+        """Measure once more, and return the seconds by phase: those the loss counts, the others, and the set-up.
 
         Empty for a row without a loss.
         """
@@ -68,7 +68,7 @@ class OurSteps:
         step = self.steps[who]()
         wait()
         before = time.perf_counter() - began
-        return {**_spent(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
+        return {**_profile_step(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
 
     def _make_loss(self) -> PEARLoss:
         lam = self.instances.smoothing
@@ -78,22 +78,22 @@ class OurSteps:
         return loss
 
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
-        """Do what is done once per problem before the clock starts.
+        """Do the one-time work of a problem before the clock starts.
 
         Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
         a training replays in every step; a peer's compiled code is not timed either.
         """
         for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.instances.is_shared)):
-            _backward(self.moved, value)
+            _backward_pass(self.moved, value)
 
     def _pear(self) -> Step:
         loss = self._make_loss()
-        return lambda: _backward(self.cost, lambda cost: loss(cost, self.true))
+        return lambda: _backward_pass(self.cost, lambda cost: loss(cost, self.true))
 
     def _warm(self) -> Step:
         loss, keys = self._make_loss(), torch.arange(len(self.cost))
-        _backward(self.cost, lambda cost: loss(cost, self.true, keys=keys))
-        return lambda: _backward(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+        _backward_pass(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _backward_pass(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
         layer = DecisionLayer(Problem(**self.fields), smoothing=self.instances.smoothing)
@@ -103,10 +103,10 @@ class OurSteps:
             return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
 
         self._prepare(true_objective)
-        return lambda: _backward(self.cost, true_objective)
+        return lambda: _backward_pass(self.cost, true_objective)
 
 
-def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()
@@ -114,13 +114,13 @@ def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, fl
     parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
     rest = max(0.0, total - sum(parts.values()))
     if isinstance(loss.decider.fused, CompiledPass) and loss.last is not None:
-        for name, seconds in _phases(loss.decider.fused, loss.last._call).items():
+        for name, seconds in _time_phases(loss.decider.fused, loss.last._call).items():
             parts[name] = min(seconds, parts["solve"])
             parts["solve"] -= parts[name]
     return {**parts, "rest": rest}
 
 
-def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
+def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
     prepared = compiled.prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
     if prepared is None:
@@ -137,5 +137,5 @@ def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 
-def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _backward_pass(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     return {"gradient": gradient_at(cost, value).cpu().numpy()}

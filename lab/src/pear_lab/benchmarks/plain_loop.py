@@ -1,6 +1,6 @@
 """The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
 
-A baseline to be timed against, never a part of the product. Each sample: OSQP at a tolerance of 1e-4 (set up once, its
+This is a baseline for timing, not a part of the library. For each sample: OSQP at a tolerance of 1e-4 (set up once, its
 cost updated), the active set by complementarity, the projection in numpy with a Schur complement and a ridge of 1e-8,
 the injection. Around it a shuffling ``DataLoader``, a linear layer and Adam, in the order in which the protocol draws.
 """
@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
-from pear_lab.judge.program import Array, Mask, problem_fields, programs
+from pear_lab.judge.judged_program import Array, Mask, problem_fields, programs
 
 TOLERANCE, RIDGE = 1e-4, 1e-8
 Metric = Callable[[Tensor, Tensor], float]
@@ -32,9 +32,9 @@ class PlainHistory:
     """Epochs, times and checks of a run.
 
     Attributes:
-        epochs: trained.
-        seconds: in total.
-        split: of which for solving ("solve"), projecting ("project"), network, optimizer and loader ("network"),
+        epochs: number of trained epochs.
+        seconds: total time.
+        split: seconds spent on solving ("solve"), projecting ("project"), network, optimizer and loader ("network"),
             checks ("validation") and the "rest".
         checks: epoch and metric of each look at the validation samples.
     """
@@ -66,7 +66,7 @@ class PlainProgram:
         except ImportError as error:
             raise MissingExtraError("the plain loop needs OSQP; run pip install 'pear-dfl[osqp]'") from error
         self.sign, self.smoothing, self.n = problem.sign, smoothing, problem.n
-        self.J, self.lower, self.upper = _stacked(problem)
+        self.J, self.lower, self.upper = _stack_rows(problem)
         self.equal = self.lower == self.upper
         self.solver = osqp.OSQP()
         self.solver.setup(
@@ -109,14 +109,14 @@ class PlainProgram:
         return self.sign * gradients
 
 
-def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
+def _stack_rows(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
     (p,) = programs(problem_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 
 
-def train(
+def train_plain_loop(
     problem: Problem,
     split: Split,
     metric: Metric,

@@ -15,7 +15,7 @@ def kernel_bytes(file: str, name: str) -> int | None:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
 
 
-def peak() -> int:
+def peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes.
 
     Not ``ru_maxrss`` where the kernel says more: on Linux a new process inherits that of the one which started it.
@@ -28,7 +28,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def resident() -> int:
+def resident_memory() -> int:
     """Resident memory of this process now, in bytes; the most so far where the system says no more."""
     known = kernel_bytes("self/status", "VmRSS")
-    return peak() if known is None else known
+    return peak_memory() if known is None else known

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear_lab.judge.program import Array
+from pear_lab.judge.judged_program import Array
 
 Fields = dict[str, Any]
 """Arrays by the names that ``Problem`` has for them."""
 Rng = np.random.Generator
 
 
-def times(rows: Array, x: Array) -> Array:
-    """Rows (…, r, n) times points (…, n)."""
+def rows_times_points(rows: Array, x: Array) -> Array:
+    """Multiply rows (…, r, n) by points (…, n)."""
     return np.asarray(np.einsum("...rn,...n->...r", rows, x))
 
 
 def random_curvature(rng: Rng, n: int, *lead: int) -> Array:
-    """(…, n, n) symmetric with eigenvalues of at least 0.1."""
+    """Draw symmetric matrices (…, n, n) with eigenvalues of at least 0.1."""
     M = rng.normal(size=(*lead, n, n))
     return np.asarray(M @ np.swapaxes(M, -1, -2) / n + 0.1 * np.eye(n))
 
@@ -32,8 +32,8 @@ def random_entries(rng: Rng, shape: tuple[int, ...], whole: bool = False) -> Arr
     return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
 
 
-def polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, whole: bool = False) -> Fields:
-    """Random rows and bounds that the point x, (n,) or (B, n), satisfies; one set of them for every point.
+def random_polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, whole: bool = False) -> Fields:
+    """Draw rows and bounds that the point x, (n,) or (B, n), satisfies: one set for every point.
 
     Args:
         rng: draws them.
@@ -48,7 +48,7 @@ def polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float = 1.0, 
         return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, most, shape)
 
     A, G = (random_entries(rng, (*lead, count, n), whole) for count in (equalities, rows))
-    b, reached = times(A, x), times(G, x)
+    b, reached = rows_times_points(A, x), rows_times_points(G, x)
     limits = {"h": reached + slack(reached.shape, room), "lb": x - slack(x.shape, 1.0), "ub": x + slack(x.shape, 1.0)}
     return {"A": A, "b": b, "G": G, **limits}
 
@@ -61,7 +61,7 @@ def add_rows(fields: Fields, name: str, *more: tuple[Array, Any]) -> None:
 
 
 def flow_balance(size: int) -> tuple[Array, Array]:
-    """Flow balance on a square grid from the first corner to the last: (nodes, edges) and (nodes,)."""
+    """Return the flow balance of a square grid, first to last corner: matrix (nodes, edges) and limits (nodes,)."""
     node = np.arange(size * size).reshape(size, size)
     right = np.column_stack([node[:, :-1].ravel(), node[:, 1:].ravel()])
     down = np.column_stack([node[:-1].ravel(), node[1:].ravel()])
@@ -74,14 +74,14 @@ def flow_balance(size: int) -> tuple[Array, Array]:
     return A, b
 
 
-def long_only(Q: Any) -> Problem:
-    """Long-only portfolios, Σᵢ wᵢ = 1 and w ≥ 0, with a known curvature Q (B, n, n), array or tensor."""
+def long_only_problem(Q: Any) -> Problem:
+    """Make the problem of long-only portfolios, Σᵢ wᵢ = 1 and w ≥ 0, with a known curvature Q (B, n, n)."""
     ones = torch.ones(1, Q.shape[-1], dtype=torch.float64, device=Q.device if isinstance(Q, Tensor) else "cpu")
     return Problem(Q=Q, A=ones, b=ones[:, 0], lb=0.0)
 
 
-def markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, Array]:
-    """(B, n) −μ̂ and −μ, (B, n, n) 2Σ̂ and 2Σ of markets drawn one after the other.
+def random_markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, Array]:
+    """Draw markets one after the other. Return −μ̂ and −μ (B, n), and 2Σ̂ and 2Σ (B, n, n).
 
     A smaller batch is the start of a larger one. Each market has n assets over 84 days: five factors and noise of 1 % a
     day each, and 1e-4 I on top of Σ. The last 21 days are a forecast: half of what will happen, and noise.

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A title, headings and cells.
 
     Attributes:
@@ -25,7 +25,9 @@ class Table:
     left: int = 1
 
     @classmethod
-    def of(cls, title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]], left: int = 1) -> Table:
+    def of(
+        cls, title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]], left: int = 1
+    ) -> TextTable:
         """One line for each row, with a function for every heading that makes its cell.
 
         Example:
@@ -38,7 +40,7 @@ class Table:
         """The table in Markdown, under its title.
 
         Example:
-            >>> print(Table("Speed", ("who", "ms"), [("a", "1.0")]).markdown())
+            >>> print(TextTable("Speed", ("who", "ms"), [("a", "1.0")]).markdown())
             **Speed**
             <BLANKLINE>
             | who | ms |
@@ -47,40 +49,40 @@ class Table:
             <BLANKLINE>
         """
         rule = "|" + "|".join("---" if i < self.left else "---:" for i in range(len(self.headings))) + "|"
-        lines = [_row(self.headings), rule, *map(_row, self.rows)]
+        lines = [_markdown_row(self.headings), rule, *map(_markdown_row, self.rows)]
         title = self.title.replace("\n", "; ")
         return f"**{title}**\n\n" + "\n".join(lines) + "\n"
 
 
-def profiles(
+def profile_table(
     title: str, headings: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Mapping[str, float]]], left: int = 1
-) -> Table:
+) -> TextTable:
     """A table of times: the given cells of each row, and a column for every name that occurs in a profile."""
     spent = list(rows)
     names = list(dict.fromkeys(name for _, profile in spent for name in profile))
-    cells = [(*who, *(number(profile.get(name)) for name in names)) for who, profile in spent]
-    return Table(title, (*headings, *names), cells, left)
+    cells = [(*who, *(format_number(profile.get(name)) for name in names)) for who, profile in spent]
+    return TextTable(title, (*headings, *names), cells, left)
 
 
-def _row(cells: tuple[str, ...]) -> str:
+def _markdown_row(cells: tuple[str, ...]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def error(value: float) -> str:
+def format_error(value: float) -> str:
     """An error, to one digit.
 
     Example:
-        >>> error(2.34e-15), error(float("nan"))
+        >>> format_error(2.34e-15), format_error(float("nan"))
         ('2e-15', '–')
     """
     return "–" if math.isnan(value) else f"{value:.0e}" if math.isfinite(value) else "∞"
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def format_number(value: float | None, digits: int = 3) -> str:
     """A number to some significant digits, without an exponent where it is readable without one.
 
     Example:
-        >>> number(12345.6), number(0.01234), number(1.5e-7), number(None)
+        >>> format_number(12345.6), format_number(0.01234), format_number(1.5e-7), format_number(None)
         ('12,346', '0.0123', '1.5e-07', '–')
     """
     if value is None or math.isnan(value):
@@ -92,11 +94,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """A share in percent.
 
     Example:
-        >>> share(0.735), share(None)
+        >>> format_share(0.735), format_share(None)
         ('74 %', '–')
     """
     return "–" if value is None or math.isnan(value) else f"{value:.0%}".replace("%", " %")

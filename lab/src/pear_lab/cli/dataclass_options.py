@@ -7,22 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from pear.cli.options import words
-from pear_lab.experiments.errors import ExperimentError
+from pear.cli.comma_lists import split_at_commas
+from pear_lab.experiments.experiment_errors import ExperimentError
 
 
-def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def option_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     """One option, annotated as typer reads it."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def parameters(options: type) -> list[inspect.Parameter]:
+def dataclass_parameters(options: type) -> list[inspect.Parameter]:
     """An option for every field of a dataclass whose types are annotated for typer."""
     types = get_type_hints(options, include_extras=True)
-    return [parameter(one.name, types[one.name], one.default) for one in fields(options)]
+    return [option_parameter(one.name, types[one.name], one.default) for one in fields(options)]
 
 
-def command(body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]) -> Callable[..., None]:
+def make_command(
+    body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
     """A function that typer takes for a command with these options; ``body`` gets their values by name."""
 
     def run(**given: Any) -> None:
@@ -33,15 +35,15 @@ def command(body: Callable[..., None], help: str | None, options: Sequence[inspe
     return run
 
 
-def numbers(what: str, text: str) -> list[int]:
+def parse_numbers(what: str, text: str) -> list[int]:
     """Numbers and ranges of them.
 
     Example:
-        >>> numbers("seeds", "0-2,7")
+        >>> parse_numbers("seeds", "0-2,7")
         [0, 1, 2, 7]
     """
     found: list[int] = []
-    for word in words(text):
+    for word in split_at_commas(text):
         first, dash, last = word.partition("-")
         try:
             found += range(int(first), int(last if dash else first) + 1)

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from pear.cli.console import out
-from pear.cli.output import writable_folder
+from pear.cli.output_files import writable_folder
 from pear_lab.experiments import FILE_NAME
 from pear_lab.report import read, write_report
 

@@ -14,16 +14,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.console import err, out, percent
-from pear.cli.options import words
-from pear.cli.output import writable_file, write_json
+from pear.cli.comma_lists import split_at_commas
+from pear.cli.console import err, out, two_decimal_percent
+from pear.cli.output_files import writable_file, write_json
 from pear.compile.thread_pools import thread_count
-from pear.engines import Engine, check_name
+from pear.engines import Engine
+from pear.engines.engine_table import check_name
 from pear_lab import experiments
-from pear_lab.cli.dataclass_options import command, numbers, parameters
+from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, parse_numbers
 from pear_lab.data.data_files import VARIABLE
 from pear_lab.data.prices import Gaps
-from pear_lab.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, RunSpec, Selection, waiting
+from pear_lab.experiments import (
+    FILE_NAME,
+    Database,
+    Estimate,
+    Event,
+    ExperimentError,
+    RunSpec,
+    Selection,
+    unfinished_runs,
+)
 from pear_lab.experiments.catalogue import (
     COMPARISONS,
     DEGREES,
@@ -34,16 +44,16 @@ from pear_lab.experiments.catalogue import (
     Comparison,
     Experiment,
 )
-from pear_lab.experiments.estimate import in_words
 from pear_lab.experiments.processes import start_engine
-from pear_lab.experiments.run_spec import dashed
+from pear_lab.experiments.run_spec import dashed_name
+from pear_lab.experiments.time_estimate import duration_in_words
 
 _MAX_LINES = 16
 """Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceOptions:
     """Run the paper's experiments; what is in the database already is not run again."""
 
     names: Annotated[
@@ -79,18 +89,18 @@ class Options:
     def selection(self) -> Selection:
         """The part of the experiments that is asked for."""
         return Selection(
-            tasks=None if self.tasks is None else [name.replace("-", "_") for name in words(self.tasks)],
-            methods=None if self.methods is None else [name.lower() for name in words(self.methods)],
-            degrees=None if self.degrees is None else numbers("degrees", self.degrees),
-            seeds=None if self.seeds is None else numbers("seeds", self.seeds),
+            tasks=None if self.tasks is None else [name.replace("-", "_") for name in split_at_commas(self.tasks)],
+            methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
+            degrees=None if self.degrees is None else parse_numbers("degrees", self.degrees),
+            seeds=None if self.seeds is None else parse_numbers("seeds", self.seeds),
             time_cap=self.time_cap,
             quick=self.quick,
-            data=_real_data(self.data),
+            data=_set_data_folder(self.data),
             gaps=cast(Gaps, self.gaps),
         )
 
 
-def _reproduce(options: Options) -> None:
+def _reproduce(options: ReproduceOptions) -> None:
     """Do what the options say."""
     if options.show_list:
         _show_list()
@@ -114,15 +124,19 @@ def _reproduce(options: Options) -> None:
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data(wanted, lambda line: status.update(Text(line)))
     with experiments.open_folder(options.to) as database:
-        _run(wanted, database, options)
+        _run_experiments(wanted, database, options)
 
 
-reproduce = command(lambda **given: _reproduce(Options(**given)), Options.__doc__, parameters(Options))
+reproduce = make_command(
+    lambda **given: _reproduce(ReproduceOptions(**given)),
+    ReproduceOptions.__doc__,
+    dataclass_parameters(ReproduceOptions),
+)
 app = typer.Typer(add_completion=False)
 app.command("reproduce")(reproduce)
 
 
-def _real_data(given: str | None) -> str | None:
+def _set_data_folder(given: str | None) -> str | None:
     """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
     if given is None or not Path(given).is_dir():
         return given
@@ -131,7 +145,7 @@ def _real_data(given: str | None) -> str | None:
 
 
 def _export(folder: Path, to: Path) -> None:
-    data = experiments.export(folder if folder.is_file() else folder / FILE_NAME)
+    data = experiments.export_database(folder if folder.is_file() else folder / FILE_NAME)
     write_json(writable_file(to), data)
     counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
@@ -140,26 +154,26 @@ def _export(folder: Path, to: Path) -> None:
 def _merge(sources: list[Path], folder: Path) -> None:
     with Database(folder / FILE_NAME) as database:
         database.claim()
-        copied = experiments.merge([one / FILE_NAME if one.is_dir() else one for one in sources], database)
+        copied = experiments.merge_databases([one / FILE_NAME if one.is_dir() else one for one in sources], database)
         out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
 
 
 def _show_list() -> None:
-    table = _table("experiment", "what it shows", numbers=("trainings",))
+    table = _new_table("experiment", "what it shows", numbers=("trainings",))
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
         table.add_row(one.name, one.title, str(one.count))
     out.print(table)
     options = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
     for what, names in options.items():
-        out.print(f"--{what}: {', '.join(dashed(str(name)) for name in names)}", highlight=False)
+        out.print(f"--{what}: {', '.join(dashed_name(str(name)) for name in names)}", highlight=False)
     out.print(
         "all: every experiment of the paper that needs no data files. A training that several share is done once.",
         highlight=False,
     )
 
 
-def _table(*words: str, numbers: tuple[str, ...]) -> Table:
+def _new_table(*words: str, numbers: tuple[str, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in words:
         table.add_column(heading)
@@ -175,24 +189,24 @@ def _dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool)
     if (folder / FILE_NAME).exists():
         with Database(folder / FILE_NAME) as database:
             statuses, estimate = database.statuses(), Estimate(database.timings())
-    todo = {run.key for run in waiting(wanted, statuses, retry_failed)}
+    todo = {run.key for run in unfinished_runs(wanted, statuses, retry_failed)}
     groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for run in wanted:
         groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
-    table = _table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
+    table = _new_table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
     for group, runs in groups.items():
         left = [run for run in runs if run.key in todo]
         kinds = Counter(run.variant is None for run in left)
         there = Counter(statuses.get(run.key) for run in runs)
         counts = (kinds[True], kinds[False], there["done"], there["failed"])
-        table.add_row(*group, *map(str, counts), in_words(sum(map(estimate.seconds, left))) if left else "")
+        table.add_row(*group, *map(str, counts), duration_in_words(sum(map(estimate.seconds, left))) if left else "")
     out.print(table)
     _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
 
 
 def _say_total(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    words = in_words(estimate.wall_seconds(left, jobs))
+    words = duration_in_words(estimate.wall_seconds(left, jobs))
     out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
     if left and estimate.is_rough(left):
         out.print(
@@ -202,22 +216,22 @@ def _say_total(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -
         )
 
 
-def _run(wanted: list[RunSpec], database: Database, options: Options) -> None:
-    todo = waiting(wanted, database.statuses(), options.retry_failed)
+def _run_experiments(wanted: list[RunSpec], database: Database, options: ReproduceOptions) -> None:
+    todo = unfinished_runs(wanted, database.statuses(), options.retry_failed)
     estimate = Estimate(database.timings())
     try:
-        with _started(options, bool(todo)) as engine:
+        with _start_engine(options, bool(todo)) as engine:
             _say_total(todo, len(wanted), estimate, engine.slots)
-            with _Bar(todo, estimate, engine) as bar:
+            with _RunsProgressBar(todo, estimate, engine) as bar:
                 experiments.run_all(todo, database, listen=bar.hear, engine=engine)
     except KeyboardInterrupt:
-        done = len(todo) - len(waiting(todo, database.statuses(), options.retry_failed))
+        done = len(todo) - len(unfinished_runs(todo, database.statuses(), options.retry_failed))
         out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
         raise typer.Exit(130) from None
     _say_end(wanted, database)
 
 
-def _started(options: Options, needed: bool) -> Engine:
+def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
     """The engine that is asked for, or the one that costs nothing where there is nothing to do."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
         return start_engine(options.engine, options.jobs) if needed else start_engine()
@@ -238,7 +252,7 @@ def _say_end(wanted: list[RunSpec], database: Database) -> None:
     raise typer.Exit(1)
 
 
-class _Bar:
+class _RunsProgressBar:
     """Done of total and the time left, with a line for every run under way, as far as there is room."""
 
     def __init__(self, runs: list[RunSpec], estimate: Estimate, engine: Engine) -> None:
@@ -255,7 +269,7 @@ class _Bar:
         )
         self._all = self._progress.add_task("all", total=len(runs), state=self._eta())
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> _RunsProgressBar:
         self._progress.start()
         return self
 
@@ -275,7 +289,7 @@ class _Bar:
             total = run.settings["max_epochs"] if run.variant is None else 1
             self._lines[run.key] = self._progress.add_task(str(run), total=total, state="")
         elif now is not None and run.key in self._lines:
-            regret = "" if now.metric != now.metric else f"validation regret {percent(now.metric)}"
+            regret = "" if now.metric != now.metric else f"validation regret {two_decimal_percent(now.metric)}"
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
     def _end(self, event: Event) -> None:
@@ -287,11 +301,13 @@ class _Bar:
         if record is not None and record.status == "done":
             self.estimate.add(run, record.timings)
             regret = record.metrics.get("normalized_regret")
-            tail = "" if regret is None else f": test regret {percent(regret)}"
+            tail = "" if regret is None else f": test regret {two_decimal_percent(regret)}"
             self._progress.console.print(Text(f"{run}{tail}, {record.timings['total']:.1f} s"), highlight=False)
         elif record is not None:
             self._progress.console.print(Text(f"{run}: failed: {record.reason}", style="red"))
         self._progress.update(self._all, completed=self.done, state=self._eta())
 
     def _eta(self) -> str:
-        return f"about {in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"
+        return (
+            f"about {duration_in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"
+        )

@@ -9,22 +9,22 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_folder, write_json
-from pear_lab.benchmarks.text_table import Table
+from pear.cli.output_files import writable_folder, write_json
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
     from pear_lab.stress.fuzz import FuzzResult, Tally
-    from pear_lab.stress.kill import KillCounts
+    from pear_lab.stress.kill_sweep import KillCounts
     from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
 
 
 @app.callback()
-def _group() -> None:
+def _stress_group() -> None:
     pass
 
 
@@ -58,7 +58,7 @@ def fuzz(
     from pear_lab.stress import fuzz as runner
 
     writable_folder(to)
-    names = None if families is None else words(families)
+    names = None if families is None else split_at_commas(families)
     with _progress(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
 
@@ -82,7 +82,7 @@ def fuzz(
     _conclude(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
 
 
-def fuzz_table(found: FuzzResult) -> Table:
+def fuzz_table(found: FuzzResult) -> TextTable:
     """One row for each family, and one for all."""
     names = ("tried", "right", "refused", "inaccurate", "wrong", "edge", "gradients")
     rows = [
@@ -90,7 +90,7 @@ def fuzz_table(found: FuzzResult) -> Table:
         for one in (*found.tallies.values(), found.total())
     ]
     headings = tuple("refused rightly" if name == "refused" else name for name in names)
-    return Table("Verdicts of the independent judge", ("family", *headings, "slowest / median"), rows)
+    return TextTable("Verdicts of the independent judge", ("family", *headings, "slowest / median"), rows)
 
 
 @app.command("kill")
@@ -100,7 +100,7 @@ def kill(
     engine: Annotated[str, typer.Option(help="What runs the sweep: local or ray.")] = "local",
 ) -> None:
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
-    from pear_lab.stress.kill import kill_and_compare  # only this command needs it
+    from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
 
     with _progress() as bar:
         task = bar.add_task("kills", total=times)
@@ -110,7 +110,7 @@ def kill(
     _conclude(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
 
 
-def kill_table(found: KillCounts) -> Table:
+def kill_table(found: KillCounts) -> TextTable:
     """What was killed how often, and what came of it."""
     rows = [
         ("kills", sum(found.kills.values())),
@@ -123,7 +123,7 @@ def kill_table(found: KillCounts) -> Table:
         ("wrong", found.wrong),
         ("workers that outlived their driver", found.orphans),
     ]
-    return Table("A sweep that is killed", ("", "number"), [(what, f"{count:,}") for what, count in rows])
+    return TextTable("A sweep that is killed", ("", "number"), [(what, f"{count:,}") for what, count in rows])
 
 
 @app.command("soak")
@@ -143,7 +143,7 @@ def soak(
     _conclude(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
 
 
-def soak_table(found: list[SoakResult]) -> Table:
+def soak_table(found: list[SoakResult]) -> TextTable:
     """One row for each structure."""
 
     def statuses(one: SoakResult) -> str:
@@ -161,4 +161,4 @@ def soak_table(found: list[SoakResult]) -> Table:
         ),
         "judged": lambda one: f"{one.judged:,}, {one.gradients:,} gradients, {len(one.wrong):,} wrong",
     }
-    return Table.of("Long training through degenerate points", found, columns, left=2)
+    return TextTable.of("Long training through degenerate points", found, columns, left=2)

@@ -7,13 +7,13 @@ from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from pear.cli.console import out
-from pear_lab.benchmarks.text_table import Table
+from pear_lab.benchmarks.text_table import TextTable
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped."""
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a table on the terminal, under its title."""
     shown = rich.table.Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     for i, heading in enumerate(table.headings):

@@ -42,7 +42,7 @@ def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy
     raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
 
 
-def read_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
+def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
     """The first line of a text table, and the fields of the other lines by their numbers; empty lines are left out.
 
     Args:
@@ -91,7 +91,7 @@ def read_number(cell: object, where: str, gaps: bool = False) -> float:
     return number
 
 
-def fingerprint(files: Sequence[Path]) -> str:
+def fingerprint_files(files: Sequence[Path]) -> str:
     """The first 16 digits of a hash of the files' contents, by which a result names its data."""
     digest = hashlib.sha256()
     for file in files:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
+from pear_lab.data.data_files import find_file, fingerprint_files, read_number, read_text_table
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,10 @@ class EnergyData:
         features: (D, 48, p) as in the file, not standardised; columns ``FEATURES``.
         prices: (D, 48) the price SMPEP2 of every half-hour.
         weights: (48,) how much is sold in each, and what it takes from the capacity.
-        dates: (D,) "2011-11-01" and so on; dropped: days left out because of gaps.
-        source: the file of prices; fingerprint: of all contents.
+        dates: (D,) "2011-11-01" and so on.
+        dropped: days left out because of gaps.
+        source: the file of prices.
+        fingerprint: of all contents.
     """
 
     features: Tensor
@@ -76,10 +78,10 @@ def load_energy(
     if weights is None:
         remedy = "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights="
         files.append(find_file(FOLDER, (WEIGHTS,), file.parent, remedy))
-    items = _weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    items = _read_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
-    days = _days(file)
+    days = _read_days(file)
     whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
@@ -92,11 +94,11 @@ def load_energy(
         )
     table = torch.from_numpy(np.stack(list(whole.values())))
     return EnergyData(
-        table[..., :-1], table[..., -1], torch.from_numpy(items), tuple(whole), dropped, file, fingerprint(files)
+        table[..., :-1], table[..., -1], torch.from_numpy(items), tuple(whole), dropped, file, fingerprint_files(files)
     )
 
 
-def _weights(file: Path) -> NDArray[np.float64]:
+def _read_weights(file: Path) -> NDArray[np.float64]:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return np.asarray(arrays["weights"], dtype=np.float64)
@@ -104,9 +106,9 @@ def _weights(file: Path) -> NDArray[np.float64]:
         raise DataError(f"{file} holds no array 'weights': {error}; pass weights= instead") from error
 
 
-def _days(file: Path) -> dict[str, NDArray[np.float64]]:
+def _read_days(file: Path) -> dict[str, NDArray[np.float64]]:
     """Date → (half-hours, p + 1) features and target, NaN for what is missing, in the order of the file."""
-    header, lines = read_table(file, " ")
+    header, lines = read_text_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)
     missing = [name for name in needed if name not in header]

@@ -27,9 +27,9 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
         MissingExtraError: skfolio is not installed.
     """
     if source == "skfolio":
-        return _skfolio()
+        return _load_skfolio()
     if source == "sp100":
-        return read_prices(_only_table("sp100"), gaps)
+        return read_prices(_find_only_table("sp100"), gaps)
     return read_prices(source, gaps)
 
 
@@ -42,7 +42,8 @@ def fetch_prices(
 
     Args:
         names: ticker symbols such as "AAPL".
-        first: the first day; last: the last one, included.
+        first: the first day.
+        last: the last one, included.
         path: of the file to write. Where names have gaps, read it with ``read_prices(path, gaps=…)``.
 
     Raises:
@@ -73,7 +74,7 @@ def fetch_prices(
     return read_prices(path)
 
 
-def _skfolio() -> Prices:
+def _load_skfolio() -> Prices:
     try:
         from skfolio.datasets import load_sp500_dataset
     except ImportError as error:
@@ -86,7 +87,7 @@ def _skfolio() -> Prices:
     return Prices(table.to_numpy(dtype=float), tuple(map(str, table.columns)), dates, "skfolio")
 
 
-def _only_table(folder_name: str) -> Path:
+def _find_only_table(folder_name: str) -> Path:
     root = os.environ.get(VARIABLE)
     if not root:
         raise DataError(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.data_files import read_number, read_table
+from pear_lab.data.data_files import read_number, read_text_table
 
 logger = logging.getLogger(__name__)
 
@@ -110,14 +110,14 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
-    header, lines = read_table(file)
+    header, lines = read_text_table(file)
     names = tuple(name.strip() for name in header[1:])
     if not names or not lines:
         raise DataError(f"{file}: expected a header with a date column and names, and rows of prices below it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{file}: the name {twice!r} has two columns; leave one of them out")
-    dates = [_date(file, line, row[0]) for line, row in lines.items()]
+    dates = [_parse_date(file, line, row[0]) for line, row in lines.items()]
     values = [
         [
             read_number(cell, f"{file}, line {line} ({name})", gaps=True)
@@ -125,10 +125,10 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
         ]
         for line, row in lines.items()
     ]
-    return _without_gaps(np.array(values), names, dates, str(file), gaps)
+    return _cut_gaps(np.array(values), names, dates, str(file), gaps)
 
 
-def _date(file: Path, line: int, cell: str) -> datetime.date:
+def _parse_date(file: Path, line: int, cell: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(cell.strip()[:10])
     except ValueError:
@@ -137,7 +137,7 @@ def _date(file: Path, line: int, cell: str) -> datetime.date:
         ) from None
 
 
-def _without_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
+def _cut_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
     missing = np.isnan(values)
     if not missing.any():
         return Prices(values, names, tuple(dates), source)

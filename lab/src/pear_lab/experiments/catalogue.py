@@ -34,17 +34,18 @@ MAX_EPOCHS, QUICK_MAX_EPOCHS = 10_000, 60
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """What experiments know of a task.
+    """A task of the experiments: its methods, settings and budget.
 
     Attributes:
-        title: for people.
-        methods: that it can be trained by, with their titles.
+        title: title in tables.
+        methods: titles of the methods that can train the task, by name.
         problem: settings of the problem and of the protocol: the paper's, or ours where ``published`` is False.
-        budget: of one training.
-        quick: what differs on the reduced grid, whose numbers cannot be compared.
+        budget: time cap and epochs of one training.
+        quick: settings that differ on the reduced grid, whose numbers are not comparable with the paper's.
         published: whether problem and budget are the paper's.
         needs_data: whether files or prices are needed; "all" leaves its experiments out.
-        shared_test: whether all seeds are tested on the same instances; block: how many in a row are alike.
+        shared_test: whether all seeds are tested on the same instances.
+        block: length of runs of similar neighbouring instances, which a bootstrap draws together.
     """
 
     title: str
@@ -130,15 +131,16 @@ _HIGHEST_DEGREE: Mapping[str, tuple[Any, ...]] = {"degree": (8,)}
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run for one of the tables.
+    """The runs that fill one of the tables.
 
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
         table: how it is shown.
-        tasks, methods: crossed with each other, with the options and with the seeds.
+        tasks: names of the tasks.
+        methods: names of the methods. Every task runs with every method, every combination of options and every seed.
         options: settings of the data or of PEAR, with the values they take.
-        quick_options: those that differ on the reduced grid.
+        quick_options: options that differ on the reduced grid.
         variant: what is measured on the trained weights; None where the trainings are the result.
     """
 
@@ -158,7 +160,7 @@ class Experiment:
 
     @property
     def count(self) -> int:
-        """Trainings in full."""
+        """Number of trainings of the full grid."""
         return len(self.tasks) * len(self.methods) * math.prod(map(len, self.options.values())) * len(SEEDS)
 
 
@@ -324,9 +326,10 @@ class Comparison:
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
-        experiments: whose cells are compared.
-        methods: by task; others: by task, methods that take longer, compared on the seeds that they have.
-        seeds: where none are asked for; other than those of the published tables.
+        experiments: names of the experiments whose cells are compared.
+        methods: names of the methods, by task.
+        others: names of slower methods, by task; they are compared on the seeds that they have.
+        seeds: default seeds; they differ from those of the published tables.
     """
 
     name: str
@@ -338,7 +341,7 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """Trainings in full."""
+        """Number of trainings of the full grid."""
         parts = [EXPERIMENTS[name] for name in self.experiments]
         cells = sum(
             len(self.methods[task]) * math.prod(map(len, part.options.values()))

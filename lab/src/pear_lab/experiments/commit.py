@@ -1,4 +1,4 @@
-"""Which commit of PEAR this is, where that can be known."""
+"""The commit of PEAR that is running, if it can be found."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import subprocess
 from pathlib import Path
 
 _ARCHIVED = "$Format:%h$"
-"""Written by ``git archive``, which ``.gitattributes`` asks for it; left as it is everywhere else."""
+"""Replaced by the commit in archives of ``git archive`` (see ``.gitattributes``); unchanged everywhere else."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @functools.cache
-def commit() -> str | None:
+def current_commit() -> str | None:
     """The commit of a clone or of an archive made from one; ``+`` follows where the package was changed since.
 
-    None for a package that was installed, which its version names.
+    None for an installed package, which is identified by its version.
     """
     if not _ARCHIVED.startswith("$"):
         return _ARCHIVED
-    # a package installed within somebody's own repository is not of its commits
-    if _git("ls-files", "--error-unmatch", __file__) is None:
+    # A package installed inside another repository does not belong to that repository's commits.
+    if _run_git("ls-files", "--error-unmatch", __file__) is None:
         return None
-    head, changes = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", str(_PACKAGE))
+    head, changes = _run_git("rev-parse", "--short", "HEAD"), _run_git("status", "--porcelain", "--", str(_PACKAGE))
     return head and head + ("+" if changes else "")
 
 
-def _git(*words: str) -> str | None:
-    """What git says; None where it cannot."""
+def _run_git(*words: str) -> str | None:
+    """Return the output of a git command; None if it fails."""
     try:
         told = subprocess.run(["git", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False)
     except OSError:  # there is no git

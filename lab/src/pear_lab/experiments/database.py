@@ -21,7 +21,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import JSON_FIELDS, RunRecord
 
 SCHEMA_VERSION = 1
@@ -62,14 +62,14 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self._lock: sqlite3.Connection | None = None
-        with _explained(self.path):
+        with _explain_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            with _explained(self.path):
+            with _explain_errors(self.path):
                 self._check_version()
                 self._check_whole()
-                _write_ahead(self._connection)
+                _enable_write_ahead(self._connection)
                 with self._transaction():
                     for statement in _SCHEMA:
                         self._connection.execute(statement)
@@ -80,15 +80,15 @@ class Database:
             raise
 
     def claim(self) -> None:
-        """Be the one who writes rows, until this is closed or the process ends in whatever way.
+        """Become the only writer of rows until the database is closed or the process ends.
 
-        The lock is that of an empty database beside this one, which SQLite lets go of when the process ends.
+        The lock is a transaction on an empty database beside this one. SQLite releases it when the process ends.
 
         Raises:
-            DatabaseError: another process does; says which, where and since when.
+            DatabaseError: another process is the writer; the message says which, where and since when.
         """
         place = self.path.with_name(f"{self.path.name}.lock")
-        with _explained(place):
+        with _explain_errors(place):
             self._lock = sqlite3.connect(place, timeout=0.0, isolation_level=None)
         try:
             self._lock.execute("BEGIN EXCLUSIVE")
@@ -98,21 +98,21 @@ class Database:
                 "that one has ended or stop it, or name another folder with --out"
             ) from error
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        with _explained(self.path), self._transaction():
+        with _explain_errors(self.path), self._transaction():
             words = f"process {os.getpid()} on {platform.node()} since {now}"
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (words,))
 
     def _writer(self) -> str:
-        """Who has claimed the database, in words."""
-        with _explained(self.path):
+        """Describe the process that has claimed the database."""
+        with _explain_errors(self.path):
             found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
         return str(found[0]) if found else "another process"
 
     def add(self, record: RunRecord, weights: bytes = b"") -> bool:
-        """Write a record, and the weights of a training; False where its key is there already and says "done"."""
+        """Write a record and the weights of a training. Return False if the key already has a record that is "done"."""
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
-        with _explained(self.path), self._transaction():
+        with _explain_errors(self.path), self._transaction():
             cursor = self._connection.execute(
                 f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
                 f"ON CONFLICT(key) DO UPDATE SET {replaced} WHERE runs.status = 'failed'",
@@ -130,8 +130,8 @@ class Database:
         return next(iter(self._select("WHERE key = ?", key)), None)
 
     def weights(self, record: RunRecord) -> bytes | None:
-        """The trained weights that a record names; None where they are not in this database."""
-        with _explained(self.path):
+        """Return the trained weights that a record names; None if they are not in this database."""
+        with _explain_errors(self.path):
             found = self._connection.execute("SELECT data FROM weights WHERE key = ?", (record.weights,)).fetchone()
         return found and found[0]
 
@@ -140,26 +140,26 @@ class Database:
         return self._select("ORDER BY runs.rowid")
 
     def statuses(self) -> dict[str, str]:
-        """Key → "done" or "failed", of every row."""
-        with _explained(self.path):
+        """Return the status of every row, "done" or "failed", by key."""
+        with _explain_errors(self.path):
             return dict(self._connection.execute("SELECT key, status FROM runs"))
 
     def timings(self) -> list[tuple[str, str, dict[str, Any], dict[str, float]]]:
         """Task, method, settings and timings of every run that is done."""
-        with _explained(self.path):
+        with _explain_errors(self.path):
             found = self._connection.execute(
                 "SELECT task, method, settings, timings FROM runs WHERE status = 'done'"
             ).fetchall()
         return [(task, method, json.loads(settings), json.loads(timings)) for task, method, settings, timings in found]
 
     def try_writing(self) -> None:
-        """Write and take back, so that a full disk or a read-only file shows before the work starts."""
-        with _explained(self.path), self._transaction():
+        """Write and roll back, so that a full disk or a read-only file is noticed before the work starts."""
+        with _explain_errors(self.path), self._transaction():
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('tried', hex(zeroblob(65536)))")
             self._connection.execute("DELETE FROM meta WHERE name = 'tried'")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release the claim."""
         self._connection.close()
         if self._lock is not None:
             self._lock.close()
@@ -171,8 +171,8 @@ class Database:
         self.close()
 
     def _select(self, where: str, *values: object) -> list[RunRecord]:
-        with _explained(self.path):
-            return _records(self._connection, where, *values)
+        with _explain_errors(self.path):
+            return _select_records(self._connection, where, *values)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -193,8 +193,8 @@ class Database:
             raise sqlite3.DatabaseError(" ".join(found.split()))
 
     def _check_version(self) -> None:
-        version = _version(self._connection)
-        if version != str(SCHEMA_VERSION) and (version or _tables(self._connection)):
+        version = _schema_version(self._connection)
+        if version != str(SCHEMA_VERSION) and (version or _table_names(self._connection)):
             what = f"is a database of version {version}" if version else "holds tables, but none that PEAR made"
             raise DatabaseError(
                 f"{self.path} {what}; this PEAR reads version {SCHEMA_VERSION}. Save what is in it with "
@@ -212,17 +212,17 @@ def read_records(path: Path) -> list[RunRecord]:
     if not path.is_file():
         raise DatabaseError(f"there is no database of runs at {path}; {remedy}")
     try:
-        with contextlib.closing(read_only(path)) as connection:
-            if not {"runs", "meta"} <= set(_tables(connection)):
+        with contextlib.closing(open_read_only(path)) as connection:
+            if not {"runs", "meta"} <= set(_table_names(connection)):
                 raise DatabaseError(f"{path} is no database of runs: it lacks the tables runs and meta; {remedy}")
-            version = _version(connection)
+            version = _schema_version(connection)
             if version != str(SCHEMA_VERSION):
                 raise DatabaseError(
                     f"the database {path} is of version {version}, and this report reads version {SCHEMA_VERSION}; "
                     f"save what is in it with pear reproduce --export FILE.json --out {path.parent}, and name another "
                     "with --db"
                 )
-            records = _records(connection, "ORDER BY created, key")
+            records = _select_records(connection, "ORDER BY created, key")
     except sqlite3.Error as error:
         raise DatabaseError(f"{path} cannot be read as a database of runs ({error}); {remedy}") from error
     if not records:
@@ -230,7 +230,7 @@ def read_records(path: Path) -> list[RunRecord]:
     return records
 
 
-def export(path: Path) -> dict[str, Any]:
+def export_database(path: Path) -> dict[str, Any]:
     """Everything in a database as plain data, whatever its version; the file is only read.
 
     Args:
@@ -245,19 +245,19 @@ def export(path: Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise DatabaseError(f"there is no database at {path}; name the folder that holds {FILE_NAME} with --out")
-    with _explained(path), contextlib.closing(read_only(path)) as connection:
+    with _explain_errors(path), contextlib.closing(open_read_only(path)) as connection:
         connection.row_factory = sqlite3.Row
         tables = {
             name: [
-                {column: _plain(row[column]) for column in row.keys()}  # noqa: SIM118 (rows iterate over values)
+                {column: _sqlite_value_as_json(row[column]) for column in row.keys()}  # noqa: SIM118 (rows iterate over values)
                 for row in connection.execute(f'SELECT * FROM "{name}"')
             ]
-            for name in _tables(connection)
+            for name in _table_names(connection)
         }
-        return {"schema_version": _version(connection), "tables": tables}
+        return {"schema_version": _schema_version(connection), "tables": tables}
 
 
-def merge(sources: Sequence[Path], target: Database) -> int:
+def merge_databases(sources: Sequence[Path], target: Database) -> int:
     """Copy the records of other databases, which are only read; weights stay where they are.
 
     Args:
@@ -274,8 +274,8 @@ def merge(sources: Sequence[Path], target: Database) -> int:
     return sum(target.add(record) for record in found)
 
 
-def read_only(path: Path) -> sqlite3.Connection:
-    """Open for reading only, so that a database is neither made nor changed by looking at it."""
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Open a database for reading only. The file is neither created nor changed."""
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchall()
@@ -286,8 +286,8 @@ def read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
-    summed = "checksums" in _tables(connection)
+def _select_records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
+    summed = "checksums" in _table_names(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
     records = []
@@ -312,12 +312,12 @@ def _checksum(values: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
+def _table_names(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
 
 
-def _version(connection: sqlite3.Connection) -> str | None:
-    if "meta" not in _tables(connection):
+def _schema_version(connection: sqlite3.Connection) -> str | None:
+    if "meta" not in _table_names(connection):
         return None
     try:
         found = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()
@@ -326,7 +326,7 @@ def _version(connection: sqlite3.Connection) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _plain(value: Any) -> Any:
+def _sqlite_value_as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, str) and value[:1] in ("{", "["):
@@ -335,8 +335,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Readers and one writer at a time; the switch itself does not wait for others, so it is tried again."""
+def _enable_write_ahead(connection: sqlite3.Connection) -> None:
+    """Turn on write-ahead logging: many readers and one writer. SQLite does not wait for this, so it is retried."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -350,7 +350,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
@@ -366,5 +366,5 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether what is in the file is wrong, rather than that it cannot be reached or written."""
+    """Whether an error means that the file is damaged, not that it cannot be reached or written."""
     return isinstance(error, json.JSONDecodeError) or type(error) is sqlite3.DatabaseError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskStart, TaskUpdate
 from pear.train import Progress
 from pear_lab.experiments.database import Database
-from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.execute import Outcome, attempt, make_record, trained_for
+from pear_lab.experiments.execute_run import Outcome, attempt, make_record, trained_for
+from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec
 
@@ -20,7 +20,8 @@ class Event:
 
     Attributes:
         run: which run it is about.
-        progress: of its training; record: what came of it, written already; both None where it has just started.
+        progress: of its training.
+        record: what came of it, written already; both None where it has just started.
     """
 
     run: RunSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,21 @@ class RunRecord:
     is 0.38 %. Whoever prints per cent multiplies by 100.
 
     Attributes:
-        key: made of task, method, seed and settings; see ``pear_lab.experiments.run_spec.Run``.
-        experiment: the one that first asked for it.
-        task: of ``pear_lab.experiments.catalogue.TASKS``.
-        method: of ``pear_lab.experiments.catalogue.METHODS``.
-        seed: of data, first weights and batches.
+        key: hash of task, method, seed and settings; see ``pear_lab.experiments.run_spec.RunSpec``.
+        experiment: name of the first experiment that needed the run.
+        task: a name in ``pear_lab.experiments.catalogue.TASKS``.
+        method: a name in ``pear_lab.experiments.catalogue.METHODS``.
+        seed: seed of data, first weights and batches.
         settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
-        status: "done" or "failed"; reason: why it failed.
+        status: "done" or "failed".
+        reason: why it failed.
         metrics: on the test samples, by name.
         timings: seconds, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
         weights: key of the trained weights in the database; empty where the run failed.
-        versions: of Python and the packages; machine: in words; created: ISO time.
+        versions: versions of Python and the packages.
+        machine: description of the machine.
+        created: time of the record in ISO format.
     """
 
     key: str
@@ -64,7 +67,7 @@ class RunRecord:
                     value = json.loads(said)
                 except (TypeError, ValueError, RecursionError):
                     value = _NO_JSON
-            if not _fits(name, value):
+            if not _has_expected_type(name, value):
                 words = f"a JSON {expected.__name__}" if name in JSON_FIELDS else f"a value of type {expected.__name__}"
                 raise DatabaseError(
                     f"the row with the key {str(row.get('key'))[:80]!r} is damaged or was altered: its {name} is "
@@ -85,7 +88,7 @@ _MAY_BE_MISSING = ("reason", "weights", "machine", "created")
 _NO_JSON = object()
 
 
-def _fits(name: str, value: Any) -> bool:
+def _has_expected_type(name: str, value: Any) -> bool:
     if value is None:
         return name in _MAY_BE_MISSING
     kind: Any = _KINDS.get(name, str)

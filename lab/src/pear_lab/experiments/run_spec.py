@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from pear_lab.data.prices import Gaps
 from pear_lab.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
-from pear_lab.experiments.errors import ExperimentError
+from pear_lab.experiments.experiment_errors import ExperimentError
 from pear_lab.experiments.table_spec import DEFAULTS
 
 _WORDS = {"data": "", "degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}
@@ -21,13 +21,13 @@ _SYMBOLS = {"noise": "noise", "smoothing": "λ", "injection": "β"}
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What to run: a training, or a measurement on the weights of a training.
+    """The specification of a run: a training, or a measurement on the weights of a training.
 
     Attributes:
-        experiment: the one that asks for it; not part of the key, so that experiments share trainings.
-        task: of ``TASKS``.
-        method: of the task's.
-        seed: of data, first weights and batches.
+        experiment: name of the experiment that needs the run; not part of the key, so that experiments share trainings.
+        task: a name in ``TASKS``.
+        method: a name among the task's methods.
+        seed: seed of data, first weights and batches.
         settings: all else that fixes the outcome; has ``variant`` where something is measured instead of trained.
     """
 
@@ -58,7 +58,7 @@ class RunSpec:
         for name, symbol in _SYMBOLS.items():
             if self.settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
                 condition.append(f"{symbol} {self.settings[name]:g}")
-        words = [dashed(self.task), self.method, *(text.strip() for text in condition), f"seed {self.seed}"]
+        words = [dashed_name(self.task), self.method, *(text.strip() for text in condition), f"seed {self.seed}"]
         return what + ", ".join(words)
 
 
@@ -71,7 +71,8 @@ class Selection:
         time_cap: seconds a training may take.
         quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
             so that its records are never taken for the real ones.
-        data: prices for the portfolio experiments (``pear_lab.data.load_prices``); gaps: what to do with missing ones.
+        data: prices for the portfolio experiments (``pear_lab.data.load_prices``).
+        gaps: what to do with missing ones.
     """
 
     tasks: Sequence[str] | None = None
@@ -102,12 +103,12 @@ def check_known(what: str, name: object, there: Iterable[object]) -> None:
     known = list(there)
     if name in known:
         return
-    shown = [dashed(str(one)) for one in known]
-    close = difflib.get_close_matches(dashed(str(name)), shown, n=1)
+    shown = [dashed_name(str(one)) for one in known]
+    close = difflib.get_close_matches(dashed_name(str(name)), shown, n=1)
     suggestion = f"; did you mean {close[0]}?" if close else ""
-    raise ExperimentError(f"there is no {what} {dashed(str(name))!r}; there is {', '.join(shown)}{suggestion}")
+    raise ExperimentError(f"there is no {what} {dashed_name(str(name))!r}; there is {', '.join(shown)}{suggestion}")
 
 
-def dashed(name: str) -> str:
+def dashed_name(name: str) -> str:
     """A task's name as the command line spells it."""
     return name.replace("_", "-")

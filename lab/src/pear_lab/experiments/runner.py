@@ -9,7 +9,7 @@ from pathlib import Path
 from pear.engines import Engine
 from pear.train.one_thread import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool
 from pear_lab.experiments.processes import start_engine
 from pear_lab.experiments.protocols import PROTOCOLS
@@ -49,7 +49,7 @@ def check_data(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line
         PROTOCOLS[run.task].check(run, say)
 
 
-def waiting(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
+def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
     """The runs that are still to be done.
 
     Args:

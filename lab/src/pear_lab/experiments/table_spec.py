@@ -13,7 +13,7 @@ DEFAULTS: Mapping[str, float] = {"noise": 0.0, "smoothing": 0.1, "injection": 0.
 
 
 @dataclass(frozen=True)
-class Metric:
+class TableMetric:
     """A number that tables show.
 
     Attributes:
@@ -29,25 +29,25 @@ class Metric:
     decimals: int = 2
 
 
-METRICS: Mapping[str, Metric] = {
-    "normalized_regret_pct": Metric("normalised regret, %", "normalized_regret", 100.0),
-    "train_seconds": Metric("training time, s", "total", decimals=1),
-    "mse": Metric("mean squared error", "mse", decimals=3),
-    "active_set_change_rate_pct": Metric("active-set change rate ρ, %", "active_change_rate", 100.0),
-    "cumulative_return_pct": Metric("cumulative return, %", "cumulative_return", 100.0),
-    "annual_return_pct": Metric("annual return, %", "annual_return", 100.0),
-    "volatility_pct": Metric("volatility, %", "volatility", 100.0),
-    "sharpe": Metric("Sharpe", "sharpe"),
-    "max_drawdown_pct": Metric("max. drawdown, %", "max_drawdown", 100.0),
-    "turnover": Metric("turnover", "mean_turnover"),
-    "normalized_mse": Metric("normalised MSE", "normalized_mse", decimals=3),
+METRICS: Mapping[str, TableMetric] = {
+    "normalized_regret_pct": TableMetric("normalised regret, %", "normalized_regret", 100.0),
+    "train_seconds": TableMetric("training time, s", "total", decimals=1),
+    "mse": TableMetric("mean squared error", "mse", decimals=3),
+    "active_set_change_rate_pct": TableMetric("active-set change rate ρ, %", "active_change_rate", 100.0),
+    "cumulative_return_pct": TableMetric("cumulative return, %", "cumulative_return", 100.0),
+    "annual_return_pct": TableMetric("annual return, %", "annual_return", 100.0),
+    "volatility_pct": TableMetric("volatility, %", "volatility", 100.0),
+    "sharpe": TableMetric("Sharpe", "sharpe"),
+    "max_drawdown_pct": TableMetric("max. drawdown, %", "max_drawdown", 100.0),
+    "turnover": TableMetric("turnover", "mean_turnover"),
+    "normalized_mse": TableMetric("normalised MSE", "normalized_mse", decimals=3),
 }
 """By the names of the published tables, in the order in which a table prints them."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a published cell is about.
+    """A condition of a table's cells, such as the degree or the noise.
 
     Attributes:
         label: how a row or column is named, with a place for the value.
@@ -78,18 +78,21 @@ class TableSpec:
 
     Attributes:
         name: as in the published tables, by which their rows are found.
-        title, caption: for people.
-        metrics: of ``METRICS``.
+        title: heading of the table.
+        caption: text below the heading.
+        metrics: names in ``METRICS``.
         blocks, rows, columns: what tells the parts, lines and columns apart: "task", "method" or one of
             ``CONDITIONS``; each metric has a block of its own as well.
-        heading: of the lines.
+        heading: heading of the column that names the lines.
         ddof: what the paper takes off the number of seeds in its standard deviations; seen from runs that repeat its
-            printed digits. as_published: whether that is known.
+            printed digits.
+        as_published: whether that is known.
         ranked: whether the best two of a column are marked.
         settings: that its runs have and the published rows do not name.
         variants: of the runs that fill it; None is a training.
         shift: key in ``metrics["shift"]``, with places for conditions; empty where the metric itself is shown.
-        cells: conditions of the cells, where the paper has no such table; decimals: of its metrics, where they differ.
+        cells: conditions of the cells, where the paper has no such table.
+        decimals: of its metrics, where they differ.
     """
 
     name: str

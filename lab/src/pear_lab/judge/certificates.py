@@ -17,9 +17,18 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import splu
 
-from pear_lab.judge.extended import Wide, factor, wide
-from pear_lab.judge.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
-from pear_lab.judge.program import Array, Program, largest_entries
+from pear_lab.judge.extended_precision import Wide, factor, wide
+from pear_lab.judge.judged_program import Array, Program, largest_entries
+from pear_lab.judge.kkt_residuals import (
+    LEAST,
+    SHARE,
+    TOLERANCE,
+    Multipliers,
+    Units,
+    judge_point,
+    largest_decision,
+    slacks,
+)
 
 EDGE = 1e-9
 """Relative margin below which float64 data does not settle a status: either answer is right."""
@@ -48,7 +57,7 @@ class Proof(Enum):
 
 
 def in_own_units(s: Program) -> Program:
-    """The program with rows, variables and objective in its own units, in float64; powers of two change no digit."""
+    """Return the program in float64 with rows, variables and objective in its own units, which are powers of two."""
     units = Units.of(s)
     d, r, p = units.column.astype(float), units.row.astype(float), len(s.b)
     c, H = d * s.c, d[:, None] * s.H * d
@@ -60,7 +69,7 @@ def in_own_units(s: Program) -> Program:
 def solve_linear(
     c: Array, lb: Array, ub: Array, G: Any = None, h: Any = None, A: Any = None, b: Any = None, **options: float
 ) -> Any:
-    """SciPy's answer to ``min cᵀz`` subject to ``Gz ≤ h, Az = b, lb ≤ z ≤ ub``, by HiGHS at its tightest.
+    """Solve ``min cᵀz`` subject to ``Gz ≤ h, Az = b, lb ≤ z ≤ ub`` by HiGHS in SciPy, at its tightest tolerances.
 
     Args:
         c, lb, ub: (n,).
@@ -131,7 +140,7 @@ def _least_violation(s: Program, G: Array, h: Array, size: float) -> tuple[Array
 
 
 def _magnified(s: Program, keep: Any, x: Array, size: float) -> Array:
-    """Multipliers of the least violation around x, in units of 1e-7: HiGHS does not see a contradiction of 1e-11."""
+    """Return multipliers of the least violation around x, in units of 1e-7, because HiGHS ignores one of 1e-11."""
     z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
     near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
     moved = replace(s, **{name: value.astype(float) for name, value in near.items()})
@@ -165,7 +174,7 @@ def _violation(s: Program, x: Wide) -> float:
 
 
 def _farkas(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float:
-    """How clearly multipliers y (p + m,) prove that there is no point; at most 0 where they do not.
+    """Return the margin by which multipliers y (p + m,) prove infeasibility; at most 0 if they do not.
 
     Every point satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` (y ≥ 0 on G). Where the smallest value of the left side within the
     bounds is larger, there is none. A variable without the bound that would be needed may reach 1e8 times the size of
@@ -207,7 +216,7 @@ def is_unbounded(s: Program) -> Proof:
 
 
 def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
-    """Whether a direction is one of descent, after it is moved exactly onto the rows that must not change along it."""
+    """Whether a direction is a descent direction after its projection onto the rows that must stay constant."""
     lower, upper = box
     d = np.clip(d, lower, upper)
     d[np.abs(d) < EDGE] = 0

@@ -1,4 +1,4 @@
-"""Judges answers to integer programs: by trying every choice where there are few, by HiGHS at its tightest elsewhere.
+"""Judge answers to integer programs, by enumeration if there are few choices, otherwise by HiGHS.
 
 Feasibility of the returned point is always checked in extended precision: integers are integers, and a row is violated
 by at most 1e-8 of its own terms. An integer has no rounding error, so that only continuous variables have a least size.
@@ -13,14 +13,14 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
-from pear_lab.judge.extended import wide
-from pear_lab.judge.kkt import SHARE, TOLERANCE
-from pear_lab.judge.program import Array, Program
+from pear_lab.judge.extended_precision import wide
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.kkt_residuals import SHARE, TOLERANCE
 
 FEW = 4096
-"""Largest number of choices of integers that are all tried, where every variable is one."""
+"""Pure integer programs with at most so many choices are enumerated."""
 FEW_PROGRAMS = 40
-"""Largest number of choices for each of which a linear program is solved, where HiGHS has no point that is feasible."""
+"""If HiGHS finds no feasible point and there are at most so many choices, a linear program is solved for each."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class BestPoint:
     """What is known about the best point of an integer program.
 
     Attributes:
-        feasible: whether any point is.
-        value: of the best point found, infinite without one.
-        x: that point, or None.
-        proven: whether no point is better.
+        feasible: whether any point is feasible.
+        value: objective of the best point found; infinite if none was found.
+        x: the best point found, or None.
+        proven: whether the point is proven to be the best.
     """
 
     feasible: Proof

@@ -1,7 +1,7 @@
 """Judge one answer of the library, with plain arrays and without the library's own code.
 
-right: solved, and the optimality conditions hold. refused: the status names a failure that is proven independently.
-inaccurate: the library says that it does not know, where that is no edge. wrong: everything else.
+The verdicts are: "right" (solved, and the optimality conditions hold), "refused" (the status names a failure that is
+proven independently), "inaccurate" (the library gives up although the answer is clear) and "wrong" (all other cases).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_indefinite, is_unbounded
-from pear_lab.judge.extended import Wide, factor, wide
+from pear_lab.judge.extended_precision import Wide, factor, wide
 from pear_lab.judge.integer_programs import judge_choice
-from pear_lab.judge.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
-from pear_lab.judge.program import Array, Program
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.kkt_residuals import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
 from pear_lab.judge.tangent_space import Tangent, tangent
 
 VALUE = 1e-9
@@ -34,13 +34,15 @@ ROUNDING = 1e-10
 
 @dataclass(frozen=True)
 class Answer:
-    """What the library answers for one sample.
+    """The library's answer for one sample.
 
     Attributes:
-        status: by name.
-        x: (n,) the decision; NaN without one.
-        value: the objective, minimised.
-        equality, inequality, bound: multipliers; None for integer programs.
+        status: name of the status.
+        x: (n,) the decision; NaN if there is none.
+        value: the minimised objective.
+        equality: (p,) multipliers of A; None for integer programs.
+        inequality: (m,) multipliers of G; None for integer programs.
+        bound: (n,) multipliers of the bounds; None for integer programs.
     """
 
     status: str
@@ -53,14 +55,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge says about one answer.
+    """The judge's verdict on one answer.
 
     Attributes:
         kind: "right", "refused", "inaccurate" or "wrong".
-        reason: why, where it is wrong or inaccurate.
-        edge: either answer would have been right, which a margin proves.
-        residuals: of a solved continuous program.
-        units: that they are measured in.
+        reason: reason of a wrong or inaccurate verdict.
+        edge: True if a margin proves that either answer would have been right.
+        residuals: residuals of a solved continuous program.
+        units: units of the residuals.
     """
 
     kind: str
@@ -70,7 +72,7 @@ class Verdict:
     units: Units | None = None
 
     def blamed(self, reason: str) -> Verdict:
-        """The same verdict, or "wrong" for a reason that was found later; an empty reason changes nothing."""
+        """Return the verdict "wrong" for a reason found later. An empty reason returns this verdict."""
         return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
 
 
@@ -146,7 +148,7 @@ def _not_convex(s: Program) -> Verdict:
 
 
 def wrong_reference(s: Program, a: Answer) -> str:
-    """Why the objective of a solved linear program is not what HiGHS finds; empty where it is, or HiGHS finds none."""
+    """Say how the objective of a solved linear program differs from HiGHS's. Empty if it does not."""
     if s.H.any() or s.integer.any():
         return ""
     other = best_point(s)
@@ -188,7 +190,7 @@ def tangent_of(s: Program, verdict: Verdict) -> Tangent | None:
 
 
 def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
-    """Why a gradient g (n,) of the prediction error e (n,) is wrong; empty where it is not."""
+    """Say why a gradient g (n,) for the prediction error e (n,) is wrong. The text is empty if it is right."""
     if not np.isfinite(g).all():
         return "the gradient is not finite"
     error = space.error(g, e)
@@ -196,10 +198,12 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
 
 
 def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> float:
-    """How much rounding may change the regret of x (n,) against the ``best`` answer under the true program s.
+    """Bound the rounding error of the regret of a decision x against the best decision.
 
     Args:
-        s, x, best: see above.
+        s: the true program.
+        x: (n,) the decision.
+        best: the best answer under the true program.
         rounding: relative error that the decisions may have.
     """
     terms = objective(s, x)[1] + objective(s, best.x)[1]
@@ -208,11 +212,11 @@ def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> floa
 
 
 def wrong_regret(s: Program, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
-    """Why ``value`` is not what x (n,) loses against the ``best`` answer under the true program s; empty where it is.
+    """Say why ``value`` is not the regret of x (n,). The text is empty if it is.
 
     Args:
         s, x, best, rounding: as for ``regret_rounding``.
-        value: of the loss.
+        value: the regret that the loss reports.
     """
     exact = objective(s, x)[0] - objective(s, best.x)[0]
     room = regret_rounding(s, x, best, rounding)
@@ -222,7 +226,7 @@ def wrong_regret(s: Program, x: Array, best: Answer, value: float, rounding: flo
 
 
 def differs(s: Program, batch: Answer, alone: Answer, verdict: Verdict) -> str:
-    """How the answer for a sample in a batch differs from the one it gets alone; empty where it does not."""
+    """Say how the answer for a sample in a batch differs from its answer alone. The text is empty if it does not."""
     if batch.status != alone.status:
         return f"{batch.status} in the batch, {alone.status} alone"
     if batch.status != "SOLVED" or np.array_equal(batch.x, alone.x):

@@ -1,4 +1,4 @@
-"""What the gradient of regret must be, from the null space of the active constraints in extended precision."""
+"""The exact gradient of regret, from the null space of the active constraints in extended precision."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.judge.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
-from pear_lab.judge.kkt import Residuals, Units
-from pear_lab.judge.program import Array, Mask, Program
+from pear_lab.judge.extended_precision import (
+    TINY,
+    Factor,
+    Wide,
+    back_substitute,
+    cholesky,
+    factor,
+    forward_substitute,
+    wide,
+)
+from pear_lab.judge.judged_program import Array, Mask, Program
+from pear_lab.judge.kkt_residuals import Residuals, Units
 
 CLEAR = 1e-6
 """Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
@@ -31,14 +40,17 @@ class Tangent:
     """The tangent space of the constraints that hold a decision.
 
     Attributes:
-        s, units: the program and its units.
-        tight, held: (m + 2n,) inequalities that are tight, and those of them that hold the decision: rows, lower
-            bounds, upper bounds.
+        s: the program.
+        units: units of the program.
+        tight: (m + 2n,) mask of tight inequalities: rows, lower bounds, upper bounds.
+        held: (m + 2n,) mask of the tight inequalities that hold the decision.
         Z: (n, t) basis, in the program's own units.
         L: (t, t) Cholesky factor of the curvature on it.
         rounding: relative error that rounding of the data may cause in the decision and the gradient.
-        rows, scale: equalities and held rows, and their units.
-        factored, rank: the scaled rows on the variables that no bound holds; None where there are none.
+        rows: equalities and held rows.
+        scale: units of these rows.
+        factored: factorisation of the scaled rows on the variables that no bound holds; None without rows.
+        rank: rank of the factored rows.
     """
 
     s: Program
@@ -115,8 +127,8 @@ def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent 
 
     Args:
         s: the program.
-        units: that it is measured in.
-        tight, held: as ``Tangent`` has them.
+        units: units of the program.
+        tight, held: masks as in ``Tangent``.
     """
     n, m = s.n, len(s.h)
     fixed = held[m : m + n] | held[m + n :]

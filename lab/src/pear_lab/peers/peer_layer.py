@@ -23,17 +23,17 @@ class PeerLayer:
     constructor returns. It keeps the last batch alone, so that ``backward`` must come before the next call.
 
     Args:
-        peer: who; its worker must offer ``layer``.
-        python: that can import it.
+        peer: the peer, whose worker must offer ``layer``.
+        python: Python interpreter that can import the peer.
         n: number of assets.
-        threads: the peer may compute with.
+        threads: number of threads of the peer.
 
     Attributes:
-        seconds: of the peer's own, forward ("solve") and backward ("gradient"), and what handing the numbers over
-            takes ("transport").
+        seconds: seconds of the peer's forward pass ("solve") and backward pass ("gradient"), and of the data transfer
+            ("transport").
 
     Raises:
-        PeerError: the worker failed, at the start or at a call; with its last words.
+        PeerError: the worker failed at the start or at a call; the message ends with its last error line.
     """
 
     def __init__(self, peer: Peer, python: Path, n: int, threads: int = 1) -> None:
@@ -76,9 +76,10 @@ class PeerLayer:
         """Send one call to the worker and return its answer.
 
         Args:
-            what: the time counts as, "solve" or "gradient".
-            size: of the batch; 0 asks for the gradients of the last one.
-            given: tensors that go there; shapes: of those that come back.
+            what: name under which the time is counted, "solve" or "gradient".
+            size: size of the batch; 0 requests the gradients of the last batch.
+            given: tensors to send.
+            shapes: shapes of the tensors to receive.
         """
         began = time.perf_counter()
         try:

@@ -26,18 +26,18 @@ class Peer:
     """One row of the table.
 
     Attributes:
-        name: what users write; also of the environment.
-        title: what tables print.
-        module: what it is imported as.
-        worker: the file that is measured.
-        requirements: what pip installs.
-        command: the benchmark it takes part in; one that takes part in two has two rows and one environment, and so
-            has one that is measured at two settings.
-        devices: where it can compute.
-        python: the oldest version it works with.
-        note: one line.
-        structures: of ``pear bench gradient`` that it takes; None for all.
-        options: numbers that its worker is given beside the data.
+        name: name on the command line and of the environment.
+        title: name in tables.
+        module: name of the import.
+        worker: file that runs the peer.
+        requirements: packages that pip installs.
+        command: benchmark that the peer takes part in. A peer with two benchmarks or two settings has two rows and one
+            environment.
+        devices: devices that it supports.
+        python: oldest supported Python version.
+        note: a remark of one line.
+        structures: structures of ``pear bench gradient`` that it supports; None for all.
+        options: further numbers for its worker, by name.
         measures: "gradient", or "decision" for a forward pass alone.
         loose: whether its options give up accuracy for time.
     """

@@ -23,9 +23,9 @@ class PeerMeasurement:
     """What a worker measured.
 
     Attributes:
-        arrays: of its last measurement.
-        seconds: of every one.
-        versions: of the packages it used.
+        arrays: result of the last measurement, by name.
+        seconds: seconds of each measurement.
+        versions: versions of the packages it used.
     """
 
     arrays: dict[str, Any]
@@ -46,18 +46,18 @@ def measure(
     """Run a peer's worker on ``data``.
 
     Args:
-        peer: who.
-        python: that can import it.
-        data: arrays that its worker reads.
+        peer: the peer to measure.
+        python: Python interpreter that can import the peer.
+        data: arrays that the worker reads.
         device: "cpu" or "cuda".
-        threads: it may compute with.
-        repeats: measurements; fewer where they would take more than ``limit`` seconds together.
-        limit: see there. A worker that is not done long after it is ended.
-        warm_up: whether one measurement before the others does not count.
+        threads: number of threads of the peer.
+        repeats: largest number of measurements.
+        limit: seconds that all measurements together may take; a worker that takes much longer is killed.
+        warm_up: whether to run one measurement first that does not count.
 
     Raises:
         PeerTimeoutError: it took too long.
-        PeerError: it failed; with its last words.
+        PeerError: it failed; the message ends with its last error line.
     """
     with tempfile.TemporaryDirectory(prefix="pear-bench-") as folder:
         given, found = Path(folder) / "in.npz", Path(folder) / "out.npz"

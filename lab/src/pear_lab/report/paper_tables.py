@@ -11,10 +11,10 @@ from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP, Experiment
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import TableSpec
-from pear_lab.report.cells import TABLES, Cell, StoredRuns, cell, place, wanted
-from pear_lab.report.comparison import difference_grid
-from pear_lab.report.figures import figures
-from pear_lab.report.published import CellVerdict, best_two
+from pear_lab.report.paired_comparison import difference_grid
+from pear_lab.report.published_numbers import CellVerdict, best_two
+from pear_lab.report.report_figures import figures
+from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell, place, wanted
 
 
 def table_sections(runs: StoredRuns) -> list[Section]:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.pages.section import Figure, Grid, Section
+from pear.pages.section import Grid, PageFigure, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.cells import StoredRuns
-from pear_lab.report.figures import value_lines
-from pear_lab.report.published import mean_and_deviation, number, published, verdict
+from pear_lab.report.published_numbers import mean_and_deviation, number, published, verdict
+from pear_lab.report.report_figures import value_lines
+from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import deepest_drawdowns
 
 METHODS = TASKS["portfolio"].methods
@@ -67,7 +67,7 @@ def _section(group: Sequence[RunRecord], name: str) -> Section:
     trained = _by_method(run for run in group if "variant" not in run.settings)
     shifted = _by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
     grids = [_main(trained), *_differences("Differences between methods", _regret_pairs(trained))]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PageFigure, ...] = ()
     if shifted:
         rows = [
             (f"{lower:g}: {row[0]}", *row[1:])
@@ -254,7 +254,7 @@ def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
-def _value_figure(trained: _RunsByMethod) -> tuple[Figure, str]:
+def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
     """The figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics
@@ -271,4 +271,4 @@ def _value_figure(trained: _RunsByMethod) -> tuple[Figure, str]:
     )
     legend = {name: _COLORS.get(name, "ink") for name in values}
     draw = partial(value_lines, values, legend, [(fall.peak + 1, fall.end + 1) for fall in falls])
-    return Figure("Value of one unit of money over the test", sentence, draw, legend), sentence
+    return PageFigure("Value of one unit of money over the test", sentence, draw, legend), sentence

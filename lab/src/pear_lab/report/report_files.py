@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pear.errors import PearError
-from pear.pages import style
-from pear.pages.page import render
+from pear.pages import figure_style
+from pear.pages.render_page import render_template
 from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
-from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import RunRecord
-from pear_lab.report.cells import StoredRuns
-from pear_lab.report.comparison import comparison_section
+from pear_lab.report.paired_comparison import comparison_section
 from pear_lab.report.paper_tables import caps_section, table_sections
 from pear_lab.report.portfolio_section import market_sections
-from pear_lab.report.published import DEFINITION, CellVerdict
+from pear_lab.report.published_numbers import DEFINITION, CellVerdict
+from pear_lab.report.table_cells import StoredRuns
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
@@ -51,7 +51,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
         DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    style.require("the report", "jinja2", "matplotlib")
+    figure_style.require_packages("the report", "jinja2", "matplotlib")
     try:
         texts, sections, words = _texts(runs)
     except PearError:
@@ -94,7 +94,7 @@ def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
         "counts": counts,
         "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or counts(compared)[verdict]],
     }
-    return {name: render(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
+    return {name: render_template(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
 
 
 def _culprit(runs: StoredRuns) -> str:
@@ -119,7 +119,7 @@ def _can_be_shown(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
 
 def section_markdown(section: Section) -> str:
     """One section as the Markdown tables print it, for documents that hold a part of the report."""
-    return render("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
+    return render_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
 def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:

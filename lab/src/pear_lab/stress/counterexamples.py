@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pear.errors import DataError
-from pear_lab.judge.program import Array
-from pear_lab.stress.case import Case
+from pear_lab.judge.judged_program import Array
+from pear_lab.stress.stress_case import Case
 
 _FORMAT = 1
 

@@ -182,7 +182,7 @@ Result = tuple[int, Tally, list[Failure]]
 
 def work(job: Job) -> Result:
     """Draw one case and judge it; runs in a worker process."""
-    from pear_lab.stress.examine import examine
+    from pear_lab.stress.examine_case import examine
 
     k, seed, family = job
     recipe = draw(np.random.default_rng([seed, k]), family, BATCH)

@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.benchmarks.random_programs import Fields, Rng, polytope, random_curvature, random_entries, times
-from pear_lab.judge.program import Array
-from pear_lab.stress.case import Case
+from pear_lab.benchmarks.random_programs import (
+    Fields,
+    Rng,
+    random_curvature,
+    random_entries,
+    random_polytope,
+    rows_times_points,
+)
+from pear_lab.judge.judged_program import Array
+from pear_lab.stress.stress_case import Case
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def leading(r: Recipe) -> tuple[int, ...]:
 def around_a_point(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
     """Rows and bounds around a random point; with ``whole`` all numbers are small integers."""
     x = random_entries(rng, (*leading(r), r.n), whole)
-    return polytope(rng, x, r.equalities, r.rows, whole=whole)
+    return random_polytope(rng, x, r.equalities, r.rows, whole=whole)
 
 
 def middle(fields: Fields) -> Array:
@@ -60,7 +67,10 @@ def middle(fields: Fields) -> Array:
 
 def move_through(fields: Fields, x: Array) -> None:
     """Change the right-hand sides so that the point x satisfies every row."""
-    fields["b"], fields["h"] = times(fields["A"], x), np.maximum(fields["h"], times(fields["G"], x))
+    fields["b"], fields["h"] = (
+        rows_times_points(fields["A"], x),
+        np.maximum(fields["h"], rows_times_points(fields["G"], x)),
+    )
 
 
 def priced(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:

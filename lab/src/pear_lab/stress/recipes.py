@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pear_lab.benchmarks.random_programs import Fields, Rng, add_rows, random_curvature, times
-from pear_lab.stress.case import Case
+from pear_lab.benchmarks.random_programs import Fields, Rng, add_rows, random_curvature, rows_times_points
 from pear_lab.stress.recipe_parts import Recipe, around_a_point, leading, middle, move_through, priced
+from pear_lab.stress.stress_case import Case
 
 __all__ = ["FAMILIES", "Recipe", "build", "draw"]
 
@@ -81,7 +81,7 @@ def nearly_parallel(r: Recipe, rng: Rng) -> Case:
     near = G + apart * rng.normal(size=G.shape)
     gap = np.where(rng.random(h.shape) < 0.5, 0.0, apart * rng.uniform(0, 1, h.shape))
     fields |= {"lb": x - 3.0, "ub": x + 3.0}
-    add_rows(fields, "G", (near, h + times(near - G, x) + gap))
+    add_rows(fields, "G", (near, h + rows_times_points(near - G, x) + gap))
     if r.equalities and rng.random() < 0.3:
         again = fields["A"][..., :1, :] + apart * rng.normal(size=(*leading(r), 1, r.n))
         add_rows(fields, "A", (again, 0.0))
@@ -214,7 +214,7 @@ def unbounded(r: Recipe, rng: Rng) -> Case:
     f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
     if r.rows and rng.random() < 0.5:
         f["G"] = np.abs(f["G"])
-        f["h"] = np.abs(f["h"]) + times(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
+        f["h"] = np.abs(f["h"]) + rows_times_points(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
     return priced(r, rng, f)
 
 

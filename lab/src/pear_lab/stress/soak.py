@@ -20,13 +20,13 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.process_memory import resident
+from pear_lab.benchmarks.process_memory import resident_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
-from pear_lab.judge.program import DIMENSIONS
-from pear_lab.stress.case import Case
-from pear_lab.stress.examine import answers
+from pear_lab.judge.judged_program import DIMENSIONS
+from pear_lab.stress.examine_case import answers
 from pear_lab.stress.recipe_parts import Recipe, around_a_point
+from pear_lab.stress.stress_case import Case
 
 GROWTH = 0.01
 """Share by which resident memory may grow after the first tenth of the steps."""
@@ -48,8 +48,8 @@ class SoakProblem:
     """A problem that is trained on for long.
 
     Attributes:
-        name: of it.
-        draw: makes the fields of its problem.
+        name: name of the problem.
+        draw: function that draws the fields of the problem.
         sense: "min" or "max".
         solver: of the loss.
         keyed: samples have ids, so that warm starts are kept.
@@ -69,12 +69,15 @@ class SoakResult:
     """The measurements and verdicts of one training.
 
     Attributes:
-        structure: its name; steps: taken.
+        structure: name of the problem.
+        steps: number of steps.
         statuses: by name, over all samples of the steps that were looked at.
         early, late: resident bytes after the first tenth of the steps, and at the end.
-        first, last: seconds of a step in the first and in the last tenth; plain: of plain steps of torch, in both.
-        judged: answers that were judged; gradients: of which had a gradient that must exist, and was compared.
-        wrong: why, of those that are.
+        first, last: seconds of a step in the first and in the last tenth.
+        plain: seconds of plain torch steps in the first and in the last tenth.
+        judged: answers that were judged.
+        gradients: number of judged answers whose gradient exists and was compared.
+        wrong: reasons of the wrong answers.
     """
 
     structure: str
@@ -252,10 +255,10 @@ class SoakTraining:
             self._tie(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
             gc.collect()
-            found.early = resident()
+            found.early = resident_memory()
         if before < self.steps <= found.steps:
             gc.collect()
-            found.late, tenth = resident(), len(self.seconds) // 10
+            found.late, tenth = resident_memory(), len(self.seconds) // 10
             found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
             found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
         self._plain_step()

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pear_lab.experiments import Event, RunSpec, open_folder, run_all, waiting
-from pear_lab.experiments.processes import start_engine
+from pear.engines import start
+from pear_lab.experiments import Event, RunSpec, open_folder, run_all, unfinished_runs
 
 OPEN, STARTED, ROW = "open", "started", "row"
 """The first word of a line: the database is open, a run is handed to a worker, a row is written."""
@@ -43,8 +43,8 @@ def main() -> None:
     folder, engine = sys.argv[1:]
     with open_folder(Path(folder)) as database:
         _say(OPEN)
-        with start_engine(engine, 2) as opened:
-            run_all(waiting(runs(), database.statuses()), database, listen=_hear, engine=opened)
+        with start(engine, 2) as opened:
+            run_all(unfinished_runs(runs(), database.statuses()), database, listen=_hear, engine=opened)
 
 
 def _hear(event: Event) -> None:

@@ -1,8 +1,8 @@
 """Tasks on real data, each cut into training, validation and test samples, and scores of a forecast."""
 
 from pear_lab.tasks import metrics
-from pear_lab.tasks.building import Building, building, building_split
-from pear_lab.tasks.energy import energy_split
+from pear_lab.tasks.building_task import Building, building, building_split
+from pear_lab.tasks.energy_task import energy_split
 from pear_lab.tasks.splits import SharedLinear, Subset, TaskSplit
 
 __all__ = [

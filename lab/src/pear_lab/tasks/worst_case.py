@@ -142,8 +142,10 @@ def as_good_as(G: Array, h: Array, value: Array, best: Array, room: float) -> tu
     """The rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
 
     Args:
-        G: (k, n); h: (k,).
-        value: (n,) what is maximised; best: (n,) a decision of the greatest value.
+        G: (k, n).
+        h: (k,).
+        value: (n,) what is maximised.
+        best: (n,) a decision of the greatest value.
         room: by which share a decision may be worse.
 
     Example:

@@ -1,4 +1,4 @@
-"""Scaling: how far the sizes of rows, columns and costs are apart, and what to multiply them by."""
+"""Scaling: how much the sizes of rows, columns and costs differ, and factors that make them similar."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scipy import sparse
 
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
-from pear.diagnosis.wording import counted, some
+from pear.diagnosis.wording import count_noun, list_names
 
-_APART = 3.0  # powers of ten that are worth a word
-_GAIN = 1.0  # powers of ten that rescaling must save
-_BIG_M = 4.0  # powers of ten within a row
+_APART = 3.0  # a difference of so many powers of ten is reported
+_GAIN = 1.0  # rescaling is advised if it saves so many powers of ten
+_BIG_M = 4.0  # a row whose coefficients differ by so many powers of ten may hold a big M
 _SWEEPS = 12
 _SHIFTS = 200
 _CONSTANT = 1e-12  # relative deviation of a value that never changes
@@ -31,7 +31,9 @@ def _compare_coefficients(s: Subject, findings: Findings) -> None:
     """Compare the largest coefficients of rows with each other, and those of columns."""
     matrix = sparse.coo_array(sparse.vstack([s.A, s.G]))
     keep = matrix.data != 0
-    entries = _Entries(matrix.row[keep], matrix.col[keep], np.log10(np.abs(matrix.data[keep])), *matrix.shape)
+    entries = _NonzeroCoefficients(
+        matrix.row[keep], matrix.col[keep], np.log10(np.abs(matrix.data[keep])), *matrix.shape
+    )
     if not len(entries.logs):
         return
     whole = np.zeros(s.n, dtype=bool) if s.problem.integer is None else s.problem.integer.numpy()
@@ -40,7 +42,7 @@ def _compare_coefficients(s: Subject, findings: Findings) -> None:
         _find_big_m(s, entries, whole, findings)
 
 
-def _rescale(s: Subject, entries: _Entries, whole: NDArray[np.bool_], findings: Findings) -> None:
+def _rescale(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
     """Say which units would bring the coefficients closer together, if any."""
     rows, columns = entries.apart()
     numbers: dict[str, Any] = {"rows_apart": rows, "columns_apart": columns}
@@ -49,7 +51,7 @@ def _rescale(s: Subject, entries: _Entries, whole: NDArray[np.bool_], findings: 
     )
     if max(rows, columns) < _APART:
         return findings.add("scaling", f"{between}: nothing to rescale.", **numbers)
-    row, column = _exponents(entries, whole)
+    row, column = _equilibrating_exponents(entries, whole)
     after = max(replace(entries, logs=entries.logs + row[entries.i] + column[entries.j]).apart())
     if max(rows, columns) - after < _GAIN:
         sentence = f"{between}, and no unit of a row or of a continuous variable changes that."
@@ -57,8 +59,8 @@ def _rescale(s: Subject, entries: _Entries, whole: NDArray[np.bool_], findings: 
     numbers |= {"apart_rescaled": after, "rows_to_rescale": int((row != 0).sum())}
     numbers["variables_to_rescale"] = int((column != 0).sum())
     steps = [
-        _steps("multiply the rows, right-hand sides included, by", s.rows, row),
-        _steps("measure the variables in units of", s.variables, column),
+        _rescaling_steps("multiply the rows, right-hand sides included, by", s.rows, row),
+        _rescaling_steps("measure the variables in units of", s.variables, column),
     ]
     said = "; ".join(step for step in steps if step)
     sentence = (
@@ -70,7 +72,7 @@ def _rescale(s: Subject, entries: _Entries, whole: NDArray[np.bool_], findings: 
 
 
 @dataclass(frozen=True)
-class _Entries:
+class _NonzeroCoefficients:
     """The coefficients that are not zero: their rows i, their columns j, and log10 of their sizes."""
 
     i: NDArray[Any]
@@ -80,22 +82,22 @@ class _Entries:
     columns: int
 
     def most(self, along: NDArray[Any], size: int, logs: Array) -> Array:
-        """(size,) the largest logarithm in each row or column; 0, that of a coefficient of 1, where there is none."""
+        """Return the largest logarithm in each row or column, (size,); 0 for an empty one."""
         found = np.full(size, -np.inf)
         np.maximum.at(found, along, logs)
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return how many powers of ten the largest coefficients of rows are apart, and those of columns."""
+        """Return the range of the rows' largest coefficients in powers of ten, and that of the columns'."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
 
-def _exponents(entries: _Entries, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """(r,) and (n,) whole powers of ten that bring the largest ``|r_i a_ij s_j|`` of every row and column near 1.
+def _equilibrating_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Find whole powers of ten for rows (r,) and columns (n,) that bring every row's and column's largest entry near 1.
 
-    This is Ruiz's equilibration, in logarithms. Integers keep their unit. Among exponents that are equally good, those
-    are returned that leave most rows and variables as they are.
+    The scaled entries are ``r_i a_ij s_j``. The method is Ruiz's equilibration in logarithms. Integer variables keep
+    unit 1. Among equally good exponents, the result leaves most rows and variables unchanged.
     """
     i, j = entries.i, entries.j
     row, column = np.zeros(entries.rows), np.zeros(entries.columns)
@@ -107,22 +109,22 @@ def _exponents(entries: _Entries, whole: NDArray[np.bool_]) -> tuple[Array, Arra
             np.where(whole, 0.0, column - 0.5 * entries.most(j, entries.columns, logs)),
         )
     if whole.any():
-        return _whole(row), _whole(column)
-    column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # whatever its unit
+        return _round_exponents(row), _round_exponents(column)
+    column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # empty columns: any unit will do
     row = np.where(np.isin(np.arange(entries.rows), i), row, np.nan)
-    # To shift rows and columns against each other changes no product.
+    # Multiplying all rows by 10^k and dividing all columns by it changes no product.
     shifts = np.unique(np.concatenate([column, -row]).round(1))[:_SHIFTS]
-    choices = [(_whole(row + shift), _whole(column - shift)) for shift in shifts]
+    choices = [(_round_exponents(row + shift), _round_exponents(column - shift)) for shift in shifts]
     return min(choices, key=lambda pair: sum(int(np.count_nonzero(part)) for part in pair))
 
 
-def _whole(exponents: Array) -> Array:
-    """Round the exponents; NaN becomes 0, and −0 does, too."""
+def _round_exponents(exponents: Array) -> Array:
+    """Round the exponents to whole numbers. NaN and −0 become 0."""
     return np.asarray(np.round(np.nan_to_num(exponents)) + 0.0, dtype=np.float64)
 
 
-def _find_big_m(s: Subject, entries: _Entries, whole: NDArray[np.bool_], findings: Findings) -> None:
-    """Find rows in which the largest coefficient, far larger than the others, belongs to an integer."""
+def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
+    """Find rows whose largest coefficient is far larger than the others and belongs to an integer variable."""
     largest = entries.most(entries.i, entries.rows, entries.logs)
     least = -entries.most(entries.i, entries.rows, -entries.logs)
     integer = np.where(whole[entries.j], entries.logs, -np.inf)
@@ -132,18 +134,19 @@ def _find_big_m(s: Subject, entries: _Entries, whole: NDArray[np.bool_], finding
         return
     worst = int(rows[(largest - least)[rows].argmax()])
     sentence = (
-        f"{counted(len(rows), 'row')} hold a large coefficient beside an integer ({some([s.rows[k] for k in rows])}), "
+        f"{count_noun(len(rows), 'row')} hold a large coefficient beside an integer "
+        f"({list_names([s.rows[k] for k in rows])}), "
         f"up to {10.0 ** largest[worst]:.3g} beside {10.0 ** least[worst]:.3g}: a big M makes the relaxation loose and "
         "rounding matter; take the smallest M that the model allows."
     )
     findings.add("scaling", sentence, to_do=True, big_m_rows=len(rows))
 
 
-def _steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
-    """Say what to do with which names, one factor after the other. The text is empty where all factors are 1."""
+def _rescaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
+    """List which rows or variables to multiply by which factor. The text is empty if all factors are 1."""
     powers = sorted({int(e) for e in exponents if e}, key=abs, reverse=True)
-    each = [f"{10.0**e:g} ({some([names[k] for k in np.flatnonzero(exponents == e)], 3)})" for e in powers[:4]]
-    more = f", and {counted(len(powers) - 4, 'more factor')}" if len(powers) > 4 else ""
+    each = [f"{10.0**e:g} ({list_names([names[k] for k in np.flatnonzero(exponents == e)], 3)})" for e in powers[:4]]
+    more = f", and {count_noun(len(powers) - 4, 'more factor')}" if len(powers) > 4 else ""
     return f"{what} {', '.join(each)}{more}" if each else ""
 
 
@@ -173,7 +176,7 @@ def _compare_values(s: Subject, findings: Findings) -> None:
         exponents = np.zeros(len(used))
         exponents[used] = -np.round(logs)
         findings.values["multiply_by"] = 10.0**exponents
-        steps = _steps("Multiply the values to predict by", s.names, exponents)
+        steps = _rescaling_steps("Multiply the values to predict by", s.names, exponents)
         sentence += (
             f". One learning rate cannot serve them all. {steps}, and let a cost map undo it: "
             "pear.Model(problem, cost_map=pear.CostMap(M)) with M = diag(1 / factors)."
@@ -189,11 +192,13 @@ def _compare_values(s: Subject, findings: Findings) -> None:
 
 
 def _find_constants(s: Subject, size: Array, spread: Array, findings: Findings) -> None:
-    """Find predicted values that are the same in all samples, by their mean size (k,) and deviation (k,)."""
+    """Find predicted values that are the same in all samples, given their mean sizes (k,) and deviations (k,)."""
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (
-            f"{counted(len(constant), 'predicted value')} of {len(size):,} never change on the {s.samples:,} samples "
-            f"({some(constant)}): there is nothing to learn about them; make them known with pear.CostMap(M, known)."
+            f"{count_noun(len(constant), 'predicted value')} of {len(size):,} never change on the {s.samples:,} "
+            "samples "
+            f"({list_names(constant)}): there is nothing to learn about them; make them known with pear.CostMap(M, "
+            "known)."
         )
         findings.add("costs", sentence, to_do=True, constant_values=len(constant))

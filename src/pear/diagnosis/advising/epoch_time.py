@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pear.decisions.smoothing import Smoothing
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject import Clock, Subject, evenly
-from pear.diagnosis.wording import counted, seconds
+from pear.diagnosis.advising.subject import Clock, Subject, evenly_spread_rows
+from pear.diagnosis.wording import count_noun, format_seconds
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
@@ -24,26 +24,26 @@ from pear.train.history import Progress
 
 _MOST = 512  # samples
 _EPOCHS = 6
-_CALLS = 1.5  # what an epoch and those after it take, in calls without a warm start
-_LINEAR = 0.6  # share of the time for the linear model
+_CALLS = 1.5  # mean cost of an epoch, in passes without a warm start
+_LINEAR = 0.6  # share of the time limit that the linear model gets
 _FEATURES = 5
 _HIDDEN = (64,)
-_CHECK = 0.2  # share of the samples that a check is taken on
+_CHECK = 0.2  # share of the samples used for validation
 _NETWORKS = {"linear": "a linear model", "mlp": "a network with a hidden layer of 64"}
 
 
 def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, limit: float, findings: Findings) -> None:
     """Time an epoch over all samples, for the two forecasters of ``DecisionRegressor``.
 
-    The first epoch has no warm starts and solves the true problems, so that it is reported on its own. Compilation and
-    what is prepared once are not counted.
+    The first epoch has no warm starts and also solves the true problems, so it is reported separately. Compilation and
+    one-time preparation are not counted.
 
     Args:
         s: problem and samples.
-        sampled: which samples have a decision.
-        smoothing: of the loss.
-        limit: seconds that may be spent.
-        findings: where the sentences go.
+        sampled: the decided samples; only samples with a decision are trained on.
+        smoothing: smoothing of the loss.
+        limit: time limit in seconds.
+        findings: receives the sentences.
     """
     if not bool(sampled.solved.any()) or not len(s.names):
         return
@@ -57,16 +57,18 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 continue
             _time_each_epoch(s, rows[:1], smoothing, name, 0.0)  # compiles
             room = limit if numbers else limit * _LINEAR
-            chosen = _spread_out(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
+            chosen = _choose_training_rows(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
             times = _time_each_epoch(s, chosen, smoothing, name, room)
             limit -= sum(times)
             all_samples = s.samples / len(chosen)
             warm, first = median(times[1:]) * all_samples, times[0] * all_samples
             numbers |= {f"epoch_seconds_{name}": warm, f"first_epoch_seconds_{name}": first}
             sentence = (
-                f"An epoch of pear.fit over {counted(s.samples, 'sample')} takes about {seconds(warm)} on this machine "
-                f"with {what}, and the first one, without warm starts, {seconds(first)}: an estimate from "
-                f"{counted(len(times) - 1, 'epoch')} after the first on {counted(len(chosen), 'sample')}, in batches "
+                f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on "
+                "this machine "
+                f"with {what}, and the first one, without warm starts, {format_seconds(first)}: an estimate from "
+                f"{count_noun(len(times) - 1, 'epoch')} after the first on {count_noun(len(chosen), 'sample')}, in "
+                "batches "
                 f"of {min(FitConfig.batch_size, len(chosen))}."
             )
             findings.add("time", sentence, **numbers)
@@ -78,16 +80,16 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
         count = max(1, round(_CHECK * s.samples))
         sentence = (
             f"A check of the validation regret, every {FitConfig.check_every} epochs, solves "
-            f"{counted(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
-            f"{seconds(each_integer * count)}."
+            f"{count_noun(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
+            f"{format_seconds(each_integer * count)}."
         )
         findings.add("time", sentence, check_seconds=each_integer * count)
 
 
-def _spread_out(s: Subject, rows: Tensor, count: int) -> Tensor:
-    """Choose ``count`` samples to train on: solved ones where that is enough, else of all samples."""
+def _choose_training_rows(s: Subject, rows: Tensor, count: int) -> Tensor:
+    """Choose ``count`` samples to train on. They are solved ones if there are enough, otherwise any samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
-    return whole[evenly(len(whole), count)]
+    return whole[evenly_spread_rows(len(whole), count)]
 
 
 def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
@@ -98,7 +100,7 @@ def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
 
 
 def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Return the seconds of a forward and a backward pass of one sample, after a pass that compiles and prepares."""
+    """Time a forward and a backward pass of one sample in seconds, after a first pass that compiles and prepares."""
     assert s.values is not None
     device, elapsed = s.problem_device, 0.0
     for row in (rows[:1], rows[-1:]):
@@ -114,7 +116,7 @@ def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
 
 
 def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
-    """Return the seconds of each epoch on these samples: as many epochs as fit into the limit, two at least."""
+    """Return the seconds of each epoch on these samples. At least two epochs run, more if they fit into the limit."""
     assert s.values is not None
     device = s.problem_device
     clock, ends = Clock(limit), []

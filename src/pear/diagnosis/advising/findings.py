@@ -41,7 +41,7 @@ class Findings:
         self.values: dict[str, Any] = {}
 
     def add(self, topic: str, sentence: str, to_do: bool = False, **numbers: Any) -> None:
-        """Add a sentence and its numbers; the arguments are those of ``Finding``."""
+        """Add a finding; the arguments are the fields of ``Finding``."""
         self.found.append(Finding(topic, sentence, numbers, to_do))
 
     @property

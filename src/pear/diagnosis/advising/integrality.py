@@ -11,19 +11,19 @@ from torch import Tensor
 from pear.decisions.solve import solve
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject import Subject, evenly
-from pear.diagnosis.wording import counted, seconds
+from pear.diagnosis.advising.subject import Subject, evenly_spread_rows
+from pear.diagnosis.wording import count_noun, format_seconds
 from pear.errors import FailedSamplesWarning
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 
 _MOST = 16  # samples
-_LARGE = 0.05  # a gap from which the relaxation is another problem
+_LARGE = 0.05  # from this gap on, the relaxation is a poor stand-in for the integer program
 _TINY = 1e-12
 
 
 def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, findings: Findings) -> None:
-    """Measure the gap on a few samples, within a time limit in seconds. A continuous problem has none."""
+    """Measure the integrality gap on a few samples within ``limit`` seconds. A continuous problem adds no finding."""
     if not s.problem.is_integer:
         return
     if s.problem.is_curved:
@@ -34,7 +34,7 @@ def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, fin
         return findings.add("integrality", sentence, to_do=True, miqp=True)
     good = sampled.solved.nonzero()[:, 0]
     if len(good):
-        at = good[evenly(len(good), _MOST)]
+        at = good[evenly_spread_rows(len(good), _MOST)]
         _measure_gap(s, sampled.rows[at], sampled.x[at], limit, findings)
 
 
@@ -58,16 +58,16 @@ def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Fi
         "integral_relaxations": whole,
     }
     if not bool(proven.any()):
-        none = f"None of {counted(len(rows), 'integer program')} was proven within {seconds(limit)}"
+        none = f"None of {count_noun(len(rows), 'integer program')} was proven within {format_seconds(limit)}"
         return findings.add("integrality", f"{none}; the gap is unknown.", to_do=True, **numbers)
     relaxed = s.problem.relaxed().objective(x, s.costs[rows])
     gaps = ((found.value - relaxed).abs() / found.value.abs().clamp(min=_TINY))[proven]
     gap, largest = float(gaps.mean()), float(gaps.max())
-    not_proven = f"; {late} more were not proven within {seconds(limit)}" if late else ""
+    not_proven = f"; {late} more were not proven within {format_seconds(limit)}" if late else ""
     sentence = (
         f"The relaxation looks {100 * gap:.2g} % better than the integer program on "
-        f"{counted(int(proven.sum()), 'sample')} ({100 * largest:.2g} % at most), and {100 * whole:.0f} % of its "
-        f"decisions are whole; an integer program takes {seconds(each)}{not_proven}."
+        f"{count_noun(int(proven.sum()), 'sample')} ({100 * largest:.2g} % at most), and {100 * whole:.0f} % of its "
+        f"decisions are whole; an integer program takes {format_seconds(each)}{not_proven}."
     )
     findings.add("integrality", sentence, **numbers, integrality_gap=gap, integrality_gap_max=largest)
     if gap > _LARGE:

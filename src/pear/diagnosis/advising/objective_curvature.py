@@ -14,12 +14,12 @@ from pear.decisions.solve import choose_smoothing
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Array, Subject
-from pear.diagnosis.wording import counted
+from pear.diagnosis.wording import count_noun
 
 _MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
-_NO_CURVATURE = 1e-10  # of the largest eigenvalue
+_NO_CURVATURE = 1e-10  # eigenvalues below this share of the largest count as zero
 _CONDITION = 1e8
-_MOST_IDLE = 256  # variables whose range "auto" asks for
+_MOST_IDLE = 256  # "auto" finds the ranges of at most so many variables
 
 
 def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: Findings) -> None:
@@ -38,8 +38,8 @@ def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: F
         _describe_eigenvalues(s, "The Hessian at the first decision", H[first].numpy(), findings)
 
 
-def _little(top: float) -> float:
-    """A smoothing that changes a curved objective little: a thousandth of its largest eigenvalue, with one digit."""
+def _small_smoothing(top: float) -> float:
+    """Return a small smoothing for a curved objective: a thousandth of its largest eigenvalue, to one digit."""
     return float(f"{1e-3 * top:.0e}")
 
 
@@ -58,8 +58,9 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
         sentence += ": every decision is unique, and no smoothing is needed; 'auto' takes λ = 0."
     else:
         sentence += (
-            f"; along {counted(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
-            f"'auto' adds nothing to an objective that is curved: pass smoothing={_little(top):g} to PEARLoss, a "
+            f"; along {count_noun(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
+            f"'auto' adds nothing to an objective that is curved: pass smoothing={_small_smoothing(top):g} to "
+            "PEARLoss, a "
             "thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
         )
     findings.add("curvature", sentence, to_do=rank < s.n, **numbers)
@@ -71,21 +72,21 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
         findings.add("curvature", sentence, to_do=True)
 
 
-def settle_smoothing(
+def find_auto_smoothing(
     s: Subject, sampled: SampledDecisions | None, seconds: float, findings: Findings
 ) -> Smoothing | None:
-    """Find what ``smoothing="auto"`` settles on for the sampled decisions, as ``PEARLoss.calibrate`` does.
+    """Find the smoothing that ``smoothing="auto"`` chooses for the sampled decisions, as ``PEARLoss.calibrate`` does.
 
-    The ranges of idle variables are left out where to find them would take longer than ``seconds``. A curved objective
+    The ranges of idle variables are left out if finding them would take longer than ``seconds``. A curved objective
     gets no smoothing, or the one that ``describe_curvature`` advises where its Hessian is singular.
 
     Returns:
-        The smoothing, or None where nothing was decided.
+        The smoothing, or None if no sample was decided.
     """
     if s.problem.is_curved:
         numbers = findings.numbers
         flat = numbers.get("curvature_rank", s.n) < s.n and numbers["max_curvature"] > 0
-        return Smoothing.given(_little(numbers["max_curvature"]) if flat else 0.0)
+        return Smoothing.given(_small_smoothing(numbers["max_curvature"]) if flat else 0.0)
     if sampled is None or s.costs is None or not bool(sampled.solved.any()):
         return None
     rows, idle, skipped = sampled.rows, sampled.count_idle(s), ""
@@ -96,16 +97,18 @@ def settle_smoothing(
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
     else:  # by the decisions that are there already
         bounds = s.problem.lb, s.problem.ub
-        found = smoothing_from_decisions(s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown)
+        found = smoothing_from_decisions(
+            s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown_ranges
+        )
         if idle:
-            skipped = f" The ranges of {counted(idle, 'variable')} that no decision used were left out for time."
-    sentence = f"The objective is linear; from {counted(len(rows), 'sample')}, {found.note}.{skipped}"
+            skipped = f" The ranges of {count_noun(idle, 'variable')} that no decision used were left out for time."
+    sentence = f"The objective is linear; from {count_noun(len(rows), 'sample')}, {found.note}.{skipped}"
     findings.add("curvature", sentence, smoothing=found.value)
     if found.units is not None:
         findings.variables["unit_of_smoothing"] = found.units.numpy()
     return found
 
 
-def _unknown(variables: Tensor) -> Tensor:
-    """(k,) NaN: the ranges of the variables are not known."""
+def _unknown_ranges(variables: Tensor) -> Tensor:
+    """Return NaN for each of k variables, (k,): their ranges are not known."""
     return torch.full((len(variables),), torch.nan, dtype=torch.float64)

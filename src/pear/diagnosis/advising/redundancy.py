@@ -1,4 +1,4 @@
-"""Rows that add nothing: the rank of the equalities, parallel rows, and rows that bounds imply."""
+"""Redundant rows: dependent equalities, parallel inequalities, and inequalities that the bounds imply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
-from pear.diagnosis.wording import counted, some
+from pear.diagnosis.wording import count_noun, list_names
 from pear.solvers.linalg.rank import row_rank, row_sizes
 
 _MOST_WORK = 4e9  # multiplications of a dense factorisation: a second or two
@@ -17,12 +17,12 @@ _MOST_ENTRIES = 2_000_000
 
 
 def find_redundant_rows(s: Subject, findings: Findings) -> None:
-    """Find dependent rows of A, and rows of G that no decision within the bounds can meet or violate."""
+    """Find linearly dependent rows of A, and rows of G that the bounds or other rows imply."""
     findings.rows["redundant"] = np.concatenate([_dependent_equalities(s, findings), _idle_inequalities(s, findings)])
 
 
 def _dependent_equalities(s: Subject, findings: Findings) -> Any:
-    """(p,) bool: the equalities that follow from the others."""
+    """Return a mask (p,) of the equalities that follow from the others."""
     p = s.A.shape[0]
     dependent = np.zeros(p, dtype=bool)
     if not p:
@@ -41,8 +41,8 @@ def _dependent_equalities(s: Subject, findings: Findings) -> Any:
     b = s.b / row_sizes(s.A.toarray())
     left = b[order[rank:]] - combination.T @ b[order[:rank]]
     scale = np.abs(b[order[rank:]]) + np.abs(combination).T @ np.abs(b[order[:rank]])
-    names = some([s.rows[k] for k in np.flatnonzero(dependent)])
-    which = f"Of the {counted(p, 'equality')} only {rank:,} are independent{s.first}"
+    names = list_names([s.rows[k] for k in np.flatnonzero(dependent)])
+    which = f"Of the {count_noun(p, 'equality')} only {rank:,} are independent{s.first}"
     if (np.abs(left) > _SAME * scale).any():
         sentence = f"{which}, and {names} contradict the others: no decision satisfies them all; check b."
         findings.add("degeneracy", sentence, to_do=True, **numbers, contradiction=True)
@@ -56,12 +56,12 @@ def _dependent_equalities(s: Subject, findings: Findings) -> Any:
 
 
 def _idle_inequalities(s: Subject, findings: Findings) -> Any:
-    """(m,) bool: the inequalities that can be left out."""
+    """Return a mask (m,) of the inequalities that can be left out."""
     m = s.G.shape[0]
-    low, high = _activity(s)
+    low, high = _row_activity_range(s)
     scale = _SAME * (abs(s.G) @ np.ones(s.n) + np.where(np.isfinite(s.h), np.abs(s.h), 0.0))
     absent, implied, broken = np.isinf(s.h), high <= s.h + scale, low > s.h + scale
-    parallel = _parallel(s) if s.G.nnz <= _MOST_ENTRIES else np.zeros(m, dtype=bool)
+    parallel = _parallel_inequalities(s) if s.G.nnz <= _MOST_ENTRIES else np.zeros(m, dtype=bool)
     kinds = {
         "absent_rows": (absent, "have no finite right-hand side"),
         "implied_rows": (implied & ~absent, "can never be violated, whatever the bounds allow"),
@@ -69,31 +69,31 @@ def _idle_inequalities(s: Subject, findings: Findings) -> Any:
     }
     for name, (marks, what) in kinds.items():
         if marks.any():
-            which = f"{int(marks.sum()):,} of {counted(m, 'inequality')}"
-            sentence = f"{which} {what}{s.first} ({_names(s, marks)}); leave them out."
+            which = f"{int(marks.sum()):,} of {count_noun(m, 'inequality')}"
+            sentence = f"{which} {what}{s.first} ({_marked_row_names(s, marks)}); leave them out."
             findings.add("degeneracy", sentence, to_do=True, **{name: int(marks.sum())})
     if broken.any():
-        which = f"{_names(s, broken)}{s.first}"
+        which = f"{_marked_row_names(s, broken)}{s.first}"
         sentence = f"The bounds allow no decision that satisfies {which}: the problem is infeasible; check h."
         findings.add("degeneracy", sentence, to_do=True, impossible_rows=int(broken.sum()))
     return absent | implied | parallel
 
 
-def _names(s: Subject, marks: Any) -> str:
+def _marked_row_names(s: Subject, marks: Any) -> str:
     """The names of the marked rows of G."""
-    return some([s.rows[s.A.shape[0] + k] for k in np.flatnonzero(marks)])
+    return list_names([s.rows[s.A.shape[0] + k] for k in np.flatnonzero(marks)])
 
 
-def _activity(s: Subject) -> tuple[Array, Array]:
-    """(m,) the least and the largest value that the bounds allow for every row of G."""
+def _row_activity_range(s: Subject) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of every row of G within the bounds, (m,) each."""
     up, down = s.G.maximum(0), (-s.G).maximum(0)
     for part in (up, down):
         part.eliminate_zeros()
     return up @ s.lb - down @ s.ub, up @ s.ub - down @ s.lb
 
 
-def _parallel(s: Subject) -> Any:
-    """(m,) bool: rows of G that are positive multiples of another one with a tighter limit. Of equal rows one stays."""
+def _parallel_inequalities(s: Subject) -> Any:
+    """Return a mask (m,) of rows of G that are multiples of a row with a tighter limit. One of equal rows stays."""
     G, marks = s.G, np.zeros(s.G.shape[0], dtype=bool)
     best: dict[tuple[bytes, bytes], tuple[float, int]] = {}
     for k in range(G.shape[0]):

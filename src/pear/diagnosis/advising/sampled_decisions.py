@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pear.decisions.solve import solve_verified
 from pear.diagnosis.advising.findings import Findings
-from pear.diagnosis.advising.subject import Clock, Subject, evenly
-from pear.diagnosis.wording import counted, some
+from pear.diagnosis.advising.subject import Clock, Subject, evenly_spread_rows
+from pear.diagnosis.wording import count_noun, list_names
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret import Outcome, compare_decisions
@@ -24,20 +24,20 @@ from pear.solvers.linalg.rank import row_rank
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted
-_ASKED = 32  # samples that are asked for another decision as good
+_ASKED = 32  # samples that are searched for a second optimal decision
 _MOST_WORK = 1e9  # multiplications of a rank
 _SAME = 1e-6  # relative
-_FAR = 1e4  # times what decisions use: a bound that says nothing
+_FAR = 1e4  # a bound so many times beyond all decisions is reported
 
 
 @dataclass(frozen=True)
 class SampledDecisions:
-    """The decisions of some samples; where there are integers, those of the relaxation.
+    """Decisions of some of the samples. For an integer program, these are decisions of its relaxation.
 
     Attributes:
-        rows: (B,) the samples.
+        rows: (B,) positions of the samples.
         verified: their solutions.
-        seconds: time of one solution.
+        seconds: seconds per solution.
     """
 
     rows: Tensor
@@ -56,23 +56,23 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: Subject) -> int:
-        """Count the variables of unknown range: without two finite bounds, and the same in all decisions."""
+        """Count the variables without two finite bounds that have the same value in all decisions."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
     def spread(self, count: int) -> list[int]:
         """Return at most ``count`` positions of solved samples, evenly spread."""
-        positions: list[int] = self.solved.nonzero()[:, 0][evenly(int(self.solved.sum()), count)].tolist()
+        positions: list[int] = self.solved.nonzero()[:, 0][evenly_spread_rows(int(self.solved.sum()), count)].tolist()
         return positions
 
 
 def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
-    """Decide as many samples as fit into so many seconds, one at least; None without costs."""
+    """Decide as many samples as fit into the time limit ``seconds``, at least one. Return None without costs."""
     if s.costs is None:
         return None
     relaxed = s.problem.relaxed()
     solve_verified(relaxed[[0]], s.costs[:1], 0.0, "auto")  # compiles and prepares, which is not timed
-    rows, each = evenly(s.samples, 1), 0.0
+    rows, each = evenly_spread_rows(s.samples, 1), 0.0
     while True:
         began = time.perf_counter()
         found = solve_verified(relaxed[rows], s.costs[rows], 0.0, "auto")
@@ -82,7 +82,7 @@ def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
         more = min(most, int(max(seconds, 0.0) / max(each, 1e-6)), 8 * len(rows))
         if more <= len(rows) or (more < 2 * len(rows) and more < most):  # not worth another call
             return SampledDecisions(rows, found, each)
-        rows = evenly(s.samples, more)
+        rows = evenly_spread_rows(s.samples, more)
 
 
 def describe_decisions(s: Subject, sampled: SampledDecisions, seconds: float, findings: Findings) -> None:
@@ -98,13 +98,13 @@ def describe_decisions(s: Subject, sampled: SampledDecisions, seconds: float, fi
 
 
 def _on_samples(s: Subject, count: int) -> str:
-    """Say which decisions a sentence is about."""
-    return f"{'of the relaxation ' if s.problem.is_integer else ''}on {_tried(s, count)}"
+    """Describe in words the decisions that a sentence is about."""
+    return f"{'of the relaxation ' if s.problem.is_integer else ''}on {_examined_samples(s, count)}"
 
 
-def _tried(s: Subject, count: int) -> str:
+def _examined_samples(s: Subject, count: int) -> str:
     """Say how many of the samples were examined."""
-    return counted(count, "sample") if count == s.samples else f"{count:,} of {counted(s.samples, 'sample')}"
+    return count_noun(count, "sample") if count == s.samples else f"{count:,} of {count_noun(s.samples, 'sample')}"
 
 
 def _describe_failures(s: Subject, sampled: SampledDecisions, findings: Findings) -> None:
@@ -137,14 +137,15 @@ def _count_degenerate(s: Subject, sampled: SampledDecisions, clock: Clock, findi
         return findings.add("degeneracy", f"Degenerate decisions were not counted: {why}.")
     share = sum(degenerate) / len(degenerate)
     sentence = (
-        f"{100 * share:.0f} % of the decisions (of {_tried(s, len(degenerate))}) are degenerate: more constraints are "
+        f"{100 * share:.0f} % of the decisions (of {_examined_samples(s, len(degenerate))}) are degenerate: more "
+        "constraints are "
         f"tight than are independent{'; gradients are exact there too, multipliers are not unique' if share else ''}."
     )
     findings.add("degeneracy", sentence, degenerate_share=share, degenerate_samples=len(degenerate))
 
 
 def _count_ties(s: Subject, sampled: SampledDecisions, clock: Clock, findings: Findings) -> None:
-    """Count the decisions beside which another one is exactly as good."""
+    """Count the samples that have a second decision of exactly the same cost."""
     if s.problem.phi is not None:
         return
     v, tied, asked = sampled.verified, 0, 0
@@ -160,7 +161,7 @@ def _count_ties(s: Subject, sampled: SampledDecisions, clock: Clock, findings: F
     share = tied / asked
     more = "; regret does not depend on which one is taken, but DecisionLayer needs smoothing there" if tied else ""
     sentence = (
-        f"In {100 * share:.0f} % of {counted(asked, 'sample')} another decision is exactly as good (a tie){more}."
+        f"In {100 * share:.0f} % of {count_noun(asked, 'sample')} another decision is exactly as good (a tie){more}."
     )
     findings.add("degeneracy", sentence, tied_share=share, tied_samples=asked)
 
@@ -184,7 +185,7 @@ def _find_never_binding(s: Subject, sampled: SampledDecisions, findings: Finding
         never = np.flatnonzero((binding == 0) & there)
         numbers[f"never_binding_{kind.replace(' ', '_')}"] = len(never)
         if len(never):
-            said.append(f"{len(never):,} of {int(there.sum()):,} {kind} ({some([names[k] for k in never], 3)})")
+            said.append(f"{len(never):,} of {int(there.sum()):,} {kind} ({list_names([names[k] for k in never], 3)})")
     where = f"the decisions {_on_samples(s, len(sampled.rows))}"
     sentence = f"In {where} {'; '.join(said)} never bind."
     findings.add(
@@ -203,8 +204,8 @@ def _find_far_bounds(s: Subject, sampled: SampledDecisions, findings: Findings) 
     ]
     if far:
         sentence = (
-            f"{counted(len(far), 'bound')} are more than {_FAR:g} times what any decision uses, {largest:.3g}: "
-            f"{some(far, 3)}; where they stand for no bound, write inf."
+            f"{count_noun(len(far), 'bound')} are more than {_FAR:g} times what any decision uses, {largest:.3g}: "
+            f"{list_names(far, 3)}; where they stand for no bound, write inf."
         )
         findings.add("constraints", sentence, to_do=True, far_bounds=len(far))
 
@@ -234,7 +235,7 @@ def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -
 
 
 def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
-    """Judge decisions of the relaxation that are taken on the mean of what is predicted; None where they fail.
+    """Measure the regret of deciding on the mean of the predicted values, in the relaxation. None if the solve fails.
 
     Args:
         s: problem and samples.

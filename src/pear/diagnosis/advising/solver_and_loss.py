@@ -1,4 +1,4 @@
-"""Which solver "auto" takes and why, and which loss to try first."""
+"""The solver that "auto" chooses and why, and the loss to try first."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ def name_solvers(s: Subject, smoothing: Smoothing | None, findings: Findings) ->
     cost = torch.ones(1, s.n, dtype=torch.float64) if s.costs is None else s.costs[:1]
     scale = smoothing or Smoothing.given(0.0 if s.problem.is_curved else 1.0)
     if s.recourse is None:
-        trained = _choose(s, "training", scale.problem(s.problem.relaxed()), scale.times_units(cost), scale.value)
+        trained = _choose_solver(
+            s, "training", scale.problem(s.problem.relaxed()), scale.times_units(cost), scale.value
+        )
     else:  # the elastic problem, whose slacks have a price
         elastic = s.recourse.elastic
-        trained = _choose(s, "training", elastic.problem.relaxed().to("cpu"), elastic.cost(cost), scale.value)
+        trained = _choose_solver(s, "training", elastic.problem.relaxed().to("cpu"), elastic.cost(cost), scale.value)
     findings.add("solver", trained[1], solver_training=trained[0])
     if s.problem.is_integer and s.problem.is_curved:
         return
-    decides = _choose(s, "decisions", s.problem, cost, 0.0)
+    decides = _choose_solver(s, "decisions", s.problem, cost, 0.0)
     if decides[0] != trained[0]:
         findings.add("solver", decides[1], solver_decisions=decides[0])
 
 
-def _choose(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float) -> tuple[str, str]:
-    """The name of the first installed solver that takes the problem, and a sentence that says why it is the first."""
+def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float) -> tuple[str, str]:
+    """Return the name of the first installed solver that accepts the problem, and a sentence with the reason."""
     qp = problem[[0]].canonical(cost, smoothing)
     kind = kind_of(qp) if problem.phi is None else "qp"
     able = resolve("auto", kind, problem.is_sparse)
@@ -59,9 +61,9 @@ def _choose(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothi
 
 
 def suggest_loss(s: Subject, findings: Findings) -> None:
-    """Say what to train with, given the findings of all other examinations."""
+    """Recommend a loss, given the findings of all other examinations."""
     numbers = findings.numbers
-    findings.add("loss", _first_choice(s, numbers), loss="PEARLoss", method="pear")
+    findings.add("loss", _first_loss_to_try(s, numbers), loss="PEARLoss", method="pear")
     if 1 < s.samples < _FEW:
         sentence = (
             f"{s.samples} samples are few: regret is a noisy guide, and the squared error may do better. Compare them "
@@ -77,7 +79,7 @@ def suggest_loss(s: Subject, findings: Findings) -> None:
         findings.add("loss", sentence, to_do=True)
 
 
-def _first_choice(s: Subject, numbers: Mapping[str, Any]) -> str:
+def _first_loss_to_try(s: Subject, numbers: Mapping[str, Any]) -> str:
     rank = numbers.get("curvature_rank", s.n) if s.problem.is_curved else 0
     if s.recourse is not None:
         return (

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Subject
-from pear.diagnosis.wording import counted, some
+from pear.diagnosis.wording import count_noun, list_names
 from pear.problem.build_program import MAX_SHARE, MIN_VARIABLES
 
 
@@ -20,8 +20,8 @@ def describe_structure(s: Subject, findings: Findings) -> None:
     _find_blocks(s, findings)
     fixed = [name for name, low, high in zip(s.variables, s.lb, s.ub, strict=True) if low == high]
     if fixed:
-        which = f"{counted(len(fixed), 'variable')} {'is' if len(fixed) == 1 else 'are'} fixed by equal bounds"
-        sentence = f"{which} ({some(fixed)}){s.first}; leave them out."
+        which = f"{count_noun(len(fixed), 'variable')} {'is' if len(fixed) == 1 else 'are'} fixed by equal bounds"
+        sentence = f"{which} ({list_names(fixed)}){s.first}; leave them out."
         findings.add("structure", sentence, to_do=True, fixed_variables=len(fixed))
 
 
@@ -47,9 +47,9 @@ def _describe_size(s: Subject, findings: Findings) -> None:
     said = f" ({integers:,} integer, {binary:,} of them binary)" if integers else ""
     sentence = (
         f"{'An' if mixed.startswith('i') else 'A'} {mixed}{kind} program to {problem.sense}imise: "
-        f"{counted(s.n, 'variable')}{said}, {counted(s.A.shape[0], 'equality')}, "
-        f"{counted(s.G.shape[0], 'inequality')}, {numbers['lower_bounds']:,} lower and {numbers['upper_bounds']:,} "
-        f"upper bounds; {counted(len(s.names), 'value')} predicted, {counted(s.samples, 'sample')}."
+        f"{count_noun(s.n, 'variable')}{said}, {count_noun(s.A.shape[0], 'equality')}, "
+        f"{count_noun(s.G.shape[0], 'inequality')}, {numbers['lower_bounds']:,} lower and {numbers['upper_bounds']:,} "
+        f"upper bounds; {count_noun(len(s.names), 'value')} predicted, {count_noun(s.samples, 'sample')}."
     )
     findings.add("size", sentence, **numbers)
 
@@ -61,7 +61,7 @@ def _describe_own_fields(s: Subject, findings: Findings) -> None:
     fields = ", ".join(s.per_sample)
     sentence = (
         f"{fields} {'differs' if len(s.per_sample) == 1 else 'differ'} from sample to sample "
-        f"({counted(s.problem.batch or 0, 'sample')}); what is said of matrices below is about the first one."
+        f"({count_noun(s.problem.batch or 0, 'sample')}); what is said of matrices below is about the first one."
     )
     findings.add("size", sentence, fields_per_sample=fields)
     sides = () if s.recourse is None or s.recourse.constraint_map is None else s.recourse.constraint_map.sides
@@ -100,7 +100,7 @@ def _describe_sparsity(s: Subject, findings: Findings) -> None:
 
 
 def _find_blocks(s: Subject, findings: Findings) -> None:
-    """Find connected components of variables and rows. With φ, which may join any variables, none are sought."""
+    """Find connected components of variables and rows. Skipped for a problem with φ, which may join any variables."""
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return
     rows = sparse.vstack([s.A, s.G])
@@ -111,7 +111,8 @@ def _find_blocks(s: Subject, findings: Findings) -> None:
     if len(sizes) > 1:
         sentence = (
             f"The problem falls into {len(sizes):,} independent blocks of at most "
-            f"{counted(int(sizes.max()), 'variable')}: each can be decided by a problem of its own, which is smaller "
+            f"{count_noun(int(sizes.max()), 'variable')}: each can be decided by a problem of its own, which is "
+            "smaller "
             "and faster."
         )
         findings.add("structure", sentence, blocks=len(sizes), largest_block=int(sizes.max()))

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.diagnosis.advising.findings import Finding
-from pear.diagnosis.wording import counted
+from pear.diagnosis.wording import count_noun
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 class Clock:
-    """A time limit in seconds, which runs from when the clock is made."""
+    """A time limit in seconds that starts when the object is created."""
 
     def __init__(self, limit: float) -> None:
         self._end = time.perf_counter() + limit
@@ -43,15 +43,19 @@ class Subject:
     """A problem and its samples.
 
     Attributes:
-        given: what the user passed, on its own device, with the rows of ``values``.
+        given: the user's problem on its own device, restricted to the samples of ``values``.
         problem: the plain problem, on the CPU.
         values: (N, k) predicted values of finite samples, or None where there are none.
         costs: (N, n) the costs of these samples, or None.
-        A, G: (p, n) and (m, n) CSR, of the first sample.
-        Q: (n, n) CSR of the first sample, or None.
-        b, h, lb, ub: (p,), (m,), (n,), (n,) of the first sample; absent bounds are infinite.
+        A: (p, n) CSR matrix of the first sample.
+        G: (m, n) CSR matrix of the first sample.
+        Q: (n, n) CSR matrix of the first sample, or None.
+        b: (p,) right-hand sides of A of the first sample.
+        h: (m,) right-hand sides of G of the first sample.
+        lb, ub: (n,) bounds of the first sample; absent bounds are infinite.
         rows: names of the rows of A and then of G.
-        variables: n names; names: of the k predicted values.
+        variables: names of the n variables.
+        names: names of the k predicted values.
         per_sample: fields that differ from sample to sample.
         recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
         notes: findings about samples that are missing or left out.
@@ -92,7 +96,7 @@ class Subject:
 
     @property
     def first(self) -> str:
-        """The end of a sentence about the matrices: that they are those of the first sample, where samples differ."""
+        """End of a sentence about the matrices. If samples differ, it says that they are those of the first sample."""
         return ", in the first sample" if self.per_sample else ""
 
 
@@ -100,13 +104,13 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     """Read a problem and its costs in the form that all examinations take.
 
     Args:
-        problem: as of ``pear.advise``.
-        costs: as of ``pear.advise``.
+        problem: the argument of ``pear.advise``.
+        costs: the argument of ``pear.advise``.
 
     Raises:
         ProblemError: ``problem`` is no problem, or the costs do not fit it.
     """
-    plain_problem(problem)  # which refuses anything else
+    plain_problem(problem)  # raises for anything that is not a problem
     columns = tuple(map(str, getattr(costs, "columns", ())))
     values, notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
     if values is not None:
@@ -115,7 +119,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     here, recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
     if recourse is not None and values is not None:
         here = here._with(**recourse.right_hand_sides(values), batch=len(values))
-    A, G, Q = (_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
+    A, G, Q = (_first_sample_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
     named = problem if isinstance(problem, Model) else Model(here, variables=columns)
     rows = tuple(f"{name}[{i}]" for name, M in (("A", A), ("G", G)) for i in range(M.shape[0]))
     return Subject(
@@ -126,10 +130,10 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
         A=A,
         G=G,
         Q=None if here.Q is None else Q,
-        b=_vector(here.b, np.zeros(0)),
-        h=_vector(here.h, np.zeros(0)),
-        lb=_vector(here.lb, np.full(here.n, -np.inf)),
-        ub=_vector(here.ub, np.full(here.n, np.inf)),
+        b=_first_sample_vector(here.b, np.zeros(0)),
+        h=_first_sample_vector(here.h, np.zeros(0)),
+        lb=_first_sample_vector(here.lb, np.full(here.n, -np.inf)),
+        ub=_first_sample_vector(here.ub, np.full(here.n, np.inf)),
         rows=named.constraints if len(named.constraints) == len(rows) else rows,
         variables=named.variables,
         names=named.names,
@@ -140,7 +144,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
 
 
 def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """(1, k) the costs of the model itself, or None where it has none, and a note that no costs were given."""
+    """Return the model's own costs (1, k), or None if it has none, and a note that no costs were given."""
     own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
     there = own is not None and bool(own.any())
     then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
@@ -149,7 +153,7 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
 
 
 def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
-    """(N, k) the given values in float64 on the CPU."""
+    """Return the given values (N, k) in float64 on the CPU."""
     check_column_order(problem, column_names(costs), "costs")
     tensor = read_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
@@ -168,13 +172,14 @@ def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
 
 
 def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
-    """Leave out the samples that hold NaN or infinity; the values are None where no sample is left."""
+    """Drop the samples that hold NaN or infinity. The returned values are None if no sample is left."""
     good = values.isfinite().all(1)
     bad = int((~good).sum())
     if not bad:
         return problem, values if len(values) else None, []
     said = (
-        f"{counted(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or train "
+        f"{count_noun(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or "
+        "train "
         "with on_failure='mask'."
     )
     note = Finding("samples", said, {"samples_not_finite": bad}, to_do=True)
@@ -183,26 +188,26 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
     return problem[good], values[good], [note]
 
 
-def _matrix(field: Any, n: int) -> Any:
-    """(r, n) CSR of the first sample, without stored zeros; no rows where there is no field."""
+def _first_sample_matrix(field: Any, n: int) -> Any:
+    """Return the first sample's matrix (r, n) in CSR form without stored zeros. An absent field has no rows."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr(field[0] if field.ndim == 3 else field)
 
 
-def _vector(field: Tensor | None, absent: Array) -> Array:
-    """The field of the first sample; ``absent`` where there is no field."""
+def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
+    """Return the field of the first sample, or ``absent`` if there is no such field."""
     if field is None:
         return absent
     array: Array = (field[0] if field.ndim == 2 else field).numpy()
     return array
 
 
-def evenly(total: int, count: int) -> Tensor:
+def evenly_spread_rows(total: int, count: int) -> Tensor:
     """Return at most ``count`` row numbers, evenly spread over ``total`` rows.
 
     Example:
-        >>> evenly(10, 3).tolist(), evenly(2, 3).tolist()
+        >>> evenly_spread_rows(10, 3).tolist(), evenly_spread_rows(2, 3).tolist()
         ([0, 4, 9], [0, 1])
     """
     return torch.linspace(0, total - 1, min(total, count), dtype=torch.float64).round().long()

@@ -40,16 +40,16 @@ class Benchmarks(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command to run and its arguments; its module is imported here."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name in BENCHMARKS else command, rest
+        return name, _load_benchmark(name) if name in BENCHMARKS else command, rest
 
 
-def _load(name: str) -> Any:
+def _load_benchmark(name: str) -> Any:
     """The whole command of a benchmark."""
     from pear_lab.cli.bench.exactness_command import exactness
     from pear_lab.cli.bench.session import benchmark_command
 
     command = typer.Typer(add_completion=False)
-    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}")
+    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
     command.command(name)(exactness if name == "exactness" else benchmark_command(module))
     return typer.main.get_command(command)
 
@@ -58,5 +58,5 @@ app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, he
 
 
 @app.callback()
-def _group() -> None:
+def _bench_group() -> None:
     pass

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_file, write_json
+from pear.cli.output_files import writable_file, write_json
 from pear_lab.cli.terminal import print_table
 
 
@@ -26,11 +26,11 @@ def exactness(
 ) -> None:
     """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
     from pear.train.one_thread import one_thread  # imports torch, as the next line does
-    from pear_lab.benchmarks import exactness as benchmark
+    from pear_lab.benchmarks import exactness_benchmark as benchmark
 
     if to is not None:
         writable_file(to)
-    names = None if solvers is None else words(solvers)
+    names = None if solvers is None else split_at_commas(solvers)
     with one_thread(), err.status("Solving …") as status:
         rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
     for table in benchmark.tables(rows):

@@ -13,15 +13,15 @@ from typing import Annotated, Any, cast, get_type_hints
 import typer
 from rich.text import Text
 
+from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
-from pear.cli.options import words
-from pear.cli.output import writable_folder
+from pear.cli.output_files import writable_folder
 from pear.errors import PearError
 from pear_lab.benchmarks import bench_plot as plot
-from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
-from pear_lab.benchmarks.clock import threads
-from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
+from pear_lab.benchmarks.timing import use_threads
+from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, option_parameter, parse_numbers
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 from pear_lab.peers import Peer, PeerError, choose, interpreter
 
@@ -62,7 +62,7 @@ class PeerOptions:
         Raises:
             PeerError: a peer that was asked for by name is unknown, does not fit or cannot be had.
         """
-        ready, names = [], words(self.peers)
+        ready, names = [], split_at_commas(self.peers)
         with err.status("Looking for the peers …") as status:
             for peer in choose(names, command, device):
                 try:
@@ -86,66 +86,66 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
 
     def measured(to: Path | None, quick: bool, **given: Any) -> None:
         others = PeerOptions(**{one.name: given.pop(one.name) for one in fields(PeerOptions)} if peers else {})
-        settings = _settings(benchmark.SETTINGS, given, quick)
+        settings = _make_settings(benchmark.SETTINGS, given, quick)
         device = getattr(settings, "device", "cpu")
         folder = writable_folder(Path("pear-output/bench") / name if to is None else to)
-        record = Record(name, folder, asdict(settings), benchmark.tables, device)
-        with threads(getattr(settings, "threads", 1)):
+        record = BenchmarkRecord(name, folder, asdict(settings), benchmark.tables, device)
+        with use_threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
-            with measuring(record, benchmark) as say:
+            with record_rows(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
         if hasattr(benchmark, "failed") and (reason := benchmark.failed(record.rows)):
             err.print(Text(reason, style="red"), soft_wrap=True)
             raise typer.Exit(1)
 
-    options = [_option(one, kind) for one, kind in _described(benchmark.SETTINGS)]
-    options += parameters(PeerOptions) if peers else []
-    options += [parameter("quick", Quick, False), parameter("to", Out, None)]
-    return command(measured, benchmark.SETTINGS.__doc__, options)
+    options = [_make_option(one, kind) for one, kind in _option_fields(benchmark.SETTINGS)]
+    options += dataclass_parameters(PeerOptions) if peers else []
+    options += [option_parameter("quick", Quick, False), option_parameter("to", Out, None)]
+    return make_command(measured, benchmark.SETTINGS.__doc__, options)
 
 
-def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
+def _option_fields(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
     """The fields that become options, with their types; ``quick`` is an option of every benchmark."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
-def _option(one: Field[Any], kind: str) -> inspect.Parameter:
+def _make_option(one: Field[Any], kind: str) -> inspect.Parameter:
     """The option of a field: None where it is not given, and one text where the field takes several values."""
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:
-        return parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
+        return option_parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
     if "bool" in kind:
         flag = typer.Option(f"--{one.name.replace('_', '-')}", help=help)
-        return parameter(one.name, Annotated[bool, flag], False)
+        return option_parameter(one.name, Annotated[bool, flag], False)
     several = "tuple" in kind
     shown = shown or (",".join(map(str, cast("tuple[Any, ...]", one.default))) if several else str(one.default))
     read_as = str if several or "str" in kind else int if "int" in kind else float
-    return parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
+    return option_parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
 
 
-def _settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
+def _make_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
     """Settings from the options given; the others have their defaults, or those of ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
-    for one, kind in _described(cls):
+    for one, kind in _option_fields(cls):
         value = given[one.name]
         if value is None and quick:
             value = one.metadata["quick"]
         elif isinstance(value, str) and "tuple" in kind:
-            value = _several(one.name, value, kind)
+            value = _parse_several(one.name, value, kind)
         if value is not None:
             chosen[one.name] = value
     return cls(**chosen)
 
 
-def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
+def _parse_several(name: str, text: str, kind: str) -> tuple[Any, ...]:
     if "str" in kind:
-        return tuple(words(text))
-    return () if text.strip() == "none" else tuple(numbers(name, text))
+        return tuple(split_at_commas(text))
+    return () if text.strip() == "none" else tuple(parse_numbers(name, text))
 
 
 @contextmanager
-def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
     """Run the body, which adds rows to the record. The rows so far are printed and kept even where it fails.
 
     Yields:
@@ -158,9 +158,9 @@ def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str],
         record.interrupted = True
         record.note("stopped by the user before the end")
     except PearError:
-        _finish(record, benchmark)
+        _finish_record(record, benchmark)
         raise
-    _finish(record, benchmark)
+    _finish_record(record, benchmark)
     if record.interrupted:
         err.print(Text("Stopped; what was measured is kept.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
@@ -169,14 +169,14 @@ def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str],
         raise typer.Exit(1)
 
 
-def _finish(record: Record, benchmark: ModuleType) -> None:
+def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
     files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
             print_table(table)
         try:
             path = record.folder / "plot.svg"
-            files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
+            files.append(plot.draw_series(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
         except ModuleNotFoundError as error:
             record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
     for note in record.notes:

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from pear_lab.experiments.protocols.lp_protocol import LP
+from pear_lab.experiments.protocols.lp_protocol import LPProtocol
 from pear_lab.experiments.protocols.portfolio_protocol import PortfolioProtocol
 from pear_lab.experiments.protocols.protocol import Protocol, TrainingResult
-from pear_lab.experiments.protocols.tabular_protocol import Tabular
+from pear_lab.experiments.protocols.tabular_protocol import TabularProtocol
 
 PROTOCOLS: Mapping[str, Protocol] = {
-    "shortest_path": LP(),
-    "knapsack": LP(),
-    "building": Tabular(),
-    "energy": Tabular(),
+    "shortest_path": LPProtocol(),
+    "knapsack": LPProtocol(),
+    "building": TabularProtocol(),
+    "energy": TabularProtocol(),
     "portfolio": PortfolioProtocol(),
 }
 """By task."""

@@ -15,8 +15,8 @@ from pear.losses.methods import make_loss, method
 from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, shortest_path
 from pear.train import FitConfig, History, fit, in_order
 from pear_lab.experiments.catalogue import CAPACITIES
-from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, scores
+from pear_lab.experiments.experiment_errors import RunError
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, forecast_scores
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.experiments.table_spec import DEFAULTS
 from pear_lab.tasks import metrics
@@ -43,8 +43,8 @@ def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear,
     """A linear layer with the paper's first weights, and the stream of random numbers that goes on from there.
 
     Args:
-        n: costs to predict.
-        seed: of the run.
+        n: number of costs to predict.
+        seed: seed of the run.
         features: p, features per sample.
     """
     with torch.random.fork_rng(devices=[]):
@@ -71,7 +71,7 @@ def make_split(run: RunSpec, task: LPTask) -> Split:
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
 
 
-def train(
+def train_as_published(
     run: RunSpec,
     task: LPTask,
     split: Split,
@@ -84,10 +84,11 @@ def train(
     improve by no more than 1 %, the best weights.
 
     Args:
-        run: what to train.
-        task: of the run; split: its samples.
+        run: specification of the training.
+        task: task of the run, from ``make_task``.
+        split: samples of the run, from ``make_split``.
         progress: called after every epoch.
-        loss: of ``make_run_loss``, for those who want to look at it afterwards; made here where it is left out.
+        loss: loss from ``make_run_loss``, for callers that inspect it afterwards; by default it is made here.
 
     Returns:
         The model with its best weights, and the history.
@@ -128,11 +129,11 @@ def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
     return make_loss(run.method, task, **run.settings.get("options", {}), **options)
 
 
-class LP(Protocol):
+class LPProtocol(Protocol):
     """The paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """No noise where an experiment names none, and PEAR's own two settings."""
+        """Return the default noise of zero, and for PEAR its smoothing and injection."""
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 
@@ -140,9 +141,9 @@ class LP(Protocol):
         """Train a linear layer; the test samples are the last quarter."""
         task = make_task(run)
         split = make_split(run, task)
-        model, history = train(run, task, split, progress)
+        model, history = train_as_published(run, task, split, progress)
         return TrainingResult(
-            model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,)
+            model, history, lambda: forecast_scores(task, _predict(model, split.test), split.test.costs), (history,)
         )
 
     def model(self, run: RunSpec) -> nn.Linear:

@@ -14,7 +14,7 @@ from pear.tasks import Portfolio, portfolio
 from pear.train import FitConfig, fit
 from pear_lab.data import Prices, load_prices
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
-from pear_lab.experiments.errors import ExperimentError, RunError
+from pear_lab.experiments.experiment_errors import ExperimentError, RunError
 from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerLayer, choose, interpreter
@@ -36,7 +36,7 @@ class PortfolioProtocol(Protocol):
     """Mean–variance portfolios on a history of prices."""
 
     def settings(self, selection: Selection, task: str) -> dict[str, Any]:
-        """What all trainings share; the prices are read, so that they are known to be usable."""
+        """Return the settings that all trainings share. The prices are read here to check that they are usable."""
         source = selection.data or DEFAULT_DATA
         prices = load_prices(source, selection.gaps)
         settings = {
@@ -49,14 +49,14 @@ class PortfolioProtocol(Protocol):
             "last": prices.dates[-1].isoformat(),
             **super().settings(selection, task),
         }
-        _split(prices, settings)  # too short a history shows before anything is trained
+        _split_prices(prices, settings)  # too short a history shows before anything is trained
         return settings
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Of a peer, its version."""
+        """Return the version of a peer; nothing for our own methods."""
         if method not in PEER_METHODS:
             return super().method_settings(method)
-        return {"peer": next(one for one in _peer(method).requirements if one.startswith(method))}
+        return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
         """Make the environment of a run's peer, where there is none yet.
@@ -65,7 +65,7 @@ class PortfolioProtocol(Protocol):
             PeerError: it cannot be made; says what to do.
         """
         if run.method in PEER_METHODS:
-            interpreter(_peer(run.method), say=say)
+            interpreter(_layer_peer(run.method), say=say)
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
@@ -75,9 +75,9 @@ class PortfolioProtocol(Protocol):
         market = make_market(run)
         split, stride = market.split, run.settings["stride"]
         generator = torch.Generator().manual_seed(run.seed)
-        model = _model(run, generator)
+        model = _make_forecaster(run, generator)
         train, validation = split.train.every(stride), split.validation.every(stride)
-        with _loss(run, market) as loss:
+        with _open_loss(run, market) as loss:
             history = fit(
                 model,
                 loss,
@@ -104,7 +104,7 @@ class PortfolioProtocol(Protocol):
 
     def model(self, run: RunSpec) -> Forecaster:
         """A forecaster of the run's size."""
-        return _model(run)
+        return _make_forecaster(run)
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
         """Regret with other lower bounds than the one that was trained with."""
@@ -126,13 +126,13 @@ class PortfolioProtocol(Protocol):
 
 
 @dataclass(frozen=True)
-class Market:
-    """What a run is trained and tested on.
+class MarketData:
+    """The prices, windows and task of a run.
 
     Attributes:
-        task: what is decided.
-        prices: the history that is used.
-        split: its windows.
+        task: the portfolio task.
+        prices: the part of the price history that is used.
+        split: windows for training, validation and test.
     """
 
     task: Portfolio
@@ -140,7 +140,7 @@ class Market:
     split: MarketSplit
 
 
-def make_market(run: RunSpec) -> Market:
+def make_market(run: RunSpec) -> MarketData:
     """Read the prices of a run and cut them into windows.
 
     Raises:
@@ -154,32 +154,32 @@ def make_market(run: RunSpec) -> Market:
             f"{prices.fingerprint} instead of {settings['prices']}; start pear reproduce again"
         )
     task = portfolio(len(prices.names), settings["risk_aversion"], settings["lower"])
-    return Market(task, _used(prices, settings), _split(prices, settings))
+    return MarketData(task, _used_prices(prices, settings), _split_prices(prices, settings))
 
 
 @contextmanager
-def _loss(run: RunSpec, market: Market) -> Iterator[nn.Module]:
-    """The loss of a run; that of a peer has a process, which ends with the block."""
+def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
+    """Make the loss of a run within a block. The process of a peer's loss ends with the block."""
     ahead = market.split.ahead
     if run.method not in PEER_METHODS:
         yield market_loss(run.method, market.task, ahead)
         return
-    peer = _peer(run.method)
+    peer = _layer_peer(run.method)
     with PeerLayer(peer, interpreter(peer), market.task.problem.n) as layer:
         yield DecisionUtilityLoss(market.task, ahead, layer)
 
 
-def _peer(method: str) -> Peer:
+def _layer_peer(method: str) -> Peer:
     """The row of the table of peers that offers a layer."""
     return choose([method], "gradient")[0]
 
 
-def _model(run: RunSpec, generator: torch.Generator | None = None) -> Forecaster:
+def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> Forecaster:
     settings = run.settings
     return Forecaster(settings["assets"], settings["window"], settings["ahead"], generator=generator)
 
 
-def market_scores(market: Market, model: nn.Module) -> dict[str, Any]:
+def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     """Regret on the test windows between rebalancings, the error of the forecasts, and the backtest.
 
     Lists hold one number a window (``regrets``, ``best``) or a day (``value``); the yardsticks trade the same days.
@@ -195,7 +195,7 @@ def market_scores(market: Market, model: nn.Module) -> dict[str, Any]:
         "normalized_mse": evaluation.normalized_error(predicted),
         "best": evaluation.best.tolist(),
         "dates": [market.prices.dates[first].isoformat(), market.prices.dates[first + len(realised) - 1].isoformat()],
-        "yardsticks": _yardsticks(market, evaluation, realised),
+        "yardsticks": _yardstick_scores(market, evaluation, realised),
     }
 
 
@@ -206,7 +206,7 @@ def _trade(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[st
     return {"normalized_regret": outcome.normalized, **result.summary(), **lists}
 
 
-def _yardsticks(market: Market, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
+def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
     """Equal weights, and the least variance of the days known at each rebalancing; both need no forecast."""
     known = market.split.rebalancing.known.double()
     count, n, _ = known.shape
@@ -223,13 +223,13 @@ def _days_of(days: Tensor, ahead: int) -> Tensor:
     return days[:, :, -ahead:].double().transpose(1, 2).reshape(-1, days.shape[1])
 
 
-def _used(prices: Prices, settings: dict[str, Any]) -> Prices:
+def _used_prices(prices: Prices, settings: dict[str, Any]) -> Prices:
     return prices.last(settings["last_days"]) if "last_days" in settings else prices
 
 
-def _split(prices: Prices, settings: dict[str, Any]) -> MarketSplit:
+def _split_prices(prices: Prices, settings: dict[str, Any]) -> MarketSplit:
     if len(prices.names) < 2:
         raise ExperimentError(
             f"a portfolio needs two names to choose from; {prices.source} has {prices.names[0]} alone"
         )
-    return split_windows(_used(prices, settings).returns(), settings["window"], settings["ahead"])
+    return split_windows(_used_prices(prices, settings).returns(), settings["window"], settings["ahead"])

@@ -13,7 +13,7 @@ from pear.losses.methods import METHODS
 from pear.tasks import Task
 from pear.train import History, Progress
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.errors import RunError
+from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.tasks import metrics
 
@@ -26,10 +26,10 @@ class TrainingResult:
     """A trained model and its history.
 
     Attributes:
-        model: with its best weights.
-        history: of its training.
-        test: gives its metrics on the test samples; ratios are shares.
-        histories: of every candidate that was trained to choose it, itself included.
+        model: the model with its best weights.
+        history: history of its training.
+        test: function that returns the metrics on the test samples; ratios are shares, not per cent.
+        histories: histories of all trained candidates, the chosen one included.
     """
 
     model: nn.Module
@@ -39,16 +39,16 @@ class TrainingResult:
 
 
 class Protocol(ABC):
-    """How runs of some tasks are set up, trained and measured; ``PROTOCOLS`` says which."""
+    """The way in which runs of a task are set up, trained and measured. ``PROTOCOLS`` assigns protocols to tasks."""
 
     def settings(self, selection: Selection, task: str) -> dict[str, Any]:
-        """What all trainings of a task share."""
+        """Return the settings that all trainings of a task share."""
         entry = TASKS[task]
         cap = {"time_cap": float(selection.time_cap)} if selection.time_cap else {}
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The settings of one method: the defaults of its class, where it is trained with them."""
+        """Return the settings of one method; by default those of its loss class."""
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
@@ -71,7 +71,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def model(self, run: RunSpec) -> nn.Module:
-        """A model for the trained weights of a run."""
+        """Make a model that the trained weights of a run can be loaded into."""
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
         """Measure on a trained model what the run's variant asks for.
@@ -82,13 +82,14 @@ class Protocol(ABC):
         raise RunError(f"{run.variant} cannot be measured on {run.task}")
 
 
-def scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
+def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
     """The scores of a forecast of linear costs; regrets and gaps are shares of the best value.
 
     Args:
-        task: what is decided.
-        predicted: (B, n); true: (B, n).
-        ties: whether equally good decisions can be told apart, by ``decide_worst``.
+        task: the decision task.
+        predicted: (B, n) predicted costs.
+        true: (B, n) true costs.
+        ties: whether ``decide_worst`` supports the task, so that ties can be broken against the forecast.
     """
     gap = metrics.relaxation_gap(task, predicted, true)
     found = {

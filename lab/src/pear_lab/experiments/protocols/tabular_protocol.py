@@ -18,13 +18,13 @@ from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear_lab.data import BuildingData, EnergyData, load_building, load_energy
 from pear_lab.data.data_files import VARIABLE
 from pear_lab.experiments.catalogue import OURS, TUNED
-from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult, scores
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult, forecast_scores
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.tasks import Building, SharedLinear, Subset, TaskSplit, building_split, energy_split
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _TabularData:
     split: TaskSplit[Building] | TaskSplit[Knapsack]
     factors: Tensor | None
     fingerprint: str
@@ -36,11 +36,11 @@ class _Prepared:
             return SharedLinear(self.split.train.samples.features.shape[-1], self.factors)
 
 
-class Tabular(Protocol):
+class TabularProtocol(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The candidates of the setting that a method tunes; our defaults tune nothing, and start with MSE."""
+        """Return the candidate values of the tuned setting. Our defaults tune nothing and start with MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
@@ -48,7 +48,7 @@ class Tabular(Protocol):
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
         """Read the files that the run needs, which raises where one is missing or broken."""
-        _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
+        _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train with every candidate of what the run tunes, and keep the one that validates best.
@@ -56,11 +56,11 @@ class Tabular(Protocol):
         Raises:
             KeyboardInterrupt: stopped by the user.
         """
-        prepared = _prepare(run)
+        prepared = _load_tabular_data(run)
         tuned = run.settings.get("tuned", {})
         candidates = [dict(zip(tuned, values, strict=True)) for values in product(*tuned.values())]
-        _compile(run, prepared)
-        tried = [(options, *_train(run, prepared, options, progress)) for options in candidates]
+        _compile_before_training(run, prepared)
+        tried = [(options, *_train_candidate(run, prepared, options, progress)) for options in candidates]
         options, model, history = min(tried, key=lambda one: one[2].best.metric if one[2].best else math.inf)
         chosen = {"chosen": options, "data": prepared.fingerprint}
         return TrainingResult(
@@ -72,7 +72,7 @@ class Tabular(Protocol):
 
     def model(self, run: RunSpec) -> SharedLinear:
         """A linear model of the table's features."""
-        return _prepare(run).model(run.seed)
+        return _load_tabular_data(run).model(run.seed)
 
 
 def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLi
         "lost": (unit * outcome.regret).tolist(),
         "best": (unit * outcome.best).abs().tolist(),
     }
-    return {**scores(task, predicted, values, ties=task.problem.is_integer), "instances": instances}
+    return {**forecast_scores(task, predicted, values, ties=task.problem.is_integer), "instances": instances}
 
 
-def _compile(run: RunSpec, prepared: _Prepared) -> None:
+def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
     """Do one step and one check before the clock starts, so that compilation does not count."""
     train, validation = prepared.split.train, prepared.split.validation
     model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
@@ -103,8 +103,8 @@ def _compile(run: RunSpec, prepared: _Prepared) -> None:
         validation.task.normalized_regret(model(validation.samples.features), validation.samples.costs)
 
 
-def _train(
-    run: RunSpec, prepared: _Prepared, options: dict[str, float], progress: Listener
+def _train_candidate(
+    run: RunSpec, prepared: _TabularData, options: dict[str, float], progress: Listener
 ) -> tuple[SharedLinear, History]:
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
@@ -125,17 +125,17 @@ def _train(
     return model, history
 
 
-def _prepare(run: RunSpec) -> _Prepared:
-    data = _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
+def _load_tabular_data(run: RunSpec) -> _TabularData:
+    data = _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
     if isinstance(data, BuildingData):
         names = ("fold", "instance_size", "budget", "version")
         chosen = {name: run.settings[name] for name in names}
-        return _Prepared(building_split(data, run.seed, **chosen), None, data.fingerprint)
+        return _TabularData(building_split(data, run.seed, **chosen), None, data.fingerprint)
     split = energy_split(data, run.settings["capacity"], run.settings["shares"])
-    return _Prepared(split, data.weights, data.fingerprint)
+    return _TabularData(split, data.weights, data.fingerprint)
 
 
 @lru_cache(maxsize=4)
-def _load(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Read a data set once a process; ``root`` is the folder that ``$PEAR_DATA`` names."""
+def _load_data_set(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
+    """Read a data set, once per process. ``root`` is the value of ``$PEAR_DATA``."""
     return load_building(root, features) if task == "building" else load_energy(root)

@@ -148,12 +148,12 @@ def serve(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) ->
 def measure(
     fresh: Callable[[], Step], repeats: int, limit: float, warm_up: bool, wait: Callable[[], None]
 ) -> tuple[dict[str, Any], list[float]]:
-    """The arrays of the last measurement and the seconds of each.
+    """Measure several times. Return the arrays of the last measurement and the seconds of each.
 
     Args:
         fresh: called before each measurement, outside of the time that counts; returns what is measured.
         repeats: at most so many, and fewer where they would take more than ``limit`` seconds together.
-        limit: see there; the warm-up counts.
+        limit: seconds that all measurements together may take, the warm-up included.
         warm_up: whether there is one measurement before, which does not count.
         wait: returns when the device has nothing left to do.
     """

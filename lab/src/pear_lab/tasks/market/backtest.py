@@ -70,7 +70,9 @@ class Drawdown(NamedTuple):
     """A fall of the value and its recovery, in days from the start.
 
     Attributes:
-        peak: the day of the height; trough: of the lowest value; end: of the recovery, or the last day.
+        peak: day of the highest value before the fall.
+        trough: day of the lowest value.
+        end: day of the recovery, or the last day.
         depth: the fall as a negative share.
     """
 

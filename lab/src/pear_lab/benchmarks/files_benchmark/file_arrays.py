@@ -1,0 +1,114 @@
+"""The arrays of a model file for the judge, read without the library's own importers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.io import loadmat
+
+from pear.errors import DataError
+from pear.problem.importers.files_and_packages import plain_file, suffix_of
+from pear.problem.importers.mps import read_highs
+from pear.problem.importers.osqp_mat import load
+from pear_lab.judge.judged_program import Array, Program, from_limits
+
+_NONE = 1e20  # limits of this size are none
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The model of a file as a sparse program to minimise. A maximised objective has its signs changed.
+
+    Attributes:
+        program: the arrays.
+        rows: number of rows of the file's matrix, bounds not counted.
+        nonzeros: number of non-zeros of that matrix.
+        sign: −1 where the file maximises, else +1.
+        offset: constant of the file's objective, in its own sense.
+    """
+
+    program: Program
+    rows: int
+    nonzeros: int
+    sign: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """One of "lp", "qp", "milp" and "miqp"."""
+        return ("mi" if self.program.integer.any() else "") + ("qp" if self.program.H.nnz else "lp")
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read the arrays of a file of any kind that the importers know.
+
+    Raises:
+        DataError: the file cannot be read; the message is that of the importers.
+    """
+    return _from_mat(path) if suffix_of(path) == ".mat" else _from_highs(read_highs(path))
+
+
+def _from_highs(model: Any) -> ModelFile:
+    lp, hessian = model.lp_, model.hessian_
+    n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
+    P = np.zeros(0)
+    rows, columns = np.zeros((2, 0), dtype=int)
+    if hessian.dim_:  # one triangle, column by column
+        P, rows = np.asarray(hessian.value_), np.asarray(hessian.index_)
+        columns = np.repeat(np.arange(n), np.diff(hessian.start_))
+        off = rows != columns
+        P = np.concatenate([P, P[off]])
+        rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
+    half = sp.csc_array(sp.coo_array((sign * P, (rows, columns)), shape=(n, n)))
+    half.eliminate_zeros()
+    a = lp.a_matrix_
+    entries = (np.asarray(a.value_), np.asarray(a.index_), np.asarray(a.start_))
+    A = sp.csc_array(entries, shape=(m, n)) if m else sp.csc_array((0, n))
+    kinds = [int(kind) for kind in lp.integrality_] or [0] * n
+    sides = (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)
+    low, high, lb, ub = (np.asarray(side, dtype=float) for side in sides)
+    cost = sign * np.asarray(lp.col_cost_, dtype=float)
+    program = from_limits(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
+    return ModelFile(program, m, int(half.nnz + A.nnz), sign, float(lp.offset_))
+
+
+def _from_mat(path: Path) -> ModelFile:
+    load(path)  # raises the importer's errors
+    with plain_file(path, (".mat",)) as file:
+        found = loadmat(str(file))
+    q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741
+    if not np.isfinite(q).all() or np.isnan(l).any() or np.isnan(u).any():
+        raise DataError(f"{path} holds NaN or infinity where numbers are expected: correct q, l and u")
+    P, A = sp.csc_array(found["P"], dtype=float), sp.csr_array(found["A"], dtype=float)
+    P.eliminate_zeros()
+    A.eliminate_zeros()
+    l, u = np.where(l <= -_NONE, -np.inf, l), np.where(u >= _NONE, np.inf, u)  # noqa: E741
+    lb, ub, kept = split_bounds(A, l, u)
+    integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
+    offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
+    program = from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
+    return ModelFile(program, len(kept), int(P.nnz + A[kept].nnz), 1.0, offset)
+
+
+def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
+    """Turn rows of the form ±x into bounds. Return lower bounds, upper bounds and the indices of the other rows.
+
+    Bounds that contradict each other stay rows.
+    """
+    by_variable: dict[int, list[int]] = {}
+    for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():
+        if abs(A.data[A.indptr[i]]) == 1.0:
+            by_variable.setdefault(int(A.indices[A.indptr[i]]), []).append(i)
+    lb, ub = np.full(A.shape[1], -np.inf), np.full(A.shape[1], np.inf)
+    taken = set()
+    for j, rows in by_variable.items():
+        ends = [sorted((low[i] * A.data[A.indptr[i]], high[i] * A.data[A.indptr[i]])) for i in rows]
+        if any(low[i] > high[i] for i in rows) or max(e[0] for e in ends) > min(e[1] for e in ends):
+            continue
+        lb[j], ub[j] = max(e[0] for e in ends), min(e[1] for e in ends)
+        taken.update(rows)
+    return lb, ub, [i for i in range(A.shape[0]) if i not in taken]

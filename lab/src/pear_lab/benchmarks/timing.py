@@ -1,0 +1,56 @@
+"""Timing that is the same for all compared libraries: loop, number of threads, synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numba
+import torch
+from torch import Tensor
+
+from pear.compile.thread_pools import thread_count as core_count
+from pear.errors import ProblemError
+from pear_lab.peers.workers.worker import Step, measure, synchronize
+
+__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "use_threads"]
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Use ``count`` threads in torch and in compiled loops within the block; None changes nothing."""
+    if count is None:
+        yield
+        return
+    cores = core_count()
+    if not 1 <= count <= cores:
+        raise ProblemError(f"--threads must be from 1 to {cores}, the cores there are; got {count}")
+    before, compiled = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        numba.set_num_threads(compiled)
+
+
+def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+    """Compute the gradient of the scalar function ``value`` at ``cost`` by one backward pass."""
+    moving = cost.clone().requires_grad_()
+    value(moving).backward()
+    assert moving.grad is not None
+    return moving.grad
+
+
+def check_device(device: str) -> str:
+    """Check that the device can be used here, and return it.
+
+    Raises:
+        ProblemError: the name is not a device, or the machine has no such device.
+    """
+    if device not in ("cpu", "cuda"):
+        raise ProblemError(f"--device must be cpu or cuda; got {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ProblemError("--device cuda: torch sees no CUDA device here; use --device cpu")
+    return device

@@ -1,0 +1,355 @@
+"""Benchmark: the time of an epoch and of a whole run, PEAR compared with a plain loop under the paper's protocol."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pear.errors import FailedSamplesWarning, ProblemError
+from pear.losses import PEARLoss
+from pear.problem import Problem
+from pear.tasks import Knapsack, ShortestPath, Split
+from pear.train import Progress
+from pear_lab.benchmarks import plain_loop
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import TextTable, format_number, format_share, profile_table
+from pear_lab.experiments.expand_runs import expand
+from pear_lab.experiments.protocols.lp_protocol import (
+    make_run_loss,
+    make_split,
+    make_task,
+    paper_model,
+    train_as_published,
+)
+from pear_lab.experiments.run_spec import RunSpec, Selection
+from pear_lab.peers import Peer, PeerError
+from pear_lab.peers import measure as measure_peer
+
+NAMES = {"paths": "shortest_path", "knapsack": "knapsack"}
+"""Tasks as the command line calls them, and as the experiments do."""
+
+PLAIN, PEAR = "plain loop", "pear"
+MASKED = "pear, {:g} % infeasible, from the second epoch on"
+
+
+PEERS = "training"
+LABELS = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
+
+
+@dataclass(frozen=True)
+class TrainingSettings(Settings):
+    """Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."""
+
+    tasks: tuple[str, ...] = option(("paths", "knapsack"), "paths, knapsack, separated by commas.")
+    degree: int = option(8, "Of the costs: 2, 4, 6 or 8.")
+    seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "Such as 0-4 or 0,2.", quick=(0,), shown="0-4")
+    epochs: int = option(5, "Epochs to time.", least=1)
+    full: bool = option(False, "Whole runs with early stopping instead, of at most 10,000 epochs.")
+    cap: float = option(600.0, "Seconds that a run may take.", positive=True)
+    threads: int = option(1, "For every side.")
+    profile: bool = option(False, "Also show where the time goes.")
+    infeasible: float = option(0.0, "Share of samples without a feasible point: adds trainings with and without them.")
+    quick: bool = option(False, "Smaller problems and one seed.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [task for task in self.tasks if task not in NAMES]
+        if unknown or not self.tasks:
+            raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {', '.join(unknown) or 'none'!r}")
+        if not 0 <= self.infeasible < 1:
+            raise ProblemError(f"--infeasible must be a share from 0 to below 1; got {self.infeasible!r}")
+        if self.infeasible and not self.full and self.epochs < 3:
+            raise ProblemError(
+                f"--infeasible leaves out the first epoch: --epochs must be at least 3; got {self.epochs}"
+            )
+
+    def runs(self, task: str) -> list[RunSpec]:
+        """The trainings of a task, one for each seed."""
+        selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
+        runs = expand(["lp-degree"], selection)
+        if self.full:
+            return runs
+        return [replace(run, settings={**run.settings, "max_epochs": self.epochs}) for run in runs]
+
+
+SETTINGS = TrainingSettings
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """The time and the regret of one side of one training.
+
+    Attributes:
+        task: one of ``NAMES``.
+        seed: seed of the run.
+        who: "pear", "plain loop" or a peer's title.
+        epochs: number of trained epochs.
+        epoch_seconds: seconds per epoch, without the checks.
+        seconds: total seconds, checks included; None for a peer, which makes no checks.
+        regret: normalised regret on the test samples, with the weights at the end of it.
+        reuse_rate: share of the samples for which no solver was called.
+        profile: seconds by what they were spent on, where that was asked for.
+        versions: of a peer's packages.
+        whole: whether it ran until it stopped early.
+    """
+
+    task: str
+    seed: int
+    who: str
+    epochs: int
+    epoch_seconds: float
+    seconds: float | None
+    regret: float
+    reuse_rate: float | None = None
+    profile: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    whole: bool = False
+
+
+def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Train every side of every run, one after the other; each peer with the Python that it runs in."""
+    for name in settings.tasks:
+        if settings.runs(name):
+            # what is compiled or loaded on first use is no part of any measurement
+            train_once(replace(settings, quick=True, full=False, epochs=1, infeasible=0.0).runs(name)[0])
+        for one in settings.runs(name):
+            for row in _train_sides(settings, name, one, peers, callbacks):
+                shown = row if settings.profile else replace(row, profile={})
+                callbacks.on_row(replace(shown, whole=settings.full))
+
+
+def train_once(run: RunSpec) -> None:
+    """Train as the run says, and measure nothing."""
+    task = make_task(run)
+    train_as_published(run, task, make_split(run, task))
+
+
+def _train_sides(
+    settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
+) -> Iterator[TrainingRow]:
+    task = make_task(one)
+    training = _TrainingSides(name, one, task, make_split(one, task))
+    limit = one.settings["max_epochs"]
+
+    def at(who: str) -> Callable[[int], None]:
+        return lambda epoch: callbacks.say(f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}")
+
+    ours = training.ours(at(PEAR))
+    yield ours
+    yield training.plain(at(PLAIN))
+    for part in (0.0, settings.infeasible) if settings.infeasible else ():
+        yield training.masked(part, at(MASKED.format(100 * part)))
+    for peer, python in peers:
+        # a peer makes no checks: in whole runs it trains for as many epochs as ours did
+        at(peer.title)(ours.epochs)
+        try:
+            yield training.peer(settings, ours.epochs, peer, python)
+        except PeerError as error:
+            callbacks.on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
+
+
+@dataclass(frozen=True)
+class _TrainingSides:
+    """One run, which every side trains from the same samples and first weights.
+
+    Attributes:
+        name: name of the task.
+        run: specification of the training.
+        task: the task.
+        split: training, validation and test samples.
+    """
+
+    name: str
+    run: RunSpec
+    task: ShortestPath | Knapsack
+    split: Split
+
+    def ours(self, progress: Callable[[int], None]) -> TrainingRow:
+        loss = make_run_loss(self.run, self.task)
+        model, history = train_as_published(
+            self.run, self.task, self.split, lambda report: progress(report.epoch), loss
+        )
+        if history.interrupted:
+            raise KeyboardInterrupt
+        profile = dict(history.split)
+        profile["network"] = min(self._network_seconds() * history.epochs, profile.get("rest", 0.0))
+        profile["rest"] = profile.get("rest", 0.0) - profile["network"]
+        reuse = loss.reused / max(loss.samples, 1) if isinstance(loss, PEARLoss) else None
+        seconds = (history.seconds - history.check_seconds) / max(history.epochs, 1)
+        return self._row(PEAR, model, history.epochs, seconds, history.seconds, reuse_rate=reuse, profile=profile)
+
+    def plain(self, progress: Callable[[int], None]) -> TrainingRow:
+        s, task = self.run.settings, make_task(self.run)
+        options = (self.run.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
+        model, history = plain_loop.train_plain_loop(task.problem, self.split, task.normalized_regret, *options)
+        seconds = (history.epoch_seconds, history.seconds)
+        return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
+
+    def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
+        """Our side with right-hand sides of each sample's own, a share of them infeasible; times the median epoch."""
+        own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
+        name = "h" if own.b is None else "b"
+        sides = getattr(own, name).reshape(1, -1).repeat(count, 1)
+        if part:
+            sides[:: round(1 / part)] -= 1.0 + sides.abs().max()
+        given = {field: getattr(own, field) for field in ("A", "b", "G", "h", "lb", "ub")} | {name: sides}
+        problem = Problem(**given, sense=own.sense)
+        loss = PEARLoss(problem, s["smoothing"], s["injection"], 0.0, on_failure="mask")
+        ends: list[float] = []
+
+        def ended(report: Progress) -> None:
+            ends.append(time.perf_counter())
+            progress(report.epoch)
+
+        with warnings.catch_warnings():  # which name every sample once
+            warnings.simplefilter("ignore", FailedSamplesWarning)
+            model, history = train_as_published(self.run, self.task, self.split, ended, loss)
+        seconds = float(np.median(np.diff(ends)))  # the first one names the failures; few of the others make a check
+        return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
+
+    def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
+        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        data: dict[str, Any] = {
+            "features": self.split.train.features.numpy(),
+            "costs": self.split.train.costs.numpy(),
+            "first_weight": model.weight.detach().numpy(),
+            "first_bias": model.bias.detach().numpy(),
+            "epochs": epochs,
+            "seed": self.run.seed,
+        }
+        if isinstance(self.task, ShortestPath):
+            data["grid"] = np.asarray(self.task.grid)
+        else:
+            data |= {"weights": self.task.weights.numpy(), "capacity": self.task.capacity.numpy()}
+        found = measure_peer(peer, python, data, "cpu", settings.threads, 1, settings.cap, warm_up=False)
+        with torch.no_grad():
+            model.weight.copy_(torch.from_numpy(found.arrays["weight"]))
+            model.bias.copy_(torch.from_numpy(found.arrays["bias"]))
+        seconds = float(found.arrays["training_seconds"]) / epochs
+        return self._row(peer.title, model, epochs, seconds, None, versions=found.versions)
+
+    def _row(
+        self, who: str, model: nn.Module, epochs: int, epoch_seconds: float, seconds: float | None, **more: Any
+    ) -> TrainingRow:
+        with torch.no_grad():
+            regret = self.task.normalized_regret(model(self.split.test.features), self.split.test.costs)
+        return TrainingRow(self.name, self.run.seed, who, epochs, epoch_seconds, seconds, regret, **more)
+
+    def _network_seconds(self) -> float:
+        """Seconds of one epoch of the same network, optimizer and batches with a loss that costs nothing."""
+        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        began = time.perf_counter()
+        for features in self.split.train.features.split(32):
+            optimizer.zero_grad()
+            model(features).mean().backward()
+            optimizer.step()
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """All seeds of one side on one task.
+
+    Attributes:
+        task, who: as in the rows.
+        seeds: how many.
+        epochs: trained on average.
+        epoch_seconds: median over the seeds.
+        seconds: mean of whole runs, None where unknown.
+        ratio: median over the seeds of its time per epoch to that of ``pear`` with the same seed.
+        run_ratio: the same for whole runs.
+        regret, regret_std: mean and sample deviation.
+        reuse_rate: mean.
+    """
+
+    task: str
+    who: str
+    seeds: int
+    epochs: float
+    epoch_seconds: float
+    seconds: float | None
+    ratio: float
+    run_ratio: float
+    regret: float
+    regret_std: float
+    reuse_rate: float | None
+
+
+def summarize_seeds(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
+    """One line for every side of every task, over the seeds measured so far."""
+    return [_summarize_side(own, rows) for own in _group_by_side(rows).values()]
+
+
+def _group_by_side(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+    """The rows of every side of every task."""
+    found: dict[tuple[str, str], list[TrainingRow]] = {}
+    for row in rows:
+        found.setdefault((row.task, row.who), []).append(row)
+    return found
+
+
+def _summarize_side(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
+    base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
+    pairs = [(row, base[row.seed]) for row in own if row.seed in base]
+    runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
+    regrets = [row.regret for row in own]
+    reuse = [row.reuse_rate for row in own if row.reuse_rate is not None]
+    whole = [row.seconds for row in own if row.seconds is not None]
+    return TrainingSummary(
+        task=own[0].task,
+        who=own[0].who,
+        seeds=len(own),
+        epochs=float(np.mean([row.epochs for row in own])),
+        epoch_seconds=float(np.median([row.epoch_seconds for row in own])),
+        seconds=float(np.mean(whole)) if whole else None,
+        ratio=_median([row.epoch_seconds / ours.epoch_seconds for row, ours in pairs]),
+        run_ratio=_median(runs),
+        regret=float(np.mean(regrets)),
+        regret_std=float(np.std(regrets, ddof=1)) if len(regrets) > 1 else float("nan"),
+        reuse_rate=float(np.mean(reuse)) if reuse else None,
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values)) if len(values) else float("nan")
+
+
+def tables(rows: list[TrainingRow]) -> list[TextTable]:
+    """The comparison and, where there are profiles, where the time goes."""
+    full = any(row.whole for row in rows)
+    runs = ("s a run", "time /\npear") if full else ()
+    headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
+    table = TextTable("Training under the paper's protocol, means over seeds", headings, left=2)
+    table.rows.extend(_summary_cells(one, full) for one in summarize_seeds(rows))
+    spent = {
+        key: [row.profile for row in own] for key, own in _group_by_side([row for row in rows if row.profile]).items()
+    }
+    means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
+    title = "Where the time goes, seconds a run"
+    return [table, profile_table(title, ("task", "who"), means, left=2)] if means else [table]
+
+
+def _summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
+    spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
+    epoch = (format_number(1e3 * one.epoch_seconds), format_number(one.ratio))
+    run = (format_number(one.seconds), format_number(one.run_ratio)) if full else ()
+    counts = (str(one.seeds), format_number(one.epochs))
+    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", format_share(one.reuse_rate))
+
+
+def series(rows: list[TrainingRow]) -> list[Series]:
+    """Test regret over seconds per epoch: a point for every seed, a panel for every task; low and left is best."""
+    return [
+        Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
+        for (task, who), own in _group_by_side(rows).items()
+    ]

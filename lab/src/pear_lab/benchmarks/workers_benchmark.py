@@ -1,0 +1,304 @@
+"""Benchmark: data-parallel training. A few workers are measured, and the times of more are predicted."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from pear.compile.thread_pools import thread_count as core_count
+from pear.errors import ProblemError
+from pear.losses import PEARLoss
+from pear.problem import Problem
+from pear.train import FitConfig, fit
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
+from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
+from pear_lab.benchmarks.text_table import TextTable, format_number
+from pear_lab.benchmarks.timing import use_threads
+
+HIDDEN = 64
+"""Width of the forecaster."""
+_LARGE = 2**20  # numbers of the large sum that the bandwidth is taken from
+_SUMS = 30  # of each size
+_OWN = tuple(one.name for one in STRUCTURES if one.name in ("portfolio", "box", "rows", "own-rows"))  # Q of each sample
+
+
+LABELS = Labels("Data-parallel training", "workers", "samples a second")
+
+
+@dataclass(frozen=True)
+class WorkerSettings(Settings):
+    """Measure training on one worker and on some, and predict time and core hours for more of both."""
+
+    structures: tuple[str, ...] = option(("knapsack", "path-5"), "Some of knapsack, path-5, path-12.")
+    batch_size: int = option(512, "Samples a step on each worker.", least=1, quick=64)
+    steps: int = option(8, "Of each measurement.", least=2, quick=3)
+    rounds: int = option(5, "Measurements of one and of all workers, in turns; the fastest count.", least=1, quick=1)
+    local: int = option(2, "Processes on this machine, one thread each.", least=2)
+    workers: tuple[int, ...] = option((1, 2, 8, 64, 1024), "Numbers of workers to reckon for.", least=1)
+    samples: tuple[float, ...] = option((1e6, 1e8, 1e10), "Numbers of samples to reckon for.", least=1)
+    latency: float | None = option(None, "Seconds a message; measured here if left out.", shown="measured")
+    bandwidth: float | None = option(None, "Bytes a second between workers.", shown="measured")
+    price: float | None = option(None, "Of a core hour, in your currency.", shown="no costs")
+    seed: int = option(0, "Of samples and weights.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.structures:
+            if name in _OWN:
+                raise ProblemError(
+                    f"--structures must be of samples that share their problem: knapsack, path-5, path-12; got {name!r}"
+                )
+
+
+SETTINGS = WorkerSettings
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network between the workers, which add up numbers round a ring.
+
+    Attributes:
+        latency: seconds a message.
+        bandwidth: bytes a second.
+
+    Example:
+        >>> round(Network(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
+        0.0012
+    """
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, workers: int, size: float) -> float:
+        """Seconds of one sum of ``size`` bytes: 2 (N − 1) messages of 1/N of the bytes each."""
+        return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """The measured rates of one structure, and the settings of the prediction.
+
+    Attributes:
+        structure: name of the structure.
+        n: number of variables.
+        parameters: number of parameters of the forecaster.
+        step_bytes: bytes that each worker sums with the others in a step.
+        batch_size: samples a step on each worker.
+        alone: samples per second of one worker while the others wait.
+        busy: samples per second of the slowest worker while each trains by itself.
+        local: number of workers on this machine.
+        together: samples per second of all local workers, trained together.
+        latency: seconds per message between workers.
+        bandwidth: bytes per second between workers.
+        workers: numbers of workers to predict for.
+        samples: numbers of samples to predict for.
+        price: price of a core hour, or None.
+    """
+
+    structure: str
+    n: int
+    parameters: int
+    step_bytes: int
+    batch_size: int
+    alone: float
+    busy: float
+    local: int
+    together: float
+    latency: float
+    bandwidth: float
+    workers: tuple[int, ...]
+    samples: tuple[float, ...]
+    price: float | None
+
+    def rate(self, workers: int) -> float:
+        """Predicted samples per second: a step takes its own time and that of two sums, one of them small.
+
+        Several workers are as fast as one is while its neighbours compute, too: they share caches and memory.
+        """
+        network = Network(self.latency, self.bandwidth)
+        step = self.batch_size / (self.busy if workers > 1 else self.alone)
+        step += network.seconds(workers, self.step_bytes) + network.seconds(workers, 0)
+        return workers * self.batch_size / step
+
+
+def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
+    """Measure every structure, all in the same processes."""
+    if settings.local > core_count():
+        raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
+    callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
+    for structure, found in zip(choose_structures(settings.structures), _run_workers(settings), strict=True):
+        found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
+        found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
+        row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
+        callbacks.on_row(row)
+        message, rate = f"{row.latency * 1e6:.0f} µs", f"{row.bandwidth / 1e6:,.0f} MB/s"
+        callbacks.on_note(f"{row.structure}: a message {message}, {rate} between the workers")
+    callbacks.on_note(
+        "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy worker, "
+        "and two sums round a ring, one of them of all gradients"
+    )
+
+
+def _run_workers(settings: WorkerSettings) -> list[dict[str, Any]]:
+    """The measurements of rank 0 for every structure. The processes find each other through a file."""
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
+        meeting = (Path(folder) / "meeting").as_uri()
+        first, *others = [pool.submit(worker_job, rank, meeting, settings) for rank in range(settings.local)]
+        for one in others:
+            one.result()
+        return first.result()
+
+
+def worker_job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
+    """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
+
+    Args:
+        rank: rank of this worker.
+        meeting: file through which the workers find each other.
+        settings: settings of the benchmark.
+    """
+    wait = datetime.timedelta(seconds=300)
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=settings.local, timeout=wait)
+    try:
+        with use_threads(1):
+            return [
+                _measure_structure(rank, settings, structure) for structure in choose_structures(settings.structures)
+            ]
+    finally:
+        dist.destroy_process_group()
+
+
+def _measure_structure(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
+    """Measure one structure; all ranks take part."""
+    data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
+    for _ in range(settings.rounds):
+        if rank == 0:
+            alone.append(data.rate(1))
+        dist.barrier()
+        slowest = torch.tensor(data.rate(1))
+        dist.all_reduce(slowest, dist.ReduceOp.MIN)
+        busy.append(float(slowest))
+        together.append(data.rate(settings.local))
+        dist.barrier()
+    small, large = _seconds_of_sum(1), _seconds_of_sum(_LARGE)
+    messages, share = 2 * (settings.local - 1), 4 * _LARGE / settings.local
+    network = {"latency": small / messages, "bandwidth": messages * share / max(large - small, 1e-9)}
+    rates = {"alone": max(alone), "busy": max(busy), "together": max(together)}
+    return {**network, **rates, "parameters": data.parameters}
+
+
+class WorkerTraining:
+    """Training on samples of a structure in memory; the features are costs with an error."""
+
+    def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
+        self.settings, self.n = settings, structure.size
+        count = settings.batch_size * settings.local * (settings.steps + 1)
+        draw = structure.draw(np.random.default_rng(settings.seed), structure.size, count)
+        self.problem, self.smoothing = Problem(**draw.fields), draw.smoothing
+        self.samples = tuple(torch.from_numpy(part).float() for part in (draw.cost, draw.true))
+        self.parameters = sum(parameter.numel() for parameter in self._model().parameters())
+
+    def _model(self) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.settings.seed)
+            return nn.Sequential(nn.Linear(self.n, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, self.n))
+
+    def rate(self, workers: int) -> float:
+        """Samples a second of all workers together, from the second step on; no warm starts, as in one long epoch."""
+        size, steps = self.settings.batch_size * workers, self.settings.steps + 1
+        features, costs = (part[: size * steps] for part in self.samples)
+        model, loss = self._model(), WithoutKeys(PEARLoss(self.problem, smoothing=self.smoothing))
+        marks = ProgressMarks(self.settings.batch_size * steps, every=1)
+        model.register_forward_hook(marks.hook)
+        config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
+        fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)
+        return workers * marks.row("", 0, 1 / steps).rate
+
+
+def _seconds_of_sum(count: int) -> float:
+    """Median seconds of a sum of ``count`` float32 numbers over all workers."""
+    numbers, found = torch.zeros(count), []
+    for _ in range(_SUMS):
+        dist.barrier()
+        began = time.perf_counter()
+        dist.all_reduce(numbers)
+        found.append(time.perf_counter() - began)
+    return float(np.median(found))
+
+
+def tables(rows: list[WorkerRow]) -> list[TextTable]:
+    """Measured and predicted rates, then predicted times and core hours for more workers."""
+    return [_measured_table(rows), _predicted_table(rows)] if rows else [_measured_table(rows)]
+
+
+def _measured_table(rows: Iterable[WorkerRow]) -> TextTable:
+    headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
+    table = TextTable("Samples a second, measured and reckoned", headings)
+    for row in rows:
+        reckoned = row.rate(row.local)
+        rates = (f"{row.alone:,.0f}", f"{row.busy:,.0f}", str(row.local), f"{row.together:,.0f}", f"{reckoned:,.0f}")
+        table.rows.append(
+            (row.structure, str(row.n), f"{row.step_bytes / 1e3:,.0f}", *rates, _prediction_error(row, reckoned))
+        )
+    return table
+
+
+def _prediction_error(row: WorkerRow, reckoned: float) -> str:
+    return f"{reckoned / row.together - 1:+.0%}".replace("%", " %")
+
+
+def _predicted_table(rows: list[WorkerRow]) -> TextTable:
+    samples, price = rows[0].samples, rows[0].price
+    times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)
+    costs = ("cost",) if price is not None else ()
+    table = TextTable(
+        f"Reckoned: time for so many samples; core hours for the last, {times[-1]}",
+        ("structure", "workers", "samples/s", *times, "core hours", *costs),
+    )
+    for row in rows:
+        for workers in row.workers:
+            rate = row.rate(workers)
+            hours = workers * samples[-1] / rate / 3600
+            spent = () if price is None else (format_number(hours * price),)
+            cells = (
+                row.structure,
+                f"{workers:,}",
+                f"{rate:,.0f}",
+                *(format_duration(count / rate) for count in samples),
+            )
+            table.rows.append((*cells, format_number(hours), *spent))
+    return table
+
+
+def format_duration(seconds: float) -> str:
+    """A time in a unit that is easy to read.
+
+    Example:
+        >>> format_duration(0.5), format_duration(90), format_duration(7200), format_duration(1e6)
+        ('0.5 s', '1.5 min', '2 h', '11.6 d')
+    """
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * size:
+            return f"{format_number(seconds / size)} {unit}"
+    return f"{format_number(seconds)} s"
+
+
+def series(rows: list[WorkerRow]) -> list[Series]:
+    """Samples per second over the number of workers: predicted as lines, measured as points."""
+    lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
+    points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
+    return lines + points

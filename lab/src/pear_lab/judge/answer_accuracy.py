@@ -1,0 +1,154 @@
+"""The accuracy of a solver's answer on the scale of solver tolerances, and a verdict on it.
+
+``kkt_residuals`` measures a point in the program's own units, to rounding. Solvers aim at an accuracy relative to 1 or
+to the size of the numbers, whichever is larger. This module measures answers on that scale, at any size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pear_lab.judge.judged_program import Array, Program, largest_entries
+
+RIGHT = 1e-6
+"""Largest residual and gap of an answer that is right, relative to the larger of 1 and what they are made of."""
+WRONG = 1e-4
+"""A point that is called solved and whose residual or gap is larger is wrong; in between it is inaccurate."""
+_NOISE = 1e-9  # multipliers below this share of the largest term of the gradient count as residual, not in the gap
+
+VERDICTS = ("right", "unproven", "inaccurate", "wrong", "refused", "out of time", "crashed")
+"""Unproven: nothing here confirms it. Inaccurate: not solved, or not well enough. The others say what they are."""
+
+
+@dataclass(frozen=True)
+class SolverAnswer:
+    """The answer of a solver to a program.
+
+    Attributes:
+        status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or in the solver's words.
+        x: (n,) the point, if there is one.
+        equality: (p,) multipliers of A, or None. The gradient is Hx + c + Aᵀ equality + Gᵀ inequality.
+        inequality: (m,) multipliers of G, or None.
+        seconds: seconds of the solve.
+        note: reason why the program is not solved.
+    """
+
+    status: str
+    x: Array | None = None
+    equality: Array | None = None
+    inequality: Array | None = None
+    seconds: float = math.nan
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far an answer is from solving a program; NaN where there is nothing to measure.
+
+    Attributes:
+        primal: largest violation of a limit, a bound or integrality, relative to the larger of 1 and the limit.
+        dual: largest part of the gradient that no bound may carry, relative to the larger of 1 and its terms.
+        gap: between primal and dual objective, or to the best known objective, relative to the larger of 1 and these.
+        objective: what is minimised, at the point.
+    """
+
+    primal: float = math.nan
+    dual: float = math.nan
+    gap: float = math.nan
+    objective: float = math.nan
+
+    @property
+    def worst(self) -> float:
+        """The largest known residual; infinite if the point holds NaN."""
+        known = [value for value in (self.primal, self.dual, self.gap) if not math.isnan(value)]
+        return max(known, default=math.inf)
+
+
+def measure(p: Program, answer: SolverAnswer) -> Accuracy:
+    """Measure the accuracy of an answer with the arrays of the program alone."""
+    x, parts = answer.x, (answer.equality, answer.inequality)
+    if x is None or not np.isfinite(x).all():
+        return Accuracy()
+    found = Accuracy(_violation(p, x), objective=float(0.5 * x @ (p.H @ x) + p.c @ x))
+    equality, inequality = parts
+    if equality is None or inequality is None or p.integer.any():
+        return found
+    if not np.isfinite(np.concatenate([equality, inequality])).all():
+        return found
+    dual, gap = _optimality(p, x, equality, inequality)
+    return replace(found, dual=dual, gap=gap)
+
+
+def _violation(p: Program, x: Array) -> float:
+    whole = np.abs(x - np.round(x))[p.integer]
+    missed = (np.abs(p.A @ x - p.b), p.G @ x - p.h, p.lb - x, x - p.ub, whole)
+    limits = (p.b, p.h, p.lb, p.ub, np.zeros_like(whole))
+    relative = [np.maximum(by, 0.0) / np.maximum(1.0, np.abs(limit)) for by, limit in zip(missed, limits, strict=True)]
+    return float(np.nan_to_num(np.concatenate(relative), nan=0.0).max(initial=0.0))  # NaN: of an absent limit
+
+
+def _optimality(p: Program, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
+    """Dual residual and gap. The multipliers of the bounds are what is left of the gradient."""
+    curved, carried = p.H @ x, p.A.T @ equality + p.G.T @ inequality
+    gradient = curved + p.c + carried
+    scale = max(1.0, *(float(np.abs(v).max(initial=0.0)) for v in (curved, p.c, carried)))
+    missing, slack = p.b - p.A @ x, p.h - p.G @ x
+    sides = (
+        (equality, largest_entries(p.A), missing, -missing),
+        (inequality, largest_entries(p.G), slack, np.full_like(slack, np.inf)),
+        (-gradient, np.ones_like(x), p.ub - x, x - p.lb),
+    )
+    dual, gap = 0.0, 0.0
+    for multiplier, unit, above, below in sides:
+        for part, room in ((np.maximum(multiplier, 0), above), (np.maximum(-multiplier, 0), below)):
+            residual = np.isinf(room) | (part * unit <= _NOISE * scale)
+            dual = max(dual, float((part * unit)[residual].max(initial=0.0)))
+            gap += float((part * np.where(residual, 0.0, room)).sum())
+    value = float(0.5 * x @ curved + p.c @ x)
+    return dual / scale, abs(gap) / max(1.0, abs(value), abs(value - gap))
+
+
+def compare(p: Program, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
+    """Measure the accuracy of several answers to one program.
+
+    Without multipliers, the gap is the difference to the best objective of the other answers, if there is one.
+    """
+    found = [measure(p, answer) for answer in answers]
+    good = [
+        answer.status == "solved" and one.primal <= RIGHT and (math.isnan(one.gap) or one.worst <= RIGHT)
+        for answer, one in zip(answers, found, strict=True)
+    ]
+    for i, one in enumerate(found):
+        others = [found[k].objective for k in range(len(found)) if k != i and good[k]]
+        if math.isnan(one.gap) and others and not math.isnan(one.objective):
+            best = min(others)
+            found[i] = replace(one, gap=max(0.0, one.objective - best) / max(1.0, abs(best)))
+    return found
+
+
+def verdict(answer: SolverAnswer, accuracy: Accuracy, proven: bool | None, convex: bool) -> str:
+    """Rate an answer as one of ``VERDICTS``.
+
+    Args:
+        answer: the answer of the solver.
+        accuracy: the measured accuracy of the answer.
+        proven: for "infeasible" and "unbounded": confirmed, refuted, or None where neither is certain.
+        convex: whether residuals prove that a point is the best there is.
+    """
+    if answer.status in ("refused", "crashed"):
+        return answer.status
+    if answer.status == "time limit":
+        return "out of time"
+    if answer.status in ("infeasible", "unbounded"):
+        return "unproven" if proven is None else "right" if proven else "wrong"
+    if answer.status != "solved":
+        return "inaccurate"
+    if not accuracy.worst <= WRONG:
+        return "wrong"
+    if not accuracy.worst <= RIGHT:
+        return "inaccurate"
+    return "right" if convex and not math.isnan(accuracy.gap) else "unproven"

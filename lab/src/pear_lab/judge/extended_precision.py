@@ -1,0 +1,113 @@
+"""Linear algebra in extended precision (numpy's longdouble) for small matrices, written without LAPACK.
+
+On x86-64 a longdouble has 64 bits of mantissa and an exponent of 15 bits: three more digits than float64, and no
+overflow where a bound of 1e150 is squared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Wide = NDArray[np.longdouble]
+
+EPSILON = float(np.finfo(np.longdouble).eps)
+TINY = np.longdouble("1e-2000")  # keeps a division from overflowing
+
+
+def wide(value: Any) -> Wide:
+    """Convert an array to extended precision."""
+    return np.asarray(value, dtype=np.longdouble)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The factorisation M P = Q R of a matrix M (n, k), by Householder reflections with column pivoting.
+
+    Attributes:
+        Q: (n, n) orthogonal.
+        R: (n, k) upper triangular, columns in the order of ``order``.
+        order: (k,) columns of M, in the order they were taken.
+        pivots: (min(n, k),) absolute values of the diagonal of R, falling.
+    """
+
+    Q: Wide
+    R: Wide
+    order: NDArray[np.intp]
+    pivots: Wide
+
+    def rank(self, tolerance: float) -> int:
+        """Number of pivots above ``tolerance`` times the largest."""
+        if not len(self.pivots) or self.pivots[0] == 0:
+            return 0
+        return int((self.pivots > tolerance * self.pivots[0]).sum())
+
+    def null(self, rank: int) -> Wide:
+        """Return an orthonormal basis (n, n − rank) of the orthogonal complement of M's columns."""
+        return self.Q[:, rank:]
+
+    def least_squares(self, rhs: Wide, rank: int) -> Wide:
+        """Return v (k,) with ``M v`` nearest to rhs (n,). Its entries are zero for columns beyond the rank."""
+        v = np.zeros(self.R.shape[1], np.longdouble)
+        v[self.order[:rank]] = back_substitute(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
+        return v
+
+    def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
+        """Return x (n,) in the span of M's columns with ``Mᵀx = rhs`` (k,) on the first ``rank`` pivot columns."""
+        w = np.zeros(self.Q.shape[0], np.longdouble)
+        w[:rank] = forward_substitute(self.R[:rank, :rank].T, rhs[self.order[:rank]])
+        return self.Q @ w
+
+
+def factor(matrix: Any) -> Factor:
+    """Factor a matrix (n, k)."""
+    R = wide(matrix).copy()
+    n, k = R.shape
+    Q, order = np.eye(n, dtype=np.longdouble), np.arange(k)
+    steps = min(n, k)
+    for s in range(steps):
+        squares = (R[s:, s:] ** 2).sum(0)
+        best = s + int(squares.argmax())
+        if squares[best - s] == 0:
+            break
+        if best != s:
+            R[:, [s, best]], order[[s, best]] = R[:, [best, s]], order[[best, s]]
+        v = R[s:, s].copy()
+        v[0] += np.copysign(np.sqrt((v * v).sum()), v[0])
+        v /= np.sqrt((v * v).sum())
+        R[s:, s:] -= 2 * np.outer(v, v @ R[s:, s:])
+        R[s + 1 :, s] = 0
+        Q[:, s:] -= 2 * np.outer(Q[:, s:] @ v, v)
+    return Factor(Q, R, order, np.abs(np.diagonal(R))[:steps])
+
+
+def back_substitute(U: Wide, rhs: Wide) -> Wide:
+    """Solve ``U x = rhs`` for an upper triangular U."""
+    x = rhs.copy()
+    for i in range(len(x) - 1, -1, -1):
+        x[i] = (x[i] - U[i, i + 1 :] @ x[i + 1 :]) / U[i, i]
+    return x
+
+
+def forward_substitute(L: Wide, rhs: Wide) -> Wide:
+    """Solve ``L x = rhs`` for a lower triangular L."""
+    x = rhs.copy()
+    for i in range(len(x)):
+        x[i] = (x[i] - L[i, :i] @ x[:i]) / L[i, i]
+    return x
+
+
+def cholesky(M: Wide) -> Wide | None:
+    """Return the lower triangular L with ``L Lᵀ = M``, or None if a pivot is not positive."""
+    L = M.copy()
+    for k in range(len(M)):
+        if not L[k, k] > 0:
+            return None
+        L[k, k] = np.sqrt(L[k, k])
+        L[k + 1 :, k] /= L[k, k]
+        L[k + 1 :, k + 1 :] -= np.outer(L[k + 1 :, k], L[k + 1 :, k])
+        L[k, k + 1 :] = 0
+    return L

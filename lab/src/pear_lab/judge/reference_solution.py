@@ -1,0 +1,189 @@
+"""Reference solutions: a solver of another package proposes a point, and extended precision takes the last step.
+
+The step is exact on the constraints that the proposed point holds tight. The optimality conditions of the result are
+checked before it is believed. Nothing here is shared with the code that is measured.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pear.errors import MissingExtraError, PearError
+from pear_lab.judge.extended_precision import Wide, wide
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.kkt_residuals import Multipliers, Residuals, Units, residuals
+from pear_lab.judge.tangent_space import Tangent, tangent, tangent_space
+
+BELIEVED = 1e-11
+"""Relative residual up to which a reference is taken for the solution."""
+
+TOLERANCES: dict[str, tuple[str, ...]] = {
+    "piqp": ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
+    "clarabel": ("tol_feas", "tol_gap_abs", "tol_gap_rel"),
+    "daqp": ("primal_tol", "dual_tol"),
+    "proxqp": ("eps_abs", "eps_rel"),
+    "osqp": ("eps_abs", "eps_rel"),
+}
+"""Names of the accuracy settings of each solver of the qpsolvers package; other solvers keep their defaults."""
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "piqp": dict.fromkeys(TOLERANCES["piqp"], 1e-12),
+    "clarabel": dict.fromkeys(TOLERANCES["clarabel"], 1e-12) | {"max_threads": 1},
+    "daqp": {"primal_tol": 1e-9, "dual_tol": 1e-12},
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The solution of one program.
+
+    Attributes:
+        program: the solved program.
+        x: (n,) the decision.
+        multipliers: multipliers that prove x optimal.
+        residual: its largest optimality residual.
+        space: the tangent space there; None where the decision has no derivative, or is too close to such a point.
+    """
+
+    program: Program
+    x: Wide
+    multipliers: Multipliers
+    residual: float
+    space: Tangent | None
+
+    @property
+    def on_edge(self) -> bool:
+        """Whether the decision has no derivative here, or is too close to a point where it has none."""
+        return self.space is None
+
+    def project(self, e: Array) -> Array:
+        """(n,) the gradient of the regret for the prediction error e (n,); NaN on an edge."""
+        if self.space is None:
+            return np.full(self.program.n, np.nan)
+        return self.space.project(wide(e)).astype(np.float64)
+
+    def longest_step(self, direction: Array) -> float:
+        """How far the cost may move along ±direction (n,) before a constraint becomes tight or loose; 0 on an edge."""
+        if self.space is None:
+            return 0.0
+        return self.space.longest_step(self.x, (self.multipliers.inequality, self.multipliers.bound), direction)
+
+
+def reference(program: Program, tested: str) -> Reference:
+    """Solve a program by a solver other than ``tested``, and verify the solution.
+
+    Raises:
+        PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be compared.
+    """
+    tried = {}
+    for solver in reference_solvers(tested):
+        found = attempt(program, solver)
+        if found is not None and found.residual <= BELIEVED:
+            return found
+        tried[solver] = None if found is None else found.residual
+    raise PearError(f"no reference for a program with {program.n} variables: residuals {tried}")
+
+
+def reference_solvers(tested: str) -> list[str]:
+    """Those solvers of the qpsolvers package that serve as references for ``tested``, best first."""
+    try:
+        from qpsolvers import available_solvers
+    except ImportError:
+        available_solvers = []
+    names = [name for name in _OPTIONS if name != tested and name in available_solvers]
+    if not names:
+        raise MissingExtraError(
+            f"the exactness benchmark of '{tested}' needs another solver as a reference, one of "
+            f"{', '.join(_OPTIONS)}; run pip install 'pear-dfl[qpsolvers]'"
+        )
+    return names
+
+
+def attempt(program: Program, solver: str) -> Reference | None:
+    """Solve with one solver, take the exact step, and measure the result; None where the solver finds no point."""
+    solved = _solve(program, solver)
+    if solved is None:
+        return None
+    units = Units.of(program)
+    x, multipliers, found = _step(program, units, *solved)
+    return Reference(program, x, multipliers, found.worst, tangent(program, found, units))
+
+
+def qpsolvers_problem(p: Program, solver: str) -> Any:
+    """The program as the qpsolvers package takes it, with matrices of the kind that the solver reads.
+
+    Args:
+        p: dense or sparse; every row of G has a finite limit.
+        solver: its name there.
+    """
+    import qpsolvers
+
+    def matrix(M: Any) -> Any:
+        if solver not in qpsolvers.dense_solvers:
+            return sp.csc_matrix(M)
+        return M.toarray() if p.is_sparse else np.ascontiguousarray(M)
+
+    limits: dict[str, Any] = {"lb": p.lb, "ub": p.ub}
+    limits |= {"G": matrix(p.G), "h": p.h} if len(p.h) else {}
+    limits |= {"A": matrix(p.A), "b": p.b} if len(p.b) else {}
+    return qpsolvers.Problem(matrix(p.H), p.c, **limits)
+
+
+def _solve(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
+    """The point and the multipliers by a solver of the qpsolvers package, which gets rows and costs of size 1."""
+    import qpsolvers
+
+    present, scale = np.isfinite(p.h), np.abs(p.c).max() or 1.0
+    norm_A, norm_G = (np.where(norms > 0, norms, 1.0) for norms in (np.linalg.norm(M, axis=1) for M in (p.A, p.G)))
+    rows = {"A": p.A / norm_A[:, None], "b": p.b / norm_A}
+    rows |= {"G": (p.G / norm_G[:, None])[present], "h": (p.h / norm_G)[present]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what falls short of 1e-12 is measured, whatever it says
+        try:
+            problem = qpsolvers_problem(replace(p, H=p.H / scale, c=p.c / scale, **rows), solver)
+            solution = qpsolvers.solve_problem(problem, solver, **_OPTIONS[solver])
+        except (qpsolvers.exceptions.QPError, ValueError):
+            return None
+    if solution.x is None or not np.isfinite(solution.x).all():
+        return None
+    equality, inequality, bound = np.zeros(len(p.b)), np.zeros(len(p.h)), np.zeros(p.n)
+    found = (
+        (equality, slice(None), solution.y),
+        (inequality, present, solution.z),
+        (bound, slice(None), solution.z_box),
+    )
+    for part, where, values in found:
+        if values is not None and len(values):
+            part[where] = values
+    y = Multipliers(wide(scale * equality / norm_A), wide(scale * inequality / norm_G), wide(scale * bound))
+    return solution.x, y
+
+
+def _step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wide, Multipliers, Residuals]:
+    """The exact solution on the constraints that look active, its multipliers, and its residuals."""
+    z, found = wide(x), residuals(p, wide(x), y, units)
+    active = found.slack <= np.maximum(found.multiplier, 1e-9)
+    space = tangent_space(p, units, active, active)
+    if space is None:
+        return z, y, found
+    m, n, free = len(p.h), p.n, ~space.fixed
+    lower, upper = active[m : m + n], active[m + n :]
+    z = np.where(lower, wide(p.lb), np.where(upper, wide(p.ub), z))
+    if space.factored is not None:
+        missing = np.concatenate([wide(p.b), wide(p.h)[active[:m]]]) - space.rows @ z
+        step = space.factored.smallest_norm(missing * space.scale, space.rank)
+        z[free] += units.column[free] * step
+    z = z - space.project(wide(p.H) @ z + wide(p.c))
+    gradient, v = wide(p.H) @ z + wide(p.c), np.concatenate([y.equality, y.inequality[active[:m]]])
+    for _ in range(2):
+        correction, bound = space.multipliers(gradient + space.rows.T @ v)
+        v = v + correction
+    rows = np.zeros(m, np.longdouble)
+    rows[active[:m]] = v[len(p.b) :]
+    y = Multipliers(v[: len(p.b)], rows, np.where(free, 0, bound))
+    return z, y, residuals(p, z, y, units)

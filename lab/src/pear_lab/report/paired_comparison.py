@@ -1,0 +1,300 @@
+"""Differences between methods, paired over seeds and test instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.pages.section import Grid, PageFigure, RankedText, Section
+from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.report import bootstrap
+from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
+from pear_lab.report.published_numbers import PublishedNumber, best_two
+from pear_lab.report.report_figures import METHOD_COLORS, RegretRatio, contrast_panel, save_contrasts
+from pear_lab.report.table_cells import StoredRuns, by_seed, own_cap, place, reduced, runs_of, wanted
+
+Array = NDArray[np.float64]
+
+
+def signed(interval: Interval, decimals: int) -> tuple[str, str, str]:
+    """Estimate, lower and upper end with their signs.
+
+    Example:
+        >>> signed(Interval(0.5, -0.1, 1.0), 2)
+        ('+0.50', '−0.10', '+1.00')
+    """
+    estimate, low, high = (f"{value:+.{decimals}f}".replace("-", "−") for value in interval)
+    return estimate, low, high
+
+
+def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[tuple[Array, Array, Array]]:
+    """What two methods lost on every test instance, for each seed that both have.
+
+    Returns:
+        A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), all of the
+        instances that both have. Empty where the runs do not keep what each instance lost.
+    """
+    kept = [_losses_by_instance(runs) for runs in (first, second)]
+    pairs = []
+    for seed in sorted(kept[0].keys() & kept[1].keys()):
+        names = sorted(kept[0][seed].keys() & kept[1][seed].keys())
+        if names:
+            a, b = (np.array([losses[seed][name] for name in names]) for losses in kept)
+            pairs.append((a[:, 0], b[:, 0], b[:, 1]))
+    return pairs
+
+
+def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
+    """Seed → (fold, instance) → what was lost, and the best value."""
+    found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
+    for run in runs:
+        kept = run.metrics.get("instances")
+        if kept:
+            fold, own = int(run.settings.get("fold", 0)), found.setdefault(run.seed, {})
+            for name, lost, best in zip(kept["id"], kept["lost"], kept["best"], strict=True):
+                own[fold, int(name)] = float(lost), float(best)
+    return found
+
+
+def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]) -> Interval:
+    """The first method's regret less the second's in percentage points, with its bootstrap interval.
+
+    Args:
+        task: of ``TASKS``, which says whether seeds share their test instances.
+        losses: of ``instance_losses``.
+    """
+    first, second, best = zip(*losses, strict=True)
+    entry = TASKS[task]
+    shares = paired_difference(first, second, best, shared=entry.shared_test, block=entry.block)
+    return Interval(*(100.0 * share for share in shares))
+
+
+def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid | None:
+    """Every method's regret less that of PEAR as published, for cells whose runs keep what every instance lost.
+
+    Args:
+        runs: of the database.
+        wanted: the cells of a table.
+
+    Returns:
+        None where there is no such cell.
+    """
+    cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
+    references = {place(item)[2]: runs_of(runs, item) for item in cells if item.method == REFERENCE}
+    rows = []
+    for item in cells:
+        _, row, column = place(item)
+        losses = instance_losses(runs_of(runs, item), references.get(column, []))
+        if item.method == REFERENCE or not losses:
+            continue
+        points = difference_in_points(item.task, losses)
+        estimate, low, high = signed(points, 2)
+        seeds, instances = len(losses), sum(len(first) for first, _, _ in losses)
+        basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
+        rows.append((row, column, RankedText(estimate, int(points.clear)), f"{low} to {high}", basis))
+    header = ("Method", "", "Difference, points", "Interval", "Of")
+    return (
+        Grid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+    )
+
+
+DECIMALS = 3
+DEFINITION = (
+    "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
+    "difference is PEAR with our defaults less the other method, in percentage points, so that below zero ours is "
+    "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the "
+    "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
+    "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
+    "random start), on real data those of their own tables, where ours is trained on the squared error first, "
+    "and the others but MSE choose one setting of five by validation. Where each seed draws its own data, the "
+    "interval is "
+    "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
+    "instance by its best value. The best other method is chosen by its mean on the test samples, which favours it. "
+    "Intervals are not adjusted for their number."
+)
+"""What the tables of the comparison show, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference between two methods on the same seeds.
+
+    Attributes:
+        points: the first's regret less the other's, percentage points.
+        wins: seeds in which the first is better.
+        seeds: number of seeds that both methods have.
+    """
+
+    points: Interval
+    wins: int
+    seeds: int
+
+    @property
+    def mark(self) -> RankedText:
+        """The difference as tables print it.
+
+        Example:
+            >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
+            RankedText(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
+        """
+        estimate, low, high = signed(self.points, DECIMALS)
+        text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
+        return RankedText(text, int(self.points.clear))
+
+
+@dataclass(frozen=True)
+class ComparisonLine:
+    """One line of a comparison: a cell of the experiments, with the runs of every method there.
+
+    Attributes:
+        item: the cell.
+        label: name of the cell.
+        runs: runs of each method.
+        values: regret in % by method and seed, of the seeds that all methods have.
+    """
+
+    item: PublishedNumber
+    label: str
+    runs: Mapping[str, Sequence[RunRecord]]
+    values: Mapping[str, Mapping[int, float]]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean of each method, in the order of the table."""
+        return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
+
+    @property
+    def best_other(self) -> str:
+        """The method of the lowest mean, ours left out."""
+        others = {name: mean for name, mean in self.means.items() if name != OURS}
+        return min(others, key=lambda name: others[name])
+
+    def difference(self, first: str, second: str) -> Difference:
+        """Compare the first method with the second."""
+        a, b = self.values[first], self.values[second]
+        losses = instance_losses(self.runs[first], self.runs[second])
+        paired = [a[seed] - b[seed] for seed in a]
+        points = difference_in_points(self.item.task, losses) if losses else t_interval(paired)
+        return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
+
+
+def latest(runs: StoredRuns) -> StoredRuns:
+    """Drop runs of our own method whose defaults have changed since; only runs with the latest defaults stay."""
+    ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
+    options = {run.task: run.settings.get("options") for run in ours}
+    kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
+    return replace(runs, done=tuple(kept))
+
+
+def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
+    """Task → the cells in which every method of its comparison has run on two seeds or more."""
+    found: dict[str, list[ComparisonLine]] = {}
+    runs = latest(runs)
+    for comparison in COMPARISONS.values():
+        for line in _lines(comparison, runs, comparison.methods):
+            found.setdefault(line.item.task, []).append(line)
+    return found
+
+
+def other_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
+    """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
+    found: dict[str, list[ComparisonLine]] = {}
+    runs = latest(runs)
+    for comparison in COMPARISONS.values():
+        for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
+            pairs = {task: (name, OURS) for task, names in comparison.others.items() if name in names}
+            for line in _lines(comparison, runs, pairs):
+                found.setdefault(line.item.task, []).append(line)
+    return found
+
+
+def comparison_section(runs: StoredRuns) -> Section | None:
+    """Tables and figure of the comparisons; None where nothing of them was run."""
+    tasks = comparison_lines(runs)
+    if not tasks:
+        return None
+    grids = tuple(_grid(task, lines) for task, lines in tasks.items())
+    grids += tuple(_other_grid(task, lines) for task, lines in other_lines(runs).items())
+    panels = contrasts(tasks)
+    figures = tuple(
+        PageFigure(
+            f"{title}: regret relative to PEAR as published",
+            FIGURE_CAPTION,
+            partial(contrast_panel, points),
+            {METHODS[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
+        )
+        for title, points in panels.items()
+    )
+    picture = partial(save_contrasts, panels)
+    return Section("comparison", f"{METHODS[OURS]}, beside the others", (DEFINITION,), grids, figures, picture)
+
+
+FIGURE_CAPTION = (
+    "The mean regret of each method over that of PEAR as published, with the 95 % interval of their paired difference; "
+    "below 1 is better. Log scale."
+)
+
+
+def contrasts(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
+    """Title of each panel → its points: every method against PEAR as published."""
+    panels: dict[str, list[RegretRatio]] = {}
+    for task, lines in tasks.items():
+        points = panels.setdefault(TASKS[task].title, [])
+        for line in lines:
+            reference = line.means[REFERENCE]
+            for name in line.values:
+                if name != REFERENCE:
+                    apart = line.difference(name, REFERENCE).points
+                    points.append(
+                        RegretRatio(name, line.label, Interval(*(1.0 + value / reference for value in apart)))
+                    )
+    return panels
+
+
+def _lines(comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]) -> Iterator[ComparisonLine]:
+    for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
+        for item in wanted(experiment, runs):
+            if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
+                continue
+            items = {name: replace(item, method=name) for name in methods[item.task]}
+            groups = {name: runs_of(runs, one) for name, one in items.items()}
+            values = {name: by_seed(groups[name], one) for name, one in items.items()}
+            seeds = sorted(set.intersection(*(set(one) for one in values.values())))
+            if len(seeds) < 2 or any(reduced(group[0]) for group in groups.values()):
+                continue
+            kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
+            shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
+            yield ComparisonLine(item, place(item)[2], kept, shared)
+
+
+def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+    names = list(lines[0].values)
+    header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
+    rows = []
+    for line in lines:
+        places = best_two(list(line.means.values()), DECIMALS)
+        means = [RankedText(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
+        published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
+        against = RankedText(f"{other.text} ({METHODS[line.best_other]})", other.place)
+        rows.append((line.label, *means, published, against))
+    options = lines[0].runs[OURS][0].settings.get("options", {})
+    words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+    return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
+
+
+def _other_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+    rows = []
+    for line in lines:
+        other = next(name for name in line.values if name != OURS)
+        ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
+        cap = own_cap(line.runs[other][0])
+        name = METHODS[other] if cap is None else f"{METHODS[other]}, {cap:g} s"
+        rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
+    header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")
+    words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
+    return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

@@ -1,0 +1,253 @@
+"""The cells of the paper's tables: which runs belong to each, and their mean."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP, Experiment
+from pear_lab.experiments.database import read_records
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.table_spec import CONDITIONS, METRICS
+from pear_lab.report.published_numbers import (
+    CellVerdict,
+    PublishedNumber,
+    mean_and_deviation,
+    number,
+    published,
+    verdict,
+)
+
+TABLES = {experiment.table.name: experiment.table for experiment in EXPERIMENTS.values()}
+"""Every table by its name."""
+
+
+@dataclass(frozen=True)
+class StoredRuns:
+    """Every run of a database.
+
+    Attributes:
+        path: file of the database.
+        done: finished runs, oldest first.
+        failed: runs that ended in an error, oldest first.
+    """
+
+    path: Path
+    done: tuple[RunRecord, ...]
+    failed: tuple[RunRecord, ...]
+
+
+def read(path: Path) -> StoredRuns:
+    """Read every run; the file is not changed.
+
+    Raises:
+        DatabaseError: no database, none of ours, one of another version, or one without runs.
+    """
+    records = read_records(path)
+    done = tuple(record for record in records if record.status == "done")
+    return StoredRuns(path, done, tuple(record for record in records if record.status != "done"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: our number beside the published one.
+
+    Attributes:
+        published: what the paper prints; its mean is None in a cell that only we have.
+        values: one per seed, in the unit of the table; empty where nothing was run.
+        mean, std: of the values; None where there are none, and no std for a single seed.
+        verdict: how the two compare.
+        notes: what a reader must know, such as missing seeds or a shorter budget.
+        failed: runs of this cell that ended in an error.
+        place, published_place: 1 for the best of its column, 2 for the second best, 0 for all others.
+    """
+
+    published: PublishedNumber
+    values: Mapping[int, float]
+    mean: float | None
+    std: float | None
+    verdict: CellVerdict
+    notes: tuple[str, ...] = ()
+    failed: int = 0
+    place: int = 0
+    published_place: int = 0
+
+    @property
+    def ours(self) -> str:
+        """Our mean and deviation; empty where nothing was run."""
+        return "" if self.mean is None else number(self.mean, self.std, self.published.decimals)
+
+    @property
+    def paper(self) -> str:
+        """The published mean and deviation; empty in a cell that only we have."""
+        return self.published.text
+
+    @property
+    def not_run(self) -> bool:
+        """Whether no run of this cell is in the database."""
+        return self.verdict is CellVerdict.NOT_RUN
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and how many runs failed."""
+        return (*self.notes, *([f"{self.failed} failed"] if self.failed else []))
+
+
+def place(wanted: PublishedNumber) -> tuple[str, str, str]:
+    """The place of a cell: its part, line and column of the table.
+
+    Example:
+        >>> from pear_lab.report.published_numbers import published
+        >>> place(published()[0])
+        ('Shortest path: normalised regret, %', 'MSE', 'degree 2')
+    """
+
+    def label(name: str) -> str:
+        if name == "task":
+            return TASKS[wanted.task].title
+        if name == "method":
+            return METHODS.get(wanted.method, wanted.method)
+        return CONDITIONS[name].label.format(wanted.condition[name])
+
+    table = TABLES[wanted.table]
+    parts = ", ".join(label(name) for name in table.blocks)
+    metric = METRICS[wanted.metric].title
+    return f"{parts}: {metric}" if parts else metric, label(table.rows), label(table.columns)
+
+
+def cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
+    """Compute one cell from the runs of the database."""
+    group = runs_of(runs, wanted)
+    values = by_seed(group, wanted)
+    failed = sum(matches(run, wanted) for run in runs.failed)
+    if not values:
+        return Cell(wanted, {}, None, None, CellVerdict.NOT_RUN, failed=failed)
+    mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], TABLES[wanted.table].ddof)
+    outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
+    if reduced(group[0]) or (wanted.metric == "train_seconds" and own_cap(group[0]) is not None):
+        outcome = CellVerdict.REDUCED
+    return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
+
+
+def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
+    """One number for each seed, in the unit of the table.
+
+    A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
+    """
+    found: dict[int, list[RunRecord]] = defaultdict(list)
+    for run in group:
+        found[run.seed].append(run)
+    return {seed: _together(runs, wanted) for seed, runs in found.items()}
+
+
+def _together(runs: list[RunRecord], wanted: PublishedNumber) -> float:
+    """The number of one seed. Folds are pooled: the loss on all test instances over their best value."""
+    instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
+    if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
+        lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
+        return 100.0 * lost / best
+    return statistics.fmean(found for run in runs if (found := value(run, wanted)) is not None)
+
+
+def runs_of(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
+    """The finished runs that fill a cell, all of the same settings."""
+    return _best_group(run for run in runs.done if matches(run, wanted) and value(run, wanted) is not None)
+
+
+def matches(run: RunRecord, wanted: PublishedNumber) -> bool:
+    """Whether a run is one of a cell's: task, method, what is measured, and every condition."""
+    same = (run.task, run.method) == (wanted.task, wanted.method)
+    return same and TABLES[wanted.table].matches(run, wanted.condition)
+
+
+def value(run: RunRecord, wanted: PublishedNumber) -> float | None:
+    """What a run says about a cell, in the unit of the table; None where it says nothing."""
+    return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
+
+
+def reduced(run: RunRecord) -> bool:
+    """Whether the problem is smaller than the paper's, so that the numbers cannot be compared."""
+    task = TASKS[run.task]
+    paper = task.problem if task.published else {}
+    differs = any(run.settings.get(name, expected) != expected for name, expected in paper.items())
+    return differs or bool(run.settings.get("quick"))
+
+
+def own_cap(run: RunRecord) -> float | None:
+    """The time cap of a run, where it is not the one of the published trainings."""
+    cap = float(run.settings.get("time_cap", TIME_CAP))
+    return cap if TASKS[run.task].published and cap != TIME_CAP else None
+
+
+def _best_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """The largest group of runs with equal settings, folds aside; the paper's problem comes first."""
+    groups = defaultdict(list)
+    for run in runs:
+        shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
+        groups[json.dumps(shared, sort_keys=True)].append(run)
+    return max(groups.values(), key=_worth, default=[])
+
+
+def _worth(group: list[RunRecord]) -> tuple[bool, int, float, str]:
+    budget = float(group[0].settings.get("time_cap", TIME_CAP))
+    return not reduced(group[0]), len(group), budget, max(run.created for run in group)
+
+
+def _notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
+    run, notes = group[0], []
+    if seeds < len(SEEDS):
+        notes.append(f"{seeds} of {len(SEEDS)} seeds")
+    elif seeds > len(SEEDS):
+        notes.append(f"{seeds} seeds, published {len(SEEDS)}")
+    if reduced(run):
+        return (*notes, "reduced problem")
+    if "fold" in run.settings and len(group) < len(FOLDS) * seeds:
+        notes.append(f"{len(group)} of {len(FOLDS) * seeds} folds")
+    if not TASKS[run.task].published:
+        return tuple(notes)
+    if (cap := own_cap(run)) is not None:
+        notes.append(f"time cap {cap:g} s, published {TIME_CAP:g} s")
+    epochs = run.settings.get("max_epochs", MAX_EPOCHS)
+    if epochs != MAX_EPOCHS:
+        notes.append(f"at most {epochs:,} epochs, published {MAX_EPOCHS:,}")
+    return tuple(notes)
+
+
+def wanted(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
+    """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
+    table = experiment.table
+    printed = [item for item in published() if item.table == table.name] or _unpublished(experiment)
+    if table.rows != "method":
+        return printed
+    known = {item.method for item in printed}
+    possible = [
+        replace(item, method=method, mean=None, std=None)
+        for item in printed
+        if item.method == "pear"
+        for method in sorted({run.method for run in runs.done} - known)
+    ]
+    found = {(place(item)[0], item.method) for item in possible if runs_of(runs, item)}
+    extra = [item for item in possible if (place(item)[0], item.method) in found]
+    order = {name: place for place, name in enumerate(METHODS)}
+    # Blocks keep the paper's order, since sorting is stable and the block comes first.
+    blocks = list(dict.fromkeys(place(item)[0] for item in printed))
+    return sorted(
+        [*printed, *extra], key=lambda item: (blocks.index(place(item)[0]), order.get(item.method, len(order)))
+    )
+
+
+def _unpublished(experiment: Experiment) -> list[PublishedNumber]:
+    """The cells of a table that the paper does not have."""
+    table = experiment.table
+    return [
+        PublishedNumber(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))
+        for task in experiment.tasks
+        for metric in table.metrics
+        for method in experiment.methods
+        for condition in table.cells
+    ]

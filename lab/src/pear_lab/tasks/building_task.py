@@ -1,0 +1,222 @@
+"""Choose the properties to build within a budget: sales prices are forecast, construction costs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.decisions.solve import solve
+from pear.errors import ProblemError
+from pear.losses.vertices import adjacent_vertices
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+from pear.solvers.binary.tightened_rows import Array, TightenedRows
+from pear.tasks.task import Task, check_finite
+from pear_lab.data.building_data import BuildingData, load_building
+from pear_lab.tasks.splits import TaskSplit, cut
+
+Version = Literal["inequality", "equality"]
+Keys = Sequence[Hashable] | Tensor | None
+Ints = NDArray[np.int64]
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Building(Task):
+    """N instances, each with properties, costs and a budget of its own; sales prices are forecast.
+
+    Methods that take costs have an argument ``keys``: the instance of each row of costs. By default these are all
+    instances in order.
+
+    Attributes:
+        version: "inequality", every property built or left within the budget; "equality", the relaxation with all of
+            the budget spent.
+    """
+
+    version: Version = "inequality"
+
+    @property
+    def weights(self) -> Tensor:
+        """(N, n) construction costs."""
+        rows = self.problem.A if self.version == "equality" else self.problem.G
+        assert rows is not None
+        return rows[:, 0]
+
+    @property
+    def budget(self) -> Tensor:
+        """(N,) budget of each instance."""
+        limits = self.problem.b if self.version == "equality" else self.problem.h
+        assert limits is not None
+        return limits[:, 0]
+
+    @cached_property
+    def _whole_units(self) -> tuple[Ints, Ints]:
+        """Costs (N, n) and budgets (N,) as whole numbers for dynamic programming; a budget of −1 where that is slow."""
+        units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
+        for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):
+            rows = TightenedRows.of(own[None], most[None])
+            if rows.weights is not None:
+                units[i], capacities[i] = rows.weights, rows.capacity
+        return units, capacities
+
+    def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
+        """(B, n) what to build, proven optimal; fractions where the budget is to be met exactly.
+
+        Args:
+            cost: (B, n) sales prices.
+            Q: refused where decisions are whole: the objective is linear.
+            keys: B instances.
+        """
+        if Q is not None:
+            return super().decide(cost, Q)
+        if self.version == "equality":
+            return self.decide_relaxed(cost, keys)
+        from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
+
+        values, rows = self._checked(cost, keys)
+        units, capacities = self._whole_units
+        whole = torch.from_numpy(capacities[rows] >= 0)
+        z = torch.empty(values.shape, dtype=torch.float64)
+        found = dynamic_programming.fill(_array(values[whole]), units, capacities, rows[whole.numpy()])
+        z[whole] = torch.from_numpy(found.chosen).double()
+        if not whole.all():
+            z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x
+        return z.to(values)
+
+    def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
+        """(B, n) what to build where a property may be built in part."""
+        values, rows = self._checked(cost, keys)
+        weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
+        return torch.from_numpy(fill_by_ratio(_array(values), weights, budget, self.version == "equality")).to(values)
+
+    def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
+        """The vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
+        points, rows = self._checked(z, keys)
+        lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
+        result = []
+        for point, row in zip(_array(points), rows, strict=True):
+            G, h = self.weights[row, None].numpy(), self.budget[row, None].numpy()
+            if self.version == "equality":
+                G, h = np.concatenate([G, -G]), np.concatenate([h, -h])
+            result.append(torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(points))
+        return result
+
+    def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
+        values = as_batch(cost).detach()
+        check_finite(values, "the integer problem")
+        count, n = self.weights.shape
+        rows = np.arange(count) if keys is None else np.asarray(keys)
+        if values.shape != (len(rows), n):
+            whose = "instance" if keys is None else "key"
+            raise ProblemError(
+                f"expected one row for each of the {len(rows)} {whose}s and one column for each of the {n} properties, "
+                f"({len(rows)}, {n}); got {tuple(values.shape)}"
+            )
+        if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows.min() <= rows.max() < count):
+            raise ProblemError(f"keys must be rows of the instances, whole numbers from 0 to {count - 1}; got {keys!r}")
+        return values, rows.astype(np.int64)
+
+
+def building(weights: Any, budget: float = 0.4, version: Version = "inequality") -> Building:
+    """Maximise the sales of what is built, ``Σ w z ≤ budget · Σ w`` in every instance.
+
+    Args:
+        weights: (N, n) positive construction costs of the properties of each instance.
+        budget: share of an instance's total cost that may be spent.
+        version: "inequality" for whole properties; "equality" for the linear program that spends the budget exactly.
+
+    Example:
+        >>> from pear_lab.tasks import building
+        >>> task = building([[3.0, 4.0, 2.0], [1.0, 1.0, 2.0]], budget=0.7)
+        >>> task.problem
+        Problem(max, n=3, 1 inequality, bounds, 3 integer, batch of 2)
+        >>> task.decide([[5.0, 6.0, 3.0], [1.0, 2.0, 4.0]])
+        tensor([[0., 1., 1.],
+                [0., 0., 1.]], dtype=torch.float64)
+    """
+    if version not in ("inequality", "equality"):
+        raise ProblemError(f"version must be 'inequality' or 'equality'; got {version!r}")
+    if not 0 < budget < 1:
+        raise ProblemError(f"budget must be a share between 0 and 1 of the total cost; got {budget!r}")
+    rows = torch.as_tensor(weights, dtype=torch.float64)
+    if rows.ndim != 2 or not bool((rows > 0).all()):
+        raise ProblemError(f"weights must be positive, of shape (instances, properties); got shape {tuple(rows.shape)}")
+    limits = budget * rows.sum(1, keepdim=True)
+    name = f"building_{rows.shape[1]}_properties"
+    if version == "equality":
+        return Building(name, Problem(A=rows[:, None], b=limits, lb=0.0, ub=1.0, sense="max"), version)
+    problem = Problem(G=rows[:, None], h=limits, lb=0.0, ub=1.0, sense="max", integer=True)
+    return Building(name, problem, version)
+
+
+def building_split(
+    data: BuildingData | None = None,
+    seed: int = 0,
+    fold: int = 0,
+    instance_size: int = 10,
+    budget: float = 0.4,
+    version: Version = "inequality",
+) -> TaskSplit[Building]:
+    """Instances of properties drawn without replacement, cut into five folds: one tests, the next one validates.
+
+    Features are standardised and prices divided by a unit with numbers of the training properties alone. Properties
+    that do not fill an instance are left out.
+
+    Args:
+        data: of ``load_building``, which is called where it is left out.
+        seed: of the ``numpy.random.RandomState`` that deals the properties out.
+        fold: 0 to 4: over all five every instance is tested once.
+        instance_size: properties of an instance.
+        budget, version: as of ``building``.
+    """
+    data = load_building() if data is None else data
+    count = len(data.prices) // instance_size if instance_size >= 1 else 0
+    if count < FOLDS:
+        raise ProblemError(
+            f"{len(data.prices)} properties make {count} instances of {instance_size}; {FOLDS} folds need {FOLDS}"
+        )
+    if fold not in range(FOLDS):
+        raise ProblemError(f"fold must be 0 to {FOLDS - 1}; got {fold!r}")
+    dealt = np.random.RandomState(seed).permutation(len(data.prices))[: count * instance_size].reshape(count, -1)
+    folds = [block.tolist() for block in np.array_split(np.arange(count), FOLDS)]
+    tested, checked = folds[fold], folds[(fold + 1) % FOLDS]
+    trained = [i for i in range(count) if i not in {*tested, *checked}]
+    members = torch.from_numpy(dealt)
+    features, prices, costs = (part[members] for part in (data.features, data.prices, data.costs))
+    return cut(features, prices, (trained, checked, tested), lambda ids: building(costs[ids], budget, version))
+
+
+def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
+    """(B, n) the best fractions, ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1``: items of the greatest v/w first.
+
+    Args:
+        values: (B, n) v, of any sign.
+        weights: (B, n) w > 0.
+        budget: (B,) at least 0; at most the sum of the weights where all is spent.
+        spend_all: whether ``w·z = budget``, so that items of no value are taken, too.
+
+    Example:
+        >>> fill_by_ratio(np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]]), np.array([3.0]), spend_all=False)
+        array([[1. , 0.5, 0. ]])
+    """
+    order = np.argsort(-values / weights, axis=1, kind="stable")
+    sorted_weights = np.take_along_axis(weights, order, 1)
+    before = np.cumsum(sorted_weights, 1) - sorted_weights
+    share = np.clip((budget[:, None] - before) / sorted_weights, 0.0, 1.0)
+    if not spend_all:
+        share[np.take_along_axis(values, order, 1) <= 0] = 0.0
+    z = np.empty_like(share)
+    np.put_along_axis(z, order, share, 1)
+    return z
+
+
+def _array(values: Tensor) -> Any:
+    return values.cpu().double().numpy() + 0.0  # −0.0 is 0.0

@@ -1,0 +1,234 @@
+"""The sentences of a diagnosis: on all samples, on one sample, and on two forecasters compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.diagnosis.wording import format_percent
+from pear.errors import ProblemError
+
+if TYPE_CHECKING:
+    from pear.diagnosis.diagnosis import Diagnosis
+
+_CHANGE = 1e-6  # decisions that differ by less, relative to their largest entry, are the same
+_NOTHING = 1e-12  # a smaller amount of money, relative to what it is compared with, counts as zero
+_MOST = 0.7  # share of the loss that the named samples or values make
+_FEW = 3  # values that are named
+_AS_GOOD = 1e-9  # a decision that loses no more than this share of the best value is as good
+
+
+def describe_diagnosis(found: Diagnosis) -> list[str]:
+    """Describe a diagnosis in sentences, the most important first."""
+    total = float(found.regret.sum())
+    lines = [_describe_loss(found, total)]
+    if total > 0:
+        lines += [_describe_values(found), _describe_groups(found, total)]
+    lines += [_describe_tangent(found), _describe_margin(found), _describe_constraints(found), *_describe_flags(found)]
+    return [line for line in lines if line]
+
+
+def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
+    """Describe how the second of two diagnoses of the same samples differs from the first.
+
+    Raises:
+        ProblemError: they are of different samples.
+    """
+    near = 1e-6 * float(np.abs(first.best).max(initial=0.0))  # whatever the unit
+    same = first.regret.shape == second.regret.shape and np.allclose(first.best, second.best, rtol=1e-6, atol=near)
+    if not same:
+        raise ProblemError(
+            f"only diagnoses of the same samples can be compared; got {len(first.regret)} and {len(second.regret)} "
+            "samples with other best values: diagnose both forecasters on one test set"
+        )
+    old, new = names
+    lost = [float(one.regret.sum()) for one in (first, second)]
+    verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
+    of = " of the best value" if np.abs(first.best).sum() > _NOTHING * max(lost) else ""
+    lines = [f"{new} loses {_lost_share(second)}{of} where {old} loses {_lost_share(first)}: {verb}."]
+    shares = first.tangent_share, second.tangent_share
+    if first.smoothing != second.smoothing:
+        lines.append(
+            f"Their tangent shares are not compared: they are of different smoothed problems ({old}: "
+            f"{first.smoothing}; {new}: {second.smoothing}); pass both the same smoothing."
+        )
+    elif np.isfinite(shares).all():
+        moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
+        lines.append(
+            f"The tangent share of the squared error, which moves decisions, {moved} from "
+            f"{format_percent(shares[0])} ({old}) "
+            f"to {format_percent(shares[1])} ({new})."
+        )
+    gain, least = first.regret - second.regret, _AS_GOOD * np.abs(first.best)
+    better, worse = int((gain > least).sum()), int((-gain > least).sum())
+    lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
+    return [_capitalise(line) for line in lines]
+
+
+def explain_sample(found: Diagnosis, i: int) -> str:
+    """Explain in one or two sentences why sample i loses: the costliest error, and how the decision changes."""
+    if found.regret[i] <= _NOTHING * abs(found.best[i]):
+        return "Nothing is lost."
+    return " ".join(part for part in (_explain_error(found, i), _explain_decision(found, i)) if part)
+
+
+def _explain_error(found: Diagnosis, i: int) -> str:
+    """Name the predicted value whose error costs most."""
+    if not found.attributed[i]:
+        return ""
+    j = int(found.attribution[i].argmax())
+    part = found.attribution[i, j] / found.regret[i]
+    return (
+        f"{found.names[j]} was predicted as {found.predicted[i, j]:.4g} and came to {found.true[i, j]:.4g}: "
+        f"{format_percent(part)} of the loss."
+    )
+
+
+def _explain_decision(found: Diagnosis, i: int) -> str:
+    """Name the variable that differs most from the best decision, and a row that binds in only one of the two."""
+    z, best = found.decision[i], found.best_decision[i]
+    if _are_alike(z, best):
+        return ""
+    # Among variables that change equally, as binary ones do, take the one of the highest value.
+    worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
+    j = int((np.abs(z - best) * worth).argmax())
+    text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
+    rows = np.array([kind == "row" for kind in found.constraint_kinds], dtype=bool)
+    flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))
+    if len(flipped):
+        price = np.maximum(found.shadow_price[flipped], found.best_shadow_price[flipped])
+        at = int(flipped[price.argmax()])
+        does = "binds and should not" if found.active[i, at] else "does not bind and should"
+        text += f"; {found.constraint_names[at]} {does}"
+    return f"{text}."
+
+
+def _are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Whether decisions (…, n) are the same up to rounding."""
+    size = np.maximum(np.abs(one), np.abs(other)).max(-1)
+    alike: NDArray[Any] = np.abs(one - other).max(-1) <= _CHANGE * size
+    return alike
+
+
+def _capitalise(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _describe_loss(found: Diagnosis, total: float) -> str:
+    whole, count = float(np.abs(found.best).sum()), len(found.regret)
+    if total <= _NOTHING * whole:
+        return f"The decisions lose nothing: all {count} are as good as the best ones."
+    falling = np.sort(found.regret)[::-1]
+    sums = falling.cumsum()
+    few = int(np.searchsorted(sums, _MOST * sums[-1]) + 1)  # the least number of samples that make up such a share
+    if int((found.regret > _NOTHING * total).sum()) == few:
+        most = f"all of it in {few} of {count} samples"
+    else:
+        most = f"{format_percent(float(falling[:few].sum()) / total)} of it comes from {few} of {count} samples"
+    if whole <= _NOTHING * total:
+        return f"The decisions lose {_lost_share(found)}, where the best value is 0; {most}."
+    return f"The decisions lose {_lost_share(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
+
+
+def _lost_share(found: Diagnosis) -> str:
+    """Return the share of the best value that is lost as text. The denominator has no 1e-7 added."""
+    total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
+    if whole > _NOTHING * total:
+        return format_percent(total / whole)
+    return f"{total:.4g}" if total > 0 else format_percent(0.0)
+
+
+def _describe_values(found: Diagnosis) -> str:
+    cost = np.nansum(found.attribution, axis=0)
+    if len(cost) < 2 or cost.sum() <= 0:
+        return ""
+    order = np.argsort(-cost, kind="stable")[:_FEW]
+    named = ", ".join(f"{found.names[j]} ({format_percent(cost[j] / cost.sum())})" for j in order)
+    return f"Of {len(cost)} predicted values the errors of these cost most: {named}."
+
+
+def _describe_groups(found: Diagnosis, total: float) -> str:
+    if found.groups is None:
+        return ""
+    labels, at = np.unique(found.groups, return_inverse=True)
+    if len(labels) < 2:
+        return ""
+    lost, count = np.bincount(at, found.regret), np.bincount(at)
+    top = int(lost.argmax())
+    return (
+        f"By {found.grouped_by}, {labels[top]} costs most: {format_percent(lost[top] / total)} of the loss in "
+        f"{format_percent(count[top] / len(at))} of the samples."
+    )
+
+
+def _describe_tangent(found: Diagnosis) -> str:
+    part = found.tangent_share
+    if not np.isfinite(part):
+        return ""
+    return (
+        f"{format_percent(part)} of the squared error is tangent and moves decisions; the constraints that hold "
+        "them absorb "
+        f"the other {format_percent(1 - part)}, which is normal to them."
+    )
+
+
+def _describe_margin(found: Diagnosis) -> str:
+    """Say how many decisions are the same as under the true costs.
+
+    The decisions of a quadratic program move with every error, so that its active sets are counted in their place.
+    """
+    known = np.isfinite(found.margin)
+    if not known.any():
+        return ""
+    still = known & (found.margin >= 1)
+    if found.linear or found.integer:
+        what, tie = "decision", "it is another one, as good under the true costs"
+        same = still & _are_alike(found.decision, found.best_decision)
+        tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
+    else:
+        what, tie = "set of binding constraints", "it differs by a tie"
+        same = still & (found.active == found.best_active).all(1)
+        tied = still & ~same
+    text = f"In {int(same.sum())} of {int(known.sum())} samples the {what} is that of the truth"
+    if tied.any():
+        text += f"; in {int(tied.sum())} more {tie}"
+    changed = found.margin[known & ~same & ~tied]
+    if len(changed):
+        text += f"; in the others it first changes at {format_percent(float(np.median(changed)))} of the error (median)"
+    return f"{text}."
+
+
+def _describe_constraints(found: Diagnosis) -> str:
+    rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
+    if not rows:
+        return ""
+    top = max(rows, key=lambda j: found.best_shadow_price[j])
+    of = "In the relaxation without integers, " if found.integer else ""
+    return _capitalise(
+        f"{of}{found.constraint_names[top]} binds in {format_percent(found.binding[top])} of the decisions; a unit "
+        "more is "
+        f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
+    )
+
+
+def _describe_flags(found: Diagnosis) -> list[str]:
+    """Describe zero gradients, degenerate decisions and errors that could not be split, in sentences."""
+    count, lines = len(found.regret), []
+    lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))
+    if lost.any():
+        lines.append(
+            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
+            f"regret; {int(lost.sum())} of them lose something all the same: where many do, train with guidance or "
+            "with more smoothing."
+        )
+    if found.degenerate.any():
+        lines.append(
+            f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
+            "no multiplier."
+        )
+    unsplit = int((np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast)).sum())
+    if unsplit:
+        lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")
+    return lines
