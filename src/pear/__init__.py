@@ -8,7 +8,7 @@ constraints: one small linear solve per sample, exact, for any LP or convex QP.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pear.version import __version__
+from pear.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pear import boosting, losses, tasks
@@ -66,7 +66,6 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
-    "__version__",
     "advise",
     "boosting",
     "diagnose",

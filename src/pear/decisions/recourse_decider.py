@@ -133,7 +133,7 @@ class RecourseDecider:
         self._nearest = None if self.weights is None else Decider(nearest_point_problem(relaxed, self.weights), solver)
 
     def deciders(self) -> dict[str, Decider]:
-        """Return all deciders by name."""
+        """Return a dict of the ``Decider`` objects that are in use, by name."""
         all_of_them = {
             "forecasts": self.forecasts,
             "truths": self.truths,

@@ -150,7 +150,10 @@ class RecourseRegrets:
         return _Slopes(by_cost()[:, : self.decider.elastic.n], by_b(), by_h())
 
     def _normal(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
-        """Compute the normal component of the cost error (B, n) that injection adds to the gradient, (B, n)."""
+        """Compute the term (B, n) that is added to the gradient by the costs, zero if ``call.injection`` is 0.
+
+        The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_normal``.
+        """
         decider = self.decider
         if call.injection == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(error)

@@ -78,18 +78,21 @@ def smoothing_from_decisions(
     bounds: tuple[Tensor | None, Tensor | None],
     reach: Callable[[Tensor], Tensor],
 ) -> Smoothing:
-    """Choose λ_j = ρ s / u_j² from costs and the decisions under them, independent of the units of both.
+    """Choose the smoothing λ_j = ρ s / u_j² of each variable j from sample costs and the optimal decisions for them.
 
-    u_j is the range of variable j. s is the extra cost of another sample's decision per unit of squared distance: the
-    median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²``. Smoothing adds ½λ‖z/u‖² to the objective, so that ρ compares it with
-    the difference in cost between two decisions. Where all ranges are equal, λ is one number.
+    u_j is the range of variable j. s measures what it costs sample i to take the decision of another sample k, per unit
+    of squared distance: the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples. ρ is the constant
+    STRENGTH. Smoothing adds ½ Σⱼ λ_j z_j² to the objective; ρ is the size of this term relative to the typical
+    difference in cost between two decisions. The choice does not depend on the units of costs and decisions. If all
+    ranges are equal, λ is one number.
 
     Args:
-        costs: (k, n) costs to be minimised; rows that are not finite are ignored.
-        decisions: (k, n) optimal decisions under them, without smoothing.
-        solved: (k,) bool, whether a sample has an optimal decision.
+        costs: (N, n) costs to be minimised; rows that are not finite are ignored.
+        decisions: (N, n) optimal decisions for these costs, without smoothing.
+        solved: (N,) bool, whether a sample has an optimal decision.
         bounds: lb and ub of the problem.
-        reach: computes the ranges (m,) that the constraints allow for m variables given by number; NaN where unknown.
+        reach: a function that takes the indices (m,) of variables and returns the ranges (m,) that the constraints
+            allow them, NaN where unknown.
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
     units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]

@@ -103,7 +103,7 @@ def diagnose(
 
 
 def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
-    """Decide under a cost (B, n), in the same way as ``pear.regret``."""
+    """Compute the optimal decisions for costs (B, n), in the same way as ``pear.regret`` computes them."""
     if problem.is_integer:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)

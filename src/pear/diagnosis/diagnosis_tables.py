@@ -57,10 +57,13 @@ _CONSTRAINTS: Columns = (
 
 
 def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
-    """Make the non-empty tables with at most ``rows`` rows, by the name of their section of the page.
+    """Make the tables of a diagnosis, each cut to at most ``rows`` rows. Empty tables are left out.
+
+    Returns:
+        The tables in a dict. The key of a table is the name of its section on the diagnosis page.
 
     Raises:
-        MissingExtraError: pandas, which tabulates, is not installed.
+        MissingExtraError: pandas is not installed.
     """
     made, group = {}, found.grouped_by
     if found.attributed.any():

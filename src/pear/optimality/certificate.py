@@ -16,8 +16,8 @@ def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
     """Whether the multipliers prove, by the lemma of Farkas, that no point satisfies the constraints. Shape (B,), bool.
 
     With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. If the least value of rᵀx
-    within the bounds is clearly larger than yᵀb + uᵀh, there is no feasible x. Clearly means by more than the fraction
-    PROVEN of the terms of both.
+    within the bounds is clearly larger than yᵀb + uᵀh, there is no feasible x. "Clearly" means that the difference
+    exceeds PROVEN times the sum of the absolute values of all terms on both sides.
 
     Args:
         qp: the programs.

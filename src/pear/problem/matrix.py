@@ -196,7 +196,8 @@ def sample_of(field: Matrix, i: int) -> Any:
     """The part of a field that belongs to sample ``i``, as a numpy array or SciPy CSR matrix.
 
     Args:
-        field: a matrix, or a vector (B or 1, r), which all samples share where its leading dimension is 1.
+        field: a sparse matrix, which all samples share, a dense matrix (B or 1, r, n), or a vector (B or 1, r). A
+            leading dimension of 1 means that all samples share the field.
         i: position in the batch.
     """
     return field.csr if field.is_sparse else field[0 if field.shape[0] == 1 else i].cpu().numpy()

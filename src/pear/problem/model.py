@@ -112,11 +112,12 @@ class Model:
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
 
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """The n costs ``M ŷ + known`` of predicted values, differentiable; without values the model's own costs.
+        """Compute the n costs ``M ŷ + known`` from predicted values ŷ. The result is differentiable.
 
         Args:
-            predicted: (k,) or (B, k); the costs themselves where there is no cost map.
-            keys: the row numbers of the B samples, where samples have known costs of their own.
+            predicted: (k,) or (B, k), the values ŷ. If the model has no cost map, they are the costs themselves. If
+                they are omitted, the result is ``known``, the part of the costs that is not predicted.
+            keys: the row numbers of the B samples in ``known``, if ``known`` has one row per sample.
         """
         if predicted is None:
             if self.cost_map is not None and self.inputs:

@@ -64,7 +64,7 @@ def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return the content of bytes that ``pack`` made in this program; the checksum is not verified.
+    """Return the content of bytes made by ``pack``. The checksum is not verified; use ``read`` for files.
 
     Example:
         >>> unpack(pack("example", 1, {"weights": torch.ones(2), "epoch": 3}))

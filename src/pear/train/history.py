@@ -39,11 +39,12 @@ class Progress:
     Attributes:
         epoch: the number of epochs trained so far.
         max_epochs: the largest number of epochs.
-        seconds: since the start.
-        loss: mean training loss of this epoch.
-        metric: of the last check; NaN before the first one.
-        best: the best metric so far; NaN before the first check.
-        part: "mse" during the training on the squared error that comes first, then "loss"; each counts its own epochs.
+        seconds: the seconds since the start of the run.
+        loss: the mean training loss of this epoch.
+        metric: the validation metric at the last check; NaN before the first check.
+        best: the best validation metric so far; NaN before the first check.
+        part: the part of the run: "mse" during the initial training on the squared error, if there is one, and "loss"
+            afterwards. Epochs are counted separately in each part.
     """
 
     epoch: int

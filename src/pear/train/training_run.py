@@ -228,7 +228,11 @@ class TrainingRun:
         return False
 
     def check(self, epoch: int, loss: float) -> bool:
-        """Validate, and keep the weights where they are the best so far; True where patience has run out."""
+        """Validate the model after an epoch, and record the result. The weights are kept if they are the best so far.
+
+        Returns:
+            True if the run should stop because its patience has run out.
+        """
         began = self.seconds()
         value, seconds, better = self.ranks.from_rank_0(f"the check of epoch {epoch}", self.validate)
         check = Check(epoch, seconds, loss, self.check_finite("validation metric", value, epoch))

@@ -104,7 +104,13 @@ SETTINGS = GradientSettings
 
 
 def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Measure every library at every point, one after the other. Each peer comes with its Python interpreter."""
+    """Measure every library on every problem structure, size and batch size, one after the other.
+
+    Args:
+        settings: what to measure.
+        callbacks: receive the results, the notes and the progress.
+        peers: the other libraries to measure, each with the path of the Python interpreter that runs it.
+    """
     points, left_out = settings.grid()
     for text in left_out:
         callbacks.on_note(text)

@@ -67,7 +67,7 @@ def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
 
 
 def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
-    """Everything that an experiment asks for, trainings first."""
+    """Return the selected runs of an experiment: all trainings, then any measurements on the trained weights."""
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else SEEDS)
     trainings = []
     for task in experiment.tasks:

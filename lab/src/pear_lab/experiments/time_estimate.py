@@ -55,7 +55,11 @@ class Estimate:
         self._add(run.task, run.method, run.settings, spent)
 
     def seconds(self, run: RunSpec) -> float:
-        """Return the seconds of one run on one core: the mean of similar runs, of the same degree if there are any."""
+        """Estimate the seconds that one run takes on one core.
+
+        The estimate is the mean over finished runs with the same task, method and main settings. Only those with the
+        same degree and capacity count, if there are any. Without similar runs it is a rough guess.
+        """
         for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:
                 return sum(self._seen[kind]) / len(self._seen[kind])

@@ -54,7 +54,7 @@ def _deviation_words(table: TableSpec) -> str:
 
 
 def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
-    """Mark the best two of each column, among ours and among theirs."""
+    """Mark the best two means in each column, once among our results and once among the published ones."""
     marked = []
     for column in zip(*lines, strict=True):
         decimals = column[0].published.decimals

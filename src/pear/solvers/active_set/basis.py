@@ -178,13 +178,15 @@ def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
 
 @inner
 def rebalance(w: Workspace) -> bool:
-    """Exchange superbasic variables with basic ones that they move by far more than themselves.
+    """Exchange superbasic variables with basic ones, to improve a badly conditioned basis.
 
-    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange multiplies the determinant
-    of the basis by that factor, so that few exchanges are needed.
+    A superbasic variable is exchanged if a unit change of it changes some basic variable by more than UNBALANCED. It
+    takes the place of the basic variable that changes most. Such a basis arises from nearly parallel rows, and
+    curvature is lost to rounding in it. Each exchange multiplies the determinant of the basis by the change of the
+    basic variable, so that few exchanges are needed.
 
     Returns:
-        True where a variable was exchanged.
+        True if any variables were exchanged.
     """
     R, changed = len(w.inverse), False
     for t in span(w.tally[ix.SUPERS]):

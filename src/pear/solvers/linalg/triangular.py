@@ -33,7 +33,11 @@ def _solve_compiled(
 
 @inner
 def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
-    """Solve with L in place, by four columns where there are four, so that one look-up of a row serves four."""
+    """Replace x by L⁻¹x.
+
+    Columns of L with the same row pattern are processed four at a time where possible, so that each row index is
+    looked up once for four columns.
+    """
     at = 0
     for s in range(len(first) - 1):
         j, end, begin, stop = first[s], first[s + 1], row_start[s], row_start[s + 1]
