@@ -12,8 +12,7 @@ from torch import Tensor, nn
 import pear
 from pear.pages.figure_style import LIGHT
 from pear.tasks import Samples, ShortestPath, Task
-from pear_lab.tasks import Subset
-from pear_lab.tasks import building_task as building
+from pear_lab.tasks import Subset, building
 
 MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR, our defaults, without MSE first", "PEAR, our defaults"
 GIVEN = 'PEAR, our defaults, start="given"'

@@ -49,8 +49,7 @@ from pear.pages.figure_style import LIGHT, OURS, save_figure, set_plain_log_scal
 from pear.tasks import Samples, ShortestPath
 from pear.train.fit_config import Start
 from pear_lab.data import load_building, load_energy
-from pear_lab.tasks import SharedLinear, Subset, building_split, energy_split
-from pear_lab.tasks import building_task as building
+from pear_lab.tasks import SharedLinear, Subset, building, building_split, energy_split
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, IMAGES = ROOT / "docs" / "when-it-works.md", ROOT / "docs" / "images"

@@ -19,7 +19,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 cp = pytest.importorskip("cvxpy", reason="CVXPY is not installed; pip install 'pear-dfl[cvxpy]'")
 
-TOOL = Path(__file__).parents[2] / "lab" / "studies" / "recourse.py"
+TOOL = Path(__file__).parents[2] / "lab" / "studies" / "recourse_study.py"
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12)
 
 

@@ -11,7 +11,7 @@ import torch
 import pear
 from pear.tasks import Portfolio, Task, knapsack, portfolio, shortest_path
 from pear.tasks.synthetic_task import polynomial_costs
-from pear_lab.tasks import building_task as building
+from pear_lab.tasks import building
 
 
 def random_arcs(nodes: int, seed: int) -> list[tuple[int, int]]:

@@ -24,8 +24,7 @@ from pear.train import FitConfig, fit
 from pear_lab.data import BuildingData, fetch_building, load_building
 from pear_lab.data.building_data import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
 from pear_lab.experiments import Database, Selection, check_data, expand
-from pear_lab.tasks import Building, SharedLinear, building_split
-from pear_lab.tasks import building_task as building
+from pear_lab.tasks import Building, SharedLinear, building, building_split
 from pear_lab.tasks.worst_case import decide_worst
 
 COUNT = 60

@@ -671,7 +671,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def told_commit(folder: Path) -> str:
-    code = "import runpy; print(runpy.run_path('pear/experiments/commit.py')['commit']())"
+    code = "import runpy; print(runpy.run_path('pear/experiments/commit.py')['current_commit']())"
     return subprocess.run(
         [sys.executable, "-c", code.replace("pear/", f"{folder}/pear/")], capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -11,7 +11,6 @@ from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.output_files import writable_file
 from pear.errors import DataError
-from pear.problem.model import plain_problem
 
 if TYPE_CHECKING:
     import pandas
@@ -43,6 +42,8 @@ def decide(
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
     """Convert the columns of integer variables to an integer type, so that the file shows 1 instead of 1.0."""
+    from pear.problem.model import plain_problem
+
     integer = plain_problem(estimator.problem).integer
     if integer is None:
         return decisions

@@ -31,7 +31,7 @@ class TextTable:
         """One line for each row, with a function for every heading that makes its cell.
 
         Example:
-            >>> Table.of("Squares", [2, 3], {"x": str, "x²": lambda x: str(x * x)}).rows
+            >>> TextTable.of("Squares", [2, 3], {"x": str, "x²": lambda x: str(x * x)}).rows
             [('2', '4'), ('3', '9')]
         """
         return cls(title, tuple(columns), [tuple(cell(row) for cell in columns.values()) for row in rows], left)
