@@ -146,7 +146,7 @@ class RayEngine(FutureEngine):
 
     def share(self, value: Any) -> Any:
         """Put a value into the object store of this machine, from where other machines fetch it once each."""
-        return _Shared(self._ray.put(self._packed(value)))
+        return _SharedValue(self._ray.put(self._packed(value)))
 
     def close(self) -> None:
         """End the tasks; a cluster that was started here ends with them."""
@@ -161,7 +161,7 @@ class RayEngine(FutureEngine):
     def _hand_over(self, ticket: int) -> None:
         function, arguments = self.tasks[ticket]
         own = {name: value for name, value in os.environ.items() if name.startswith(_OWN_VARIABLES)}
-        packed = [one.reference if isinstance(one, _Shared) else self._packed(one) for one in arguments]
+        packed = [one.reference if isinstance(one, _SharedValue) else self._packed(one) for one in arguments]
         reference = self._remote.remote(self._mailbox, ticket, own, function, *packed)
         self._references[ticket] = reference
         self._futures[reference.future()] = ticket
@@ -197,7 +197,7 @@ class RayEngine(FutureEngine):
         return [(ticket, pickle.loads(message)) for ticket, message in letters]
 
 
-class _Shared(NamedTuple):
+class _SharedValue(NamedTuple):
     """Stands for a value in Ray's object store."""
 
     reference: Any

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _MOVED = (
-    *("Building", "building", "building_split", "energy", "energy_split", "market", "metrics"),
+    *("Building", "building", "building_split", "energy_split", "market", "metrics"),
     *("SharedLinear", "splits", "Subset", "TaskSplit"),
 )
 
