@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pear
 from pear.decisions import smoothing
-from pear.problem.variable_units import in_units
+from pear.problem.derived_problems import in_units
 from pear.train.compiled import LinearEpochs
 
 RHO = smoothing.STRENGTH

@@ -13,7 +13,7 @@ import torch
 
 from pear.errors import ProblemError
 from pear.problem import Problem, QuadraticProgram, Smooth
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 
 F64 = torch.float64
 INF, NAN = float("inf"), float("nan")

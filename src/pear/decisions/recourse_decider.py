@@ -24,10 +24,10 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.constraint_map import own_sides
-from pear.problem.elastic import add_curvature, nearest_point_problem
+from pear.problem.derived_problems import add_curvature, nearest_point_problem
+from pear.problem.keys_and_columns import select_rows
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.problem.sample_keys import select_rows
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 

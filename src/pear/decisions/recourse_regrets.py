@@ -27,8 +27,8 @@ from pear.decisions.batch_regrets import Statuses, objective_value, regret_of_pr
 from pear.decisions.decider import both_statuses
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.optimality.duals_and_active_sets import Status
+from pear.problem.keys_and_columns import select_rows
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.problem.sample_keys import select_rows
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions

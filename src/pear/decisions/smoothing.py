@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear.problem.variable_units import fields_in_units, in_units
+from pear.problem.derived_problems import fields_in_units, in_units
 
 STRENGTH = 0.5
 """ρ: the cost that smoothing adds, relative to the typical difference in cost between two decisions."""

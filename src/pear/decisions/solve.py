@@ -19,10 +19,10 @@ from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.convert import as_batch, is_per_sample, present
-from pear.problem.dataframe_checks import check_column_order, column_names
+from pear.problem.array_conversion import as_batch, given_fields, is_per_sample
+from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.matrix import matvec
-from pear.problem.model import recourse_model, unwrap
+from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 from pear.solvers.registry import get, resolve
@@ -78,7 +78,7 @@ def solve(
     if model is not None:
         check_column_order(model, column_names(cost), "cost")
         return _solve_forecast(model, as_batch(cost), smoothing, solver, on_failure, time_limit, overrides)
-    whole, (problem, cost_map) = problem, unwrap(problem)
+    whole, (problem, cost_map) = problem, problem_and_cost_map(problem)
     check_column_order(whole, column_names(cost), "cost")
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     with within(time_limit):
@@ -88,7 +88,7 @@ def solve(
             solution = solve_integer(problem, problem.canonical(costs, 0.0, **overrides), solver)
         else:
             scale = choose_smoothing(problem, costs, smoothing, **overrides)
-            problem, given = scale.problem(problem), scale.fields(present(**overrides))
+            problem, given = scale.problem(problem), scale.fields(given_fields(**overrides))
             solved = solve_verified(problem, scale.times_units(costs), scale.value, solver, **given)
             solution = _in_own_units(as_solution(problem, solved), scale)
     report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
@@ -162,7 +162,7 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **o
     if problem.is_curved or overrides.get("Q") is not None:
         found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
     else:
-        found = _auto_smoothing(problem, cost, present(**overrides))
+        found = _auto_smoothing(problem, cost, given_fields(**overrides))
     logger.info(found.note)
     return found
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
-from pear.problem.convert import as_batch
-from pear.problem.dataframe_checks import check_same_order, column_names
-from pear.problem.model import unwrap
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import check_same_order, column_names
+from pear.problem.model import problem_and_cost_map
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
             "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
             "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
         )
-    plain, cost_map = unwrap(problem)
+    plain, cost_map = problem_and_cost_map(problem)
     check_same_order(problem, predicted, true)
     columns = [column_names(table) for table in (predicted, true)]
     forecast, truth = (as_batch(table).detach().double().to(plain.device) for table in (predicted, true))

@@ -16,9 +16,9 @@ from pear.losses.decision_module import DecisionModule
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
 from pear.problem import Model, Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import as_keys
 from pear.problem.problem import FIELDS
-from pear.problem.sample_keys import as_keys
 from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
 

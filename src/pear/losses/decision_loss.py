@@ -15,9 +15,9 @@ from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
-from pear.problem.convert import as_batch
-from pear.problem.model import describe_problem, unwrap
-from pear.problem.sample_keys import as_keys, select_rows
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import as_keys, select_rows
+from pear.problem.model import describe_problem, problem_and_cost_map
 from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 Result = TypeVar("Result")
@@ -87,7 +87,7 @@ class DecisionLoss(nn.Module):
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
-        self._problem, self._cost_map = unwrap(problem)
+        self._problem, self._cost_map = problem_and_cost_map(problem)
         self.starts = WarmStarts()
 
     @property

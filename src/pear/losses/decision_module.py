@@ -12,9 +12,9 @@ from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smo
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.problem import CostMap, Model, Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
-from pear.problem.sample_keys import as_keys
 
 
 class DecisionModule(nn.Module):

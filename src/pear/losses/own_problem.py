@@ -13,8 +13,8 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Model, Problem
-from pear.problem.model import unwrap
-from pear.problem.sample_keys import select_rows
+from pear.problem.keys_and_columns import select_rows
+from pear.problem.model import problem_and_cost_map
 
 
 class OwnProblem:
@@ -38,7 +38,7 @@ class OwnProblem:
 
     @property
     def _plain(self) -> Problem:
-        return unwrap(self.problem)[0]
+        return problem_and_cost_map(self.problem)[0]
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """Return the best decisions (B, n) for costs (B, n)."""

@@ -21,8 +21,8 @@ from pear.losses.guided_regret import GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
-from pear.problem.convert import as_batch
-from pear.problem.sample_keys import as_keys
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import as_keys
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")

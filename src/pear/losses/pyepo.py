@@ -13,7 +13,7 @@ from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 
 _ARGUMENTS = ("pred_cost", "true_cost", "true_sol", "true_obj")
 

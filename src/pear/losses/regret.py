@@ -15,9 +15,9 @@ from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
-from pear.problem.convert import as_batch
-from pear.problem.dataframe_checks import check_same_order
-from pear.problem.model import recourse_model, unwrap
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import check_same_order
+from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -210,7 +210,7 @@ def compare_decisions(problem: Problem, chosen: Tensor, best: Tensor, true: Tens
 
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
     """Return the problem without its cost map, the cost map, and detached predicted and true costs (B, n)."""
-    plain, cost_map = unwrap(problem)
+    plain, cost_map = problem_and_cost_map(problem)
     check_same_order(problem, predicted, true)
     pair = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(*pair)

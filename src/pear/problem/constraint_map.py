@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import ArrayLike, present
+from pear.problem.array_conversion import ArrayLike, given_fields
 from pear.problem.cost_map import CostMap, read_map
 from pear.problem.matrix import to_csr
 from pear.problem.problem import Problem
 
 SIDES = ("b", "h", "lb", "ub")
 """The fields of a problem that a constraint map may predict."""
+Entries = bool | Sequence[int]
+"""Which entries of a field are predicted: all, none, or those at the indices."""
+_MOST_DENSE = 2**20  # entries of a map that is kept as a dense array
 _ROWS = {"b": "p", "h": "m", "lb": "n", "ub": "n"}
 _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": "variables"}
 
@@ -47,7 +52,7 @@ class ConstraintMap:
     """
 
     def __init__(self, b: ArrayLike = None, h: ArrayLike = None, lb: ArrayLike = None, ub: ArrayLike = None) -> None:
-        given = present(b=b, h=h, lb=lb, ub=ub)
+        given = given_fields(b=b, h=h, lb=lb, ub=ub)
         if not given:
             raise ProblemError("a ConstraintMap needs a matrix for b, h, lb or ub; got none")
         self._maps = {
@@ -124,3 +129,80 @@ def own_sides(problem: Problem) -> dict[str, Tensor]:
         else getattr(problem, name)
         for name, (size, value) in absent.items()
     }
+
+
+def map_predicted_entries(
+    problem: Problem, cost: Entries, sides: Mapping[str, Entries], known: Any
+) -> tuple[Problem, CostMap, ConstraintMap | None]:
+    """Build the maps of a model that predicts chosen entries directly, each as one predicted value.
+
+    Args:
+        problem: the problem to decide.
+        cost: which costs are predicted: True for all, False for none, or indices.
+        sides: which entries of b, h, lb and ub are predicted, by name, in the same form.
+        known: (n,) or (N, n) costs that are not predicted, or None.
+
+    Returns:
+        The problem with 0 at predicted entries of b, h, lb and ub, the cost map, and the constraint map, which is None
+        where costs alone are predicted.
+
+    Raises:
+        ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
+    """
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
+    own = own_sides(problem)
+    sizes = {"cost": problem.n, **{name: own[name].shape[-1] for name in sides}}
+    chosen = {name: _entry_indices(name, which, sizes[name]) for name, which in {"cost": cost, **sides}.items()}
+    k, first, maps, changed = sum(map(len, chosen.values())), 0, {}, {}
+    for name, at in chosen.items():
+        entries = np.ones(len(at)), (at, first + np.arange(len(at)))
+        maps[name] = dense_if_small(sparse.csr_array(entries, shape=(sizes[name], k)))
+        first += len(at)
+        if name != "cost" and len(at):
+            changed[name] = own[name].clone()
+            changed[name][..., at] = 0.0
+    if not k:
+        raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
+    names = [f"x{i}" if name == "cost" else f"{name}[{i}]" for name, at in chosen.items() for i in at.tolist()]
+    cost_map = CostMap(maps["cost"], torch.zeros(problem.n, dtype=torch.float64) if known is None else known, names)
+    _check_known_costs(cost_map.known, chosen["cost"])
+    rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
+    batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
+    return problem._with(**changed, batch=batch), cost_map, rows
+
+
+def _check_known_costs(known: Tensor, predicted: Any) -> None:
+    """Raise an error where a predicted cost is also known, because the two would be added."""
+    costs = known.reshape(-1, known.shape[-1])[:, predicted]
+    if bool((costs != 0).any()):
+        sample, at = (costs != 0).nonzero()[0].tolist()
+        raise ProblemError(
+            f"known is {float(costs[sample, at]):g} at index {int(predicted[at])}, and that cost is "
+            "predicted; expected 0 there: leave it 0, predict fewer costs (cost=[…], or False for none), or write "
+            "pear.Model(problem, cost_map=pear.CostMap(M, known), …) where the prediction is to be added to it"
+        )
+
+
+def dense_if_small(matrix: sparse.csr_array) -> Any:
+    """The matrix as a dense array where it has at most 2²⁰ entries; larger ones stay sparse."""
+    return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()
+
+
+def _entry_indices(name: str, which: Any, size: int) -> Any:
+    """The indices of the predicted entries, in the given order, from True, False or a list of indices."""
+    if isinstance(which, (bool, np.bool_)):
+        if which and not size:
+            raise ProblemError(f"{name}=True, but the problem has no {name}; give it rows, or leave {name} out")
+        return np.arange(size if which else 0)
+    found = np.asarray(which.tolist() if isinstance(which, Tensor) else which)
+    if found.size == 0:
+        return np.arange(0)
+    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        raise ProblemError(f"{name} must be True, False, or a list of indices; got {which!r}")
+    outside = found[(found < 0) | (found >= size)]
+    if len(outside):
+        raise ProblemError(f"{name} holds the index {outside[0]}; its entries are numbered 0 to {size - 1}")
+    if len(set(found.tolist())) < len(found):
+        raise ProblemError(f"{name} holds an index twice; each entry is predicted once")
+    return found

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import ArrayLike, read, sample_index, shape, to_float64
+from pear.problem.array_conversion import ArrayLike, sample_index, shape_of, to_float64, to_tensor
 from pear.problem.matrix import is_sparse, to_csr
 
 
@@ -56,7 +56,7 @@ class CostMap:
         if self.known.shape[-1] != self.n:
             raise ProblemError(
                 f"known must have shape ({self.n},) or (N, {self.n}), a number for each row of M; got "
-                f"{shape(self.known)}"
+                f"{shape_of(self.known)}"
             )
         if self.names and len(self.names) != self.inputs:
             raise ProblemError(f"names must name the {self.inputs} predicted values; got {len(self.names)} names")
@@ -72,13 +72,13 @@ class CostMap:
         Returns:
             (n,), or (B, n) for a batch, or where samples have known costs of their own.
         """
-        values = read("the predicted values", predicted)
+        values = to_tensor("the predicted values", predicted)
         if not values.is_floating_point():
             values = values.double()
         if values.ndim not in (1, 2) or values.shape[-1] != self.inputs:
             raise ProblemError(
                 f"the cost map takes {self.inputs} predicted values a sample, shape ({self.inputs},) or (B, "
-                f"{self.inputs}); got {shape(values)}"
+                f"{self.inputs}); got {shape_of(values)}"
             )
         rows = values.double() if values.ndim == 2 else values.double()[None]
         known = self._known(keys).to(values.device)
@@ -146,7 +146,7 @@ def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k
 
 def _checked(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
     if value.ndim not in dimensions:
-        raise ProblemError(f"{name} must have shape {expected}; got {shape(value)}")
+        raise ProblemError(f"{name} must have shape {expected}; got {shape_of(value)}")
     if not bool(value.isfinite().all()):
         raise ProblemError(f"{name} must be finite; it holds NaN or infinity")
     return value

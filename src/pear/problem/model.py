@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.problem.constraint_map import ConstraintMap, own_sides
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch, shape_of, to_float64
+from pear.problem.constraint_map import ConstraintMap, Entries, dense_if_small, map_predicted_entries, own_sides
 from pear.problem.cost_map import CostMap
-from pear.problem.elastic import ElasticProblem
+from pear.problem.elastic_problem import ElasticProblem
 from pear.problem.html_tables import html_table, problem_facts, summarise_names
 from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
-from pear.problem.predicting import predicted_entries, read_known, zero_map
 from pear.problem.problem import Problem
 
 
@@ -67,12 +67,12 @@ class Model:
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
-        object.__setattr__(self, "known", read_known(self.known, n))
+        object.__setattr__(self, "known", _read_known_costs(self.known, n))
         given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if given else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(zero_map(n, rows.inputs), known))
+            object.__setattr__(self, "cost_map", CostMap(dense_if_small(sparse.csr_array((n, rows.inputs))), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -129,11 +129,11 @@ class Model:
     def predicting(
         cls,
         problem: Problem,
-        cost: bool | Sequence[int] = True,
-        b: bool | Sequence[int] = False,
-        h: bool | Sequence[int] = False,
-        lb: bool | Sequence[int] = False,
-        ub: bool | Sequence[int] = False,
+        cost: Entries = True,
+        b: Entries = False,
+        h: Entries = False,
+        lb: Entries = False,
+        ub: Entries = False,
         recourse: Penalty | Projection | None = None,
         known: Any = None,
     ) -> Model:
@@ -164,7 +164,7 @@ class Model:
             >>> m.names, m.right_hand_sides([[1.0, 2.0, 3.0]])
             (('x0', 'x1', 'b[0]'), {'b': tensor([[3.]], dtype=torch.float64)})
         """
-        plain, cost_map, rows = predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
+        plain, cost_map, rows = map_predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
         fixed = torch.empty(0) if known is None else cost_map.known
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
@@ -248,7 +248,22 @@ def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
-def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
+def _read_known_costs(known: Any, n: int) -> Tensor:
+    """The known costs of a model in float64, (n,) or (N, n); empty where none were given.
+
+    Raises:
+        ProblemError: a map was given instead of costs, or the shape is wrong.
+    """
+    if isinstance(known, (CostMap, ConstraintMap)):
+        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
+        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
+    found = to_float64("known", () if known is None else known)
+    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
+        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape_of(found)}")
+    return found
+
+
+def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
     """The problem and the cost map of a ``Problem`` (which has none) or a ``Model``.
 
     Raises:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.problem.array_conversion import ArrayLike, given_fields, shape_of, to_float64
 from pear.problem.constraint_map import SIDES, ConstraintMap, own_sides
-from pear.problem.convert import ArrayLike, present, shape, to_float64
 from pear.problem.problem import Problem
 
 
@@ -72,7 +72,7 @@ class Penalty:
         return {name: price.to(problem.device) for name, price in found.items()}
 
     def __repr__(self) -> str:
-        given = present(**{name: getattr(self, name) for name in SIDES})
+        given = given_fields(**{name: getattr(self, name) for name in SIDES})
         return f"Penalty({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
@@ -103,7 +103,7 @@ class Projection:
             ProblemError: a weight or the price is not a positive number, or there are not n of them.
         """
         given = to_float64("weights", 1.0 if self.weights is None else self.weights)
-        if shape(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
+        if shape_of(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
             raise ProblemError(
                 f"Projection(weights=…) must be a positive number, or {problem.n} of them, one for each variable; got "
                 f"{self.weights!r}"
@@ -160,9 +160,9 @@ def _prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
     if given is None:
         return torch.full((rows,), torch.inf, dtype=torch.float64)
     value = to_float64(f"the price of {name}", given).cpu()
-    if shape(value) not in ((), (rows,)):
+    if shape_of(value) not in ((), (rows,)):
         raise ProblemError(
-            f"Penalty({name}=…) must be a number, or {rows} of them, one for each row; got shape {shape(value)}"
+            f"Penalty({name}=…) must be a number, or {rows} of them, one for each row; got shape {shape_of(value)}"
         )
     if bool((value.isnan() | (value < 0)).any()):
         raise ProblemError(f"Penalty({name}=…) must not be negative, nor NaN; got {given!r}")

@@ -8,27 +8,26 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem import validate
-from pear.problem.build_program import build_program, keeps_sparse
-from pear.problem.convert import (
+from pear.problem import field_checks
+from pear.problem.array_conversion import (
     MATRICES,
     ArrayLike,
     check_size,
     drop_huge_bounds,
     fill_bounds,
+    given_fields,
     integer_mask,
     is_per_sample,
-    present,
-    read,
     read_field,
     read_integer,
     sample_index,
     shared_device,
     to_float64,
+    to_tensor,
 )
 from pear.problem.html_tables import html_table, problem_facts
 from pear.problem.matrix import matvec
-from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram, build_program, keeps_sparse
 from pear.problem.smooth_term import Smooth, check_phi
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
@@ -112,26 +111,26 @@ class Problem:
         n: int | None = None,
         phi: Smooth | None = None,
     ) -> None:
-        given = present(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
-        validate.check_sense(sense)
+        given = given_fields(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
+        field_checks.check_sense(sense)
         device = shared_device(given)
         sparse = keeps_sparse(given, n, smooth=phi is not None)
         fields: dict[str, Any] = {name: read_field(name, value, sparse).to(device) for name, value in given.items()}
-        validate.check_dimensions(fields)
+        field_checks.check_dimensions(fields)
         marks = read_integer(integer)
-        size = validate.infer_n(fields, marks, n)
+        size = field_checks.infer_n(fields, marks, n)
         if not sparse:
             check_size("the curvature H", (size, size))
         fields = {**fields, **fill_bounds(fields, size)}
-        validate.check_rows(fields)
-        batch = validate.infer_batch(fields)
-        validate.check_values(fields)
-        validate.check_bounds(fields)
-        validate.report_huge_bounds(fields)
+        field_checks.check_rows(fields)
+        batch = field_checks.infer_batch(fields)
+        field_checks.check_values(fields)
+        field_checks.check_bounds(fields)
+        field_checks.report_huge_bounds(fields)
         fields = drop_huge_bounds(fields)
         if "Q" in fields:
-            fields["Q"] = validate.symmetrised(fields["Q"], Q)
-            validate.check_definite(fields["Q"], sense)
+            fields["Q"] = field_checks.symmetrised(fields["Q"], Q)
+            field_checks.check_definite(fields["Q"], sense)
         self.__dict__.update(
             {name: fields.get(name) for name in FIELDS},
             sense=sense,
@@ -244,7 +243,7 @@ class Problem:
             >>> qp.c.tolist(), qp.H.tolist()
             ([[-1.0, 2.0]], [[[0.5, 0.0], [0.0, 0.5]]])
         """
-        validate.check_smoothing(smoothing)
+        field_checks.check_smoothing(smoothing)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
@@ -258,8 +257,8 @@ class Problem:
             cost: (B, n) tensor on the problem's device.
             **overrides: as for ``canonical``; None where there is none.
         """
-        fields = self._fields() | self._overrides(cost, present(**overrides))
-        validate.check_rows(fields)
+        fields = self._fields() | self._overrides(cost, given_fields(**overrides))
+        field_checks.check_rows(fields)
         return fields
 
     def objective(self, z: Tensor, cost: Tensor, Q: ArrayLike = None, smoothing: float = 0.0) -> Tensor:
@@ -281,15 +280,15 @@ class Problem:
             >>> Problem(n=2, sense="max").objective(z, cost, smoothing=2.0)
             tensor([0.])
         """
-        validate.check_smoothing(smoothing)
+        field_checks.check_smoothing(smoothing)
         shared_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
         if self.is_sparse:
-            _refuse_matrices(present(Q=Q))
-        curvature = {} if Q is None else {"Q": read("Q", Q).to(self.device, torch.float64)}
-        validate.check_dimensions(curvature)
-        validate.check_columns(curvature, self.n)
-        validate.check_cost(cost, self.n, self.batch, curvature)
-        validate.check_cost(z, self.n, len(cost), {}, name="z", other="cost")
+            _refuse_matrices(given_fields(Q=Q))
+        curvature = {} if Q is None else {"Q": to_tensor("Q", Q).to(self.device, torch.float64)}
+        field_checks.check_dimensions(curvature)
+        field_checks.check_columns(curvature, self.n)
+        field_checks.check_cost(cost, self.n, self.batch, curvature)
+        field_checks.check_cost(z, self.n, len(cost), {}, name="z", other="cost")
         wide = torch.promote_types(z.dtype, cost.dtype)
         z, cost = z.to(torch.float64), cost.to(torch.float64)
         value = (cost * z).sum(1)
@@ -351,12 +350,12 @@ class Problem:
         if self.is_sparse:
             _refuse_matrices(given)
         fields = {name: to_float64(name, value, copy=False).to(self.device) for name, value in given.items()}
-        validate.check_dimensions(fields)
+        field_checks.check_dimensions(fields)
         fields = drop_huge_bounds(fill_bounds(fields, self.n))
-        validate.check_columns(fields, self.n)
-        validate.check_cost(cost, self.n, self.batch, fields)
+        field_checks.check_columns(fields, self.n)
+        field_checks.check_cost(cost, self.n, self.batch, fields)
         if "Q" in fields:
-            fields["Q"] = validate.symmetrised(fields["Q"], given["Q"])
+            fields["Q"] = field_checks.symmetrised(fields["Q"], given["Q"])
         return fields
 
 

@@ -1,19 +1,30 @@
-"""``QuadraticProgram``: a batch of convex quadratic programs, the one form that all solvers work on."""
+"""``QuadraticProgram``: a batch of convex quadratic programs, which all solvers work on, and how it is built."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from pear.problem.matrix import Matrix, SparseMatrix, to_csr
+from pear.problem.array_conversion import MATRICES, is_per_sample
+from pear.problem.matrix import Matrix, SparseMatrix, is_sparse, to_csr
 
 PreparedData = TypeVar("PreparedData")
 
+MIN_VARIABLES = 500
+"""Problems with fewer variables are always kept dense, because that is faster."""
+MAX_SHARE = 0.05
+"""Largest share of non-zeros among the entries of H, A and G together of a problem that is kept sparse."""
+MAX_DENSE = 16_384
+"""Largest number of variables of a dense problem, whose (n, n) curvature must fit in memory."""
+_KEPT_PLANS = 3  # number of smoothings that a sparse problem keeps a plan for: training, evaluation and one more
 MIN_SPARSE = 30
 """A dense program with fewer variables has no sparse form: a dense factorisation is faster than a sparse analysis."""
 MAX_SPARSE_SHARE = 0.15
@@ -70,20 +81,17 @@ class QuadraticProgram:
     @property
     def p(self) -> int:
         """Number of equality rows."""
-        size: int = self.A.shape[1]
-        return size
+        return int(self.A.shape[1])
 
     @property
     def m(self) -> int:
         """Number of inequality rows."""
-        size: int = self.G.shape[1]
-        return size
+        return int(self.G.shape[1])
 
     @property
     def is_sparse(self) -> bool:
         """True where H, A and G are ``SparseMatrix`` objects."""
-        sparse: bool = self.H.is_sparse
-        return sparse
+        return bool(self.H.is_sparse)
 
     @cached_property
     def is_linear(self) -> bool:
@@ -144,5 +152,105 @@ class QuadraticProgram:
         count = sum(int(M.count_nonzero()) for M in matrices.values())
         if count > MAX_SPARSE_SHARE * entries or not all(bool(M.isfinite().all()) for M in matrices.values()):
             return None
-        sparse: dict[str, Any] = {name: SparseMatrix(to_csr(M), shared=True) for name, M in matrices.items()}
-        return replace(self, **sparse, plan={})
+        converted: dict[str, Any] = {name: SparseMatrix(to_csr(M), shared=True) for name, M in matrices.items()}
+        return replace(self, **converted, plan={})
+
+
+def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
+    """Whether a problem made of these fields is kept sparse.
+
+    A problem is kept sparse where a matrix was given in sparse form, n is at least 500, and H, A and G together have at
+    most 5 % non-zeros. A problem with bounds only is sparse where its dense curvature would not fit in memory. A
+    problem with tensors on a GPU, or with a smooth term, is always dense.
+
+    Args:
+        given: the fields that were given, by name.
+        n: the number of variables where it was given, else None.
+        smooth: whether the problem has a smooth term.
+    """
+    matrices = {name: given[name] for name in MATRICES if name in given}
+    if smooth or any(isinstance(value, Tensor) and value.device.type != "cpu" for value in given.values()):
+        return False
+    if not matrices:
+        sizes = [n or 0, *(len(given[v]) for v in ("lb", "ub") if getattr(given.get(v), "ndim", 0) == 1)]
+        return isinstance(n, int | None) and max(sizes) > MAX_DENSE
+    if not any(is_sparse(value) for value in matrices.values()):
+        return False
+    shapes = {name: np.shape(value) for name, value in matrices.items()}
+    if any(len(size) != 2 for size in shapes.values()):
+        return False
+    columns = next(iter(shapes.values()))[1]
+    if columns < MIN_VARIABLES:
+        return False
+    count = sum(_count_nonzeros(value) for value in matrices.values()) + (0 if "Q" in matrices else columns)
+    rows = columns + sum(size[0] for name, size in shapes.items() if name != "Q")
+    return count <= MAX_SHARE * rows * columns
+
+
+def build_program(
+    fields: Mapping[str, Any],
+    cost: Tensor,
+    sign: int,
+    smoothing: float,
+    integer: Tensor | None,
+    plans: dict[Any, Any],
+    sparse_matrices: bool,
+) -> QuadraticProgram:
+    """Build the minimisation form of a problem from its checked fields. Absent fields become empty or infinite.
+
+    Args:
+        fields: the fields of the problem that are present, in the user's own sense.
+        cost: (B, n) costs in the user's own sense.
+        sign: 1 to minimise, −1 to maximise.
+        smoothing: λ, which is added to the diagonal of H.
+        integer: (n,) bool, or None for a continuous problem.
+        plans: the plan of a dense problem, or a plan for each smoothing of a sparse problem.
+        sparse_matrices: whether the matrices are sparse.
+    """
+    cost = sign * cost.detach().to(torch.float64)
+    n = cost.shape[1]
+    given = {name: v if is_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
+    empty: Matrix
+    if sparse_matrices:
+        plan = _plan_of_smoothing(plans, given.get("Q"), n, sign, smoothing)
+        H, empty = plan["H"], SparseMatrix(sparse.csr_array((0, n)), shared=True)
+    else:
+        plan, empty = plans, cost.new_zeros(1, 0, n)
+        H = smoothing * torch.eye(n, dtype=cost.dtype, device=cost.device).unsqueeze(0)
+        H = sign * given["Q"] + H if "Q" in given else H
+    return QuadraticProgram(
+        H=H,
+        c=cost,
+        A=given.get("A", empty),
+        b=given["b"] if "b" in given else cost.new_zeros(1, 0),
+        G=given.get("G", empty),
+        h=given["h"] if "h" in given else cost.new_zeros(1, 0),
+        lb=given["lb"] if "lb" in given else cost.new_full((1, n), -math.inf),
+        ub=given["ub"] if "ub" in given else cost.new_full((1, n), math.inf),
+        integer=integer,
+        diagonal="Q" not in given,
+        plan=plan,
+    )
+
+
+def _plan_of_smoothing(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
+    """The plan of a sparse problem for one smoothing, with its H. The plans of the last few smoothings are kept."""
+    plan: dict[str, Any] | None = plans.get(smoothing)
+    if plan is None:
+        H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))
+        if Q is not None:
+            H = sparse.csr_array(sign * Q.csr + H)
+        H.eliminate_zeros()
+        plan = {"H": SparseMatrix(H, shared=True)}
+        for old in list(plans)[: len(plans) - _KEPT_PLANS + 1]:
+            plans.pop(old, None)
+        plans[smoothing] = plan
+    return plan
+
+
+def _count_nonzeros(value: Any) -> int:
+    if sparse.issparse(value):
+        return int(value.nnz)
+    if isinstance(value, Tensor):
+        return int(value._nnz()) if is_sparse(value) else int(value.count_nonzero())
+    return int(np.count_nonzero(value))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import ArrayLike, shape, to_float64
+from pear.problem.array_conversion import ArrayLike, shape_of, to_float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Smooth:
         start = to_float64("Smooth.start", self.start)
         if start.ndim != 1 or not bool(torch.isfinite(start).all()):
             raise ProblemError(
-                f"Smooth.start must be one finite point of shape (n,), got shape {shape(start)}"
+                f"Smooth.start must be one finite point of shape (n,), got shape {shape_of(start)}"
                 + (" with NaN or infinity" if start.ndim == 1 else "")
             )
         object.__setattr__(self, "start", start)
@@ -75,8 +75,8 @@ class Smooth:
         """φ(z), (B,), checked to have this shape."""
         value = self.value(z)
         if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
-            came = f"shape {shape(value)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ProblemError(f"Smooth.value must turn z {shape(z)} into shape ({len(z)},); it gave {came}")
+            came = f"shape {shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ProblemError(f"Smooth.value must turn z {shape_of(z)} into shape ({len(z)},); it gave {came}")
         return value
 
 
@@ -85,5 +85,5 @@ def check_phi(phi: Any, n: int) -> Smooth:
     if not isinstance(phi, Smooth):
         raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
     if phi.start is not None and len(phi.start) != n:
-        raise ProblemError(f"Smooth.start of shape {shape(phi.start)} has {len(phi.start)} entries but n is {n}")
+        raise ProblemError(f"Smooth.start of shape {shape_of(phi.start)} has {len(phi.start)} entries but n is {n}")
     return phi

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.optimality.duals_and_active_sets import Status, TensorRecord
-from pear.problem.convert import MATRICES
+from pear.problem.array_conversion import MATRICES
 from pear.problem.problem import FIELDS
 
 Index = NDArray[np.int64]

@@ -15,7 +15,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
-from pear.problem.convert import ArrayLike, as_batch, to_float64
+from pear.problem.array_conversion import ArrayLike, as_batch, to_float64
 from pear.tasks.synthetic_task import Array, SyntheticTask
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.convert import ArrayLike, read
+from pear.problem.array_conversion import ArrayLike, to_tensor
 from pear.tasks.task import Task
 
 
@@ -29,11 +29,11 @@ class Portfolio(Task):
 
     def cost(self, returns: ArrayLike) -> Tensor:
         """−μ of expected returns μ (n,) or (B, n), differentiable: the cost for ``pear.solve`` or ``PEARLoss``."""
-        return -read("returns", returns)
+        return -to_tensor("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
         """γΣ of a covariance Σ (n, n) or (B, n, n), differentiable: the ``Q`` and ``true_Q`` for the same."""
-        return self.risk_aversion * read("covariance", covariance)
+        return self.risk_aversion * to_tensor("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """(B, n) the best portfolios, exactly, for −μ and γΣ as ``cost`` and ``curvature`` make them.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 from pear.tasks.path_graph import Graph
 from pear.tasks.synthetic_task import SyntheticTask
 from pear.tasks.task import check_finite

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Samples, Task
 
 Array = NDArray[np.float64]

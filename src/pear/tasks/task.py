@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.losses.regret import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 
 
 class Samples(NamedTuple):

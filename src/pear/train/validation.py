@@ -14,8 +14,8 @@ from pear.losses.recourse_outcome import RecourseOutcome, best_status
 from pear.losses.regret import Outcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.model import input_count, plain_problem, recourse_model, unwrap
-from pear.problem.sample_keys import as_keys, select_rows
+from pear.problem.keys_and_columns import as_keys, select_rows
+from pear.problem.model import input_count, plain_problem, problem_and_cost_map, recourse_model
 from pear.train.keyed_loss import accept_keys
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
 from pear.train.samples.features import Keys, call_model
@@ -169,7 +169,7 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
 
 def _rows_and_costs(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
     """Return the problem of the samples with these ids, and a function from values to costs (N, n) in float64."""
-    plain, cost_map = unwrap(problem)
+    plain, cost_map = problem_and_cost_map(problem)
     if cost_map is None:
         return select_rows(plain, ids), Tensor.double
     return select_rows(plain, ids), lambda values: cost_map(values.double(), ids)

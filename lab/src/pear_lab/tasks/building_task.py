@@ -16,7 +16,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.tasks.task import Task, check_finite
 from pear_lab.data.building_data import BuildingData, load_building

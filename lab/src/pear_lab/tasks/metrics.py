@@ -12,7 +12,7 @@ from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.losses.regret import Outcome, check_pair
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task
 from pear_lab.tasks.worst_case import decide_worst
 

@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
-from pear.problem.convert import as_batch
+from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.selection_search import Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task

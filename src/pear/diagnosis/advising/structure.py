@@ -8,7 +8,7 @@ from scipy import sparse
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Subject
 from pear.diagnosis.wording import count_noun, list_names
-from pear.problem.build_program import MAX_SHARE, MIN_VARIABLES
+from pear.problem.quadratic_program import MAX_SHARE, MIN_VARIABLES
 
 
 def describe_structure(s: Subject, findings: Findings) -> None:

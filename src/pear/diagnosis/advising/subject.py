@@ -16,8 +16,8 @@ from pear.diagnosis.advising.findings import Finding
 from pear.diagnosis.wording import count_noun
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
-from pear.problem.convert import as_batch, is_per_sample
-from pear.problem.dataframe_checks import check_column_order, column_names
+from pear.problem.array_conversion import as_batch, is_per_sample
+from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.matrix import to_csr
 from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.problem.problem import FIELDS

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError
-from pear.problem.convert import NO_BOUND
+from pear.problem.array_conversion import NO_BOUND
 
 Array = NDArray[np.float64]
 

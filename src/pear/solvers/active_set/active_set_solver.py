@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
-from pear.problem.build_program import MIN_VARIABLES
 from pear.problem.matrix import tmatvec
-from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.quadratic_program import MIN_VARIABLES, QuadraticProgram
 from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.compiled_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.active_set.gpu import gpu_plan as gpu

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from pear.optimality.definiteness import is_convex, is_definite
 from pear.problem import Problem
-from pear.problem.build_program import MIN_VARIABLES
 from pear.problem.problem import FIELDS
+from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import compiled_batch as compiled
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
 from pear.solvers.active_set.compiled_arrays import (

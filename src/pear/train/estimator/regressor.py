@@ -17,7 +17,7 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.dataframe_checks import check_column_order, column_names, is_frame
+from pear.problem.keys_and_columns import check_column_order, column_names, is_frame
 from pear.problem.model import input_count, plain_problem
 from pear.train.estimator import model_file
 from pear.train.estimator.networks import Standardise, make_network

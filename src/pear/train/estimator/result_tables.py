@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pear.problem import Model, Problem
-from pear.problem.dataframe_checks import is_frame
+from pear.problem.keys_and_columns import is_frame
 
 
 def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:

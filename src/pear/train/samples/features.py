@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.problem.convert import read
+from pear.problem.array_conversion import to_tensor
 
 Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """(N, …) for a model with one input; a tuple or a dict of such tensors for a model with several."""
@@ -75,7 +75,7 @@ def read_rows(value: Any, name: str) -> Tensor:
         ProblemError: there are no numbers in it; names the column of a table.
     """
     # pandas, which need not be installed, has iloc
-    tensor = torch.from_numpy(_table(value, name)) if hasattr(value, "iloc") else read(name, value).detach()
+    tensor = torch.from_numpy(_table(value, name)) if hasattr(value, "iloc") else to_tensor(name, value).detach()
     if not tensor.ndim:
         raise ProblemError(f"{name} must have a row for each sample; got a single number")
     return tensor

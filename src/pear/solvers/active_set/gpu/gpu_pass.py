@@ -22,9 +22,9 @@ from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.problem import Problem
-from pear.problem.convert import float_type
+from pear.problem.array_conversion import float_type
+from pear.problem.field_checks import SYMMETRY
 from pear.problem.matrix import matvec
-from pear.problem.validate import SYMMETRY
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu.dual_method import DualCurvature
 from pear.solvers.active_set.gpu.gpu_points import (

@@ -1,4 +1,4 @@
-"""The elastic problem: priced rows get slacks, so that every forecast has a feasible decision."""
+"""``ElasticProblem``: a problem whose priced rows have slack variables, so that every forecast has a feasible point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.problem.constraint_map import own_sides
-from pear.problem.matrix import SparseMatrix, is_sparse, matvec, tmatvec, to_csr
+from pear.problem.derived_problems import add_curvature
+from pear.problem.matrix import is_sparse, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -136,22 +137,6 @@ class ElasticProblem:
     def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
         kept = torch.where(priced, absent, own)
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
-
-
-def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
-    """The problem with ``curvature`` (n,) added to the diagonal of Q, or subtracted where the problem maximises."""
-    diagonal = problem.sign * curvature
-    if problem.is_sparse:
-        more = sparse.diags_array(diagonal.numpy())
-        Q: Any = SparseMatrix(to_csr(more if problem.Q is None else to_csr(problem.Q) + more))
-    else:
-        Q = torch.diag(diagonal) if problem.Q is None else problem.Q + torch.diag(diagonal)
-    return problem._with(Q=Q, _plans={})
-
-
-def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
-    """The problem ``min ½ Σ wᵢxᵢ² + cᵀx`` over the same constraints. For c = −w∘z it projects z onto them."""
-    return add_curvature(problem._with(Q=None, sense="min"), weights)
 
 
 def _slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:

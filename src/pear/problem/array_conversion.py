@@ -43,15 +43,15 @@ def as_batch(
         (B, n), float32 or float64.
 
     Example:
-        >>> from pear.problem.convert import as_batch
+        >>> from pear.problem.array_conversion import as_batch
         >>> as_batch([1, 2, 3]).shape
         torch.Size([1, 3])
         >>> as_batch(torch.zeros(4, 3)).dtype
         torch.float32
     """
-    tensor = read(name, cost)
+    tensor = to_tensor(name, cost)
     if tensor.ndim not in (1, 2):
-        raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape(tensor)}")
+        raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape_of(tensor)}")
     tensor = tensor.to(dtype=float_type(cost) or dtype, device=None if isinstance(cost, Tensor) else device)
     return tensor if tensor.ndim == 2 else tensor.unsqueeze(0)
 
@@ -68,18 +68,18 @@ def read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
 
 def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
     """The value as a detached dense float64 tensor, copied where ``copy`` is True."""
-    tensor = read(name, value).detach()
-    check_size(name, shape(tensor))
+    tensor = to_tensor(name, value).detach()
+    check_size(name, shape_of(tensor))
     tensor = tensor.to(torch.float64)
     return tensor.clone(memory_format=torch.contiguous_format) if copy else tensor
 
 
-def read(name: str, value: ArrayLike) -> Tensor:
+def to_tensor(name: str, value: ArrayLike) -> Tensor:
     """Any accepted value as a dense real tensor, which shares memory and gradient with the value where possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):
-        shapes = {shape(item) for item in value}
+        shapes = {shape_of(item) for item in value}
         if len(shapes) > 1:
             raise ProblemError(f"{name} is a list of tensors of different shapes: {sorted(shapes)}; make them equal")
         return torch.stack([_read_tensor(name, item) for item in value])
@@ -136,13 +136,13 @@ def read_integer(integer: ArrayLike) -> bool | Tensor:
     """The ``integer`` argument as True, False, a (n,) bool mask or (k,) int64 indices."""
     if integer is None or isinstance(integer, (bool, np.bool_)):
         return bool(integer)
-    marks = read("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)
+    marks = to_tensor("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)
     if marks.numel() == 0:
         return False
     if marks.ndim != 1 or marks.is_floating_point():
         raise ProblemError(
             "integer must be True, a bool mask of shape (n,) or a list of indices; "
-            f"got shape {shape(marks)} of {str(marks.dtype).removeprefix('torch.')}"
+            f"got shape {shape_of(marks)} of {str(marks.dtype).removeprefix('torch.')}"
         )
     return marks.detach().clone() if marks.dtype == torch.bool else marks.detach().to(torch.int64, copy=True)
 
@@ -163,7 +163,7 @@ def integer_mask(marks: bool | Tensor, n: int, device: torch.device) -> Tensor |
     return mask
 
 
-def present(**given: ArrayLike) -> dict[str, ArrayLike]:
+def given_fields(**given: ArrayLike) -> dict[str, ArrayLike]:
     """The given fields that are not None."""
     return {name: value for name, value in given.items() if value is not None}
 
@@ -187,7 +187,7 @@ def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | 
     """Convert an int, slice, list, tensor or bool mask to an index that selects rows and keeps the batch dimension."""
     if isinstance(index, slice):
         return index if (index.step or 1) > 0 else torch.tensor(range(batch)[index], dtype=torch.int64, device=device)
-    rows = read("index", index).to(device)
+    rows = to_tensor("index", index).to(device)
     if rows.dtype == torch.bool and rows.ndim == 1:
         if len(rows) != batch:
             raise IndexError(f"the mask has {len(rows)} entries but the problem has {batch} samples")
@@ -197,7 +197,7 @@ def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | 
     if rows.ndim > 1 or rows.dtype == torch.bool or rows.is_floating_point():
         raise IndexError(
             "samples are selected by an int, a slice, a list of ints or a bool mask; "
-            f"got shape {shape(rows)} of {str(rows.dtype).removeprefix('torch.')}"
+            f"got shape {shape_of(rows)} of {str(rows.dtype).removeprefix('torch.')}"
         )
     rows = rows.to(torch.int64).reshape(-1)
     outside = rows[(rows < -batch) | (rows >= batch)]
@@ -211,7 +211,7 @@ def is_per_sample(name: str, value: Tensor) -> bool:
     return value.ndim == (3 if name in MATRICES else 2)
 
 
-def shape(tensor: Tensor) -> tuple[int, ...]:
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
     """The shape as a plain tuple, for messages."""
     return tuple(tensor.shape)
 
@@ -224,7 +224,7 @@ def _read_tensor(name: str, value: Tensor) -> Tensor:
     if value.dtype.is_complex or value.is_quantized:
         raise ProblemError(_wrong_type(name, str(value.dtype).removeprefix("torch.")))
     if is_sparse(value):
-        check_size(name, shape(value))
+        check_size(name, shape_of(value))
         return value.to_dense()
     return value
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import MATRICES, NO_BOUND, drop_huge_bounds, float_type, is_per_sample, shape
+from pear.problem.array_conversion import MATRICES, NO_BOUND, drop_huge_bounds, float_type, is_per_sample, shape_of
 from pear.problem.matrix import Matrix, SparseMatrix, to_csr
 
 PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
@@ -56,21 +56,21 @@ def check_dimensions(fields: Mapping[str, Tensor]) -> None:
     for name, value in fields.items():
         allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
         if value.ndim not in allowed:
-            raise ProblemError(f"{name} must have shape {SHAPES[name]}; got {shape(value)}")
+            raise ProblemError(f"{name} must have shape {SHAPES[name]}; got {shape_of(value)}")
         if name == "Q" and value.shape[-1] != value.shape[-2]:
-            raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {shape(value)}")
+            raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {shape_of(value)}")
 
 
 def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
     """The number of variables, from ``n`` and the shapes of the fields, which must all agree."""
     found = [] if n is None else [(f"n={n}", _positive(n))]
     found += [
-        (f"{name} of shape {shape(fields[name])}", fields[name].shape[-1])
+        (f"{name} of shape {shape_of(fields[name])}", fields[name].shape[-1])
         for name in ("Q", "A", "G", "lb", "ub")
         if name in fields and fields[name].ndim
     ]
     if isinstance(marks, Tensor) and marks.dtype == torch.bool:
-        found.append((f"integer of shape {shape(marks)}", len(marks)))
+        found.append((f"integer of shape {shape_of(marks)}", len(marks)))
     if not found:
         raise ProblemError("the number of variables cannot be told from the fields given; pass n=")
     first, size = found[0]
@@ -90,7 +90,7 @@ def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
-                f"{name} of shape {shape(fields[name])} has {fields[name].shape[-1]} variables but the problem has "
+                f"{name} of shape {shape_of(fields[name])} has {fields[name].shape[-1]} variables but the problem has "
                 f"{n}; expected {SHAPES[name]} with n = {n}"
             )
 
@@ -101,19 +101,20 @@ def check_rows(fields: Mapping[str, Tensor]) -> None:
         for here, missing in ((left, right), (right, left)):
             if here in fields and missing not in fields:
                 raise ProblemError(
-                    f"{here} of shape {shape(fields[here])} was given without {missing}; the constraint is {formula}: "
-                    f"pass {missing} of shape {SHAPES[missing]}, or leave out {here}"
+                    f"{here} of shape {shape_of(fields[here])} was given without {missing}; the constraint is "
+                    f"{formula}: pass {missing} of shape {SHAPES[missing]}, or leave out {here}"
                 )
         if left in fields and fields[left].shape[-2] != fields[right].shape[-1]:
             raise ProblemError(
-                f"{left} of shape {shape(fields[left])} has {fields[left].shape[-2]} rows but {right} of shape "
-                f"{shape(fields[right])} has {fields[right].shape[-1]} entries; {formula} needs one entry for each row"
+                f"{left} of shape {shape_of(fields[left])} has {fields[left].shape[-2]} rows but {right} of shape "
+                f"{shape_of(fields[right])} has {fields[right].shape[-1]} entries; {formula} needs one entry for each "
+                "row"
             )
 
 
 def infer_batch(fields: Mapping[str, Tensor]) -> int | None:
     """The number of samples N of the fields given per sample; None where all are shared."""
-    found = [(f"{name} of shape {shape(v)}", v.shape[0]) for name, v in fields.items() if is_per_sample(name, v)]
+    found = [(f"{name} of shape {shape_of(v)}", v.shape[0]) for name, v in fields.items() if is_per_sample(name, v)]
     for other, theirs in found[1:]:
         if theirs != found[0][1]:
             raise ProblemError(
@@ -137,7 +138,7 @@ def check_cost(
     if cost.dtype.is_complex:
         raise ProblemError(f"{name} must hold real numbers, got type {str(cost.dtype).removeprefix('torch.')}")
     if cost.ndim != 2 or cost.shape[1] != n:
-        raise ProblemError(f"{name} must have shape (B, {n}), one row for each sample; got {shape(cost)}")
+        raise ProblemError(f"{name} must have shape (B, {n}), one row for each sample; got {shape_of(cost)}")
     if batch is not None and batch != len(cost):
         raise ProblemError(
             f"{name} has {len(cost)} samples but {other} has {batch}; select the same samples with "
@@ -146,7 +147,7 @@ def check_cost(
     for field, value in overrides.items():
         if is_per_sample(field, value) and value.shape[0] != len(cost):
             raise ProblemError(
-                f"{field} of shape {shape(value)} has {value.shape[0]} samples but {name} has {len(cost)}; give "
+                f"{field} of shape {shape_of(value)} has {value.shape[0]} samples but {name} has {len(cost)}; give "
                 "one for each sample, or leave out the first dimension to share it"
             )
 

@@ -1,4 +1,4 @@
-"""Conversion of a problem to other units of its variables."""
+"""Problems derived from a problem: with added curvature, in other units of the variables, and of the nearest point."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from pear.problem.matrix import is_sparse
+from pear.problem.matrix import SparseMatrix, is_sparse, to_csr
 from pear.problem.problem import Problem
+
+
+def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
+    """The problem with ``curvature`` (n,) added to the diagonal of Q, or subtracted where the problem maximises."""
+    diagonal = problem.sign * curvature
+    if problem.is_sparse:
+        more = sparse.diags_array(diagonal.numpy())
+        Q: Any = SparseMatrix(to_csr(more if problem.Q is None else to_csr(problem.Q) + more))
+    else:
+        Q = torch.diag(diagonal) if problem.Q is None else problem.Q + torch.diag(diagonal)
+    return problem._with(Q=Q, _plans={})
+
+
+def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
+    """The problem ``min ½ Σ wᵢxᵢ² + cᵀx`` over the same constraints. For c = −w∘z it projects z onto them."""
+    return add_curvature(problem._with(Q=None, sense="min"), weights)
 
 
 def in_units(problem: Problem, units: Tensor) -> Problem:
@@ -21,7 +38,7 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
 
     Example:
         >>> import torch
-        >>> from pear.problem.variable_units import in_units
+        >>> from pear.problem.derived_problems import in_units
         >>> in_units(Problem(A=[[1.0, 2.0]], b=[4.0], ub=[4.0, 2.0]), torch.tensor([2.0, 1.0])).A
         tensor([[2., 2.]], dtype=torch.float64)
     """
