@@ -18,7 +18,7 @@ from pear.optimality.active_set_rule import guess_active
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.solvers.interior_point import dense_interior_point as dense
-from pear.solvers.interior_point.scaled_rows import rows_of
+from pear.solvers.interior_point.dense_scaling import scale_programs, scaled_rows
 
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
 
@@ -111,13 +111,13 @@ def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) 
     case = ZOO[name]
     for cost in (case.cost, case.true, case.cost):
         qp = case.problem.canonical(cost, case.smoothing)
-        rows = rows_of(qp)
+        rows = scaled_rows(qp)
         size = rows.size.expand(qp.batch, 1)
         candidate = dense.solve(qp, 1e-6)
         calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
             (screen, (qp,)),
             (guess_active, (qp, candidate.x, candidate.duals)),
-            (dense._scale_programs, (qp, rows, size, 1e-6)),
+            (scale_programs, (qp, rows, size, 1e-6)),
         ]
         for function, arguments in calls:
             here: list[Tensor] = []

@@ -12,10 +12,10 @@ from zoo import ZOO, Planted
 import pear
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.interior_point import dense_interior_point, newton
-from pear.solvers.interior_point.newton import Newton, _normal_matrix, _normal_matrix_from_pairs
-from pear.solvers.interior_point.scaled_rows import _find_pairs, rows_of
-from pear.solvers.linalg import cholesky
+from pear.solvers.interior_point import dense_interior_point, dense_iterates
+from pear.solvers.interior_point.dense_iterates import DenseIterates, _normal_matrix, _normal_matrix_from_pairs
+from pear.solvers.interior_point.dense_scaling import _find_row_pairs, scale_programs, scaled_rows
+from pear.solvers.linalg.dense_factors import factor_cholesky
 
 TOL = 1e-8
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
@@ -31,8 +31,8 @@ def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.Mo
     case = ZOO[name]
     here = dense_interior_point.solve(program(case), TOL)
 
-    monkeypatch.setattr(dense_interior_point, "_on_cpu", dense_interior_point._on_gpu)
-    monkeypatch.setattr(newton, "factor", partial(cholesky.factor, invert=True))
+    monkeypatch.setattr(dense_interior_point, "_iterate_on_cpu", dense_interior_point._iterate_on_gpu)
+    monkeypatch.setattr(dense_iterates, "factor_cholesky", partial(factor_cholesky, invert=True))
     there = dense_interior_point.solve(program(case), TOL)
     assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
     torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-6 * case.size)
@@ -55,8 +55,8 @@ def test_samples_that_take_longer_go_on_alone() -> None:
 def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     case = ZOO["box"]
     qp = program(case)
-    rows = rows_of(qp)
-    iterates = Newton(dense_interior_point._scale_programs(qp, rows, rows.size.expand(qp.batch, 1), TOL)[0])
+    rows = scaled_rows(qp)
+    iterates = DenseIterates(scale_programs(qp, rows, rows.size.expand(qp.batch, 1), TOL)[0])
     iterates.begin()
     M = torch.eye(4, dtype=torch.float64).repeat(case.B, 1, 1)
     M[1, 0, 0] = 0.0
@@ -82,7 +82,7 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     for i in range(30):
         chain[i, 2 * i : 2 * i + 4] = torch.tensor([1.0, -2.0, 0.5, 3.0])[: 60 - 2 * i]
     by = torch.rand(5, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    pairs = _find_pairs(chain)
+    pairs = _find_row_pairs(chain)
     assert pairs is not None
     assert pairs.column.shape == (29, 2)
     shift = torch.arange(1.0, 31.0, dtype=torch.float64).expand(5, -1)
@@ -90,8 +90,8 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     torch.testing.assert_close(_normal_matrix_from_pairs(pairs, by, shift), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain[None], by, shift)), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
-    assert _find_pairs(torch.ones_like(chain)) is None
-    assert _find_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
+    assert _find_row_pairs(torch.ones_like(chain)) is None
+    assert _find_row_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
 
 
 @pytest.mark.parametrize("k", [1, 7, 96, 97, 250])
@@ -100,6 +100,6 @@ def test_the_inverse_of_a_factor_solves_as_substitution_does(k: int) -> None:
     M = torch.randn(3, k, k, generator=generator, dtype=torch.float64)
     M = M @ M.mT + k * torch.eye(k, dtype=torch.float64)
     right = torch.randn(3, k, generator=generator, dtype=torch.float64)
-    L, T = cholesky.factor(M), cholesky.factor(M, invert=True)
+    L, T = factor_cholesky(M), factor_cholesky(M, invert=True)
     torch.testing.assert_close(T.matrix @ L.matrix, torch.eye(k, dtype=torch.float64).expand_as(M))
     torch.testing.assert_close(T.solve(right), L.solve(right))

@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 import pear
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set import compiled_pass
-from pear.solvers.interior_point.mehrotra import InteriorPoint
+from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard_models import HardModel, as_problem, hard_instances
 from pear_lab.judge.judged_program import problem_fields, programs
@@ -113,18 +113,18 @@ def test_units_of_rows_and_variables_do_not_matter(name: str) -> None:
 
 def test_no_solver_beyond_the_first_two_is_asked_and_iterations_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, methods = [], []
-    solve, begin = Backend.solve, InteriorPoint.__init__
+    solve, begin = Backend.solve, SparseIterates.__init__
 
     def counted(self: Backend, *args: Any, **options: Any) -> Any:
         asked.append(self.name)
         return solve(self, *args, **options)
 
-    def noted(self: InteriorPoint, *args: Any, **options: Any) -> None:
+    def noted(self: SparseIterates, *args: Any, **options: Any) -> None:
         begin(self, *args, **options)
         methods.append(self)
 
     monkeypatch.setattr(Backend, "solve", counted)
-    monkeypatch.setattr(InteriorPoint, "__init__", noted)
+    monkeypatch.setattr(SparseIterates, "__init__", noted)
     for name in COUPLED:
         solved(in_units(INSTANCES[name], 2.0))
     assert set(asked) <= {"active-set", "interior-point"}

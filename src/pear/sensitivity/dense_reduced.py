@@ -28,7 +28,7 @@ from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.exact_refinement import projection_program, refine
 from pear.sensitivity.null_space import NullSpace
-from pear.solvers.linalg.cholesky import CholeskyFactor, factor
+from pear.solvers.linalg.dense_factors import CholeskyFactor, factor_cholesky
 
 _SHIFT = 1e-7  # δ, relative to the curvature
 _REFINEMENTS = 4
@@ -247,10 +247,10 @@ class ReducedKKT:
         """Factor [H Jᵀ; J −δI] by H + JᵀJ/δ, or, for diagonal H, by the Schur complement J H⁻¹ Jᵀ + δI."""
         H, J, delta = self._H, self._J, self._delta
         if not self._from_rows:
-            return factor(torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H)
+            return factor_cholesky(torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H)
         S = (J / H.diagonal(dim1=1, dim2=2)[:, None, :]) @ J.mT
         S.diagonal(dim1=1, dim2=2).add_(delta)
-        return factor(S)
+        return factor_cholesky(S)
 
     def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
         """Corrections (dx, dv) for the residuals (rest_f, rest_r); NaN where a system could not be factored."""

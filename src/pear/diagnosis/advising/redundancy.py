@@ -9,7 +9,7 @@ import numpy as np
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
 from pear.diagnosis.wording import count_noun, list_names
-from pear.solvers.linalg.rank import row_rank, row_sizes
+from pear.solvers.linalg.dense_factors import row_rank, row_sizes
 
 _MOST_WORK = 4e9  # multiplications of a dense factorisation: a second or two
 _SAME = 1e-9  # relative

@@ -20,7 +20,7 @@ from pear.losses.regret import Outcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.linalg.rank import row_rank
+from pear.solvers.linalg.dense_factors import row_rank
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted

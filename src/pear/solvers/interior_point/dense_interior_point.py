@@ -1,11 +1,11 @@
-"""The interior point for dense programs: a batched primal-dual interior-point method in torch, on CPU and GPU.
+"""The interior point for dense programs: units and the loop of iterations of a batch, on CPU and GPU.
 
 The method is Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which
 decisions, rows and costs have size one. The Newton systems carry a small proximal shift (ρ on x, δ on the equalities),
-so that rank-deficient rows and singular H need no special case. The residuals are exact, so that the shift costs
-iterations and never accuracy.
+so that rank-deficient rows and a singular H need no special case. The residuals are those of the program without the
+shift, so that the shift costs iterations but no accuracy.
 
-The result is a candidate like any other solver's: the pipeline verifies it and makes it exact.
+The result is a candidate like that of any other solver: the pipeline verifies it and makes it exact.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
-from pear.optimality.duals_and_active_sets import Duals, Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
-from pear.solvers.interior_point import captured_newton
-from pear.solvers.interior_point.newton import Newton, ScaledPrograms
-from pear.solvers.interior_point.scaled_rows import ScaledRows, pairs_of, peak, rows_of
+from pear.solvers.interior_point.dense_iterates import DenseIterates, iterates_on_gpu
+from pear.solvers.interior_point.dense_scaling import (
+    ScaledPrograms,
+    row_pairs,
+    scale_programs,
+    scaled_rows,
+    unscale_state,
+)
 
 _MAX_ITER = 60
 _RESIZES = 3
@@ -46,8 +51,8 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
-    size = rows_of(qp).size.expand(qp.batch, 1)
-    candidate = _solve_at(qp, size, tol)
+    size = scaled_rows(qp).size.expand(qp.batch, 1)
+    candidate = _solve_in_units(qp, size, tol)
     for _ in range(_RESIZES):
         # a huge bound that is not reached has set the unit of x: solve again in units of the decision
         reached = torch.maximum(candidate.x.abs().amax(1, keepdim=True), _LEAST * size)
@@ -55,29 +60,29 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
         if not len(small):
             break
         size = torch.minimum(size, reached)
-        again = _solve_at(qp[small], size[small], tol)
+        again = _solve_in_units(qp[small], size[small], tol)
         better = again.status == Status.SOLVED
         candidate.put(small[better], again[better])
     return candidate
 
 
-def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
+def _solve_in_units(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
-    rows = rows_of(qp)
-    data, cost = replay_programs("scaled", _scale_programs, qp, rows, size, tol)
-    data = replace(data, pairs=pairs_of(qp, rows.R))
-    best, least = _on_gpu(data) if qp.c.is_cuda else _on_cpu(data)
+    rows = scaled_rows(qp)
+    data, cost = replay_programs("scaled", scale_programs, qp, rows, size, tol)
+    data = replace(data, pairs=row_pairs(qp, rows.R))
+    best, least = _iterate_on_gpu(data) if qp.c.is_cuda else _iterate_on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
-    return Candidate(*_unscale_state(qp, rows, size, cost, best), status)
+    return Candidate(*unscale_state(qp, rows, size, cost, best), status)
 
 
-def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
+def _iterate_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     """Iterate on a GPU until the last sample is finished.
 
     Returns:
         The best state of each sample, and its residual.
     """
-    iterates = captured_newton.iterates_for(data)
+    iterates = iterates_on_gpu(data)
     iterates.begin()
     done, ahead = 0, _BEFORE
     while done < _MAX_ITER:
@@ -91,13 +96,13 @@ def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     return iterates.best, iterates.least
 
 
-def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
+def _iterate_on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     """Iterate on the CPU. Finished samples are dropped as soon as they are the majority.
 
     Returns:
         The best state of each sample, and its residual.
     """
-    iterates = Newton(data)
+    iterates = DenseIterates(data)
     iterates.begin()
     best, least, at = iterates.best.clone(), iterates.least.clone(), torch.arange(len(data.c))
     for _ in range(_MAX_ITER):
@@ -112,32 +117,3 @@ def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
         iterates.move(left)
     best[at], least[at] = iterates.best, iterates.least
     return best, least
-
-
-def _scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
-    """Scale decisions and costs to size one; return the scaled programs and the unit of the cost (B, 1)."""
-    H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
-    cost = torch.maximum(peak(qp.c) * size, peak(H) * size**2)
-    cost = torch.where(cost > 0, cost, 1.0)
-    H = H * (size**2 / cost)
-    data = ScaledPrograms(
-        H=H if qp.diagonal else H.view(-1, qp.n, qp.n),
-        c=qp.c * size / cost,
-        R=rows.R,
-        limit=torch.where(rows.there, rows.limit / size, 1.0),
-        present=rows.present.expand(qp.batch, -1),
-        sign=rows.sign.expand(qp.batch, -1),
-        tol=torch.full_like(size[:1, 0], tol),
-    )
-    return data, cost
-
-
-def _unscale_state(
-    qp: QuadraticProgram, rows: ScaledRows, size: Tensor, cost: Tensor, state: Tensor
-) -> tuple[Tensor, Duals]:
-    """Convert a state to points and multipliers in the user's units."""
-    x, y, lam, _ = state.split([qp.n, qp.p, qp.m + 2 * qp.n, qp.m + 2 * qp.n], 1)
-    unit = cost / size
-    inequality, lower, upper = (lam * rows.present * unit).split([qp.m, qp.n, qp.n], 1)
-    norms_a, norms_g = rows.norms.split([qp.p, qp.m], 1)
-    return x * size, Duals(equality=y * unit / norms_a, inequality=inequality / norms_g, bound=upper - lower)

@@ -16,7 +16,7 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.compiled_arrays import new_states
-from pear.solvers.interior_point.mehrotra import InteriorPoint
+from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
@@ -73,7 +73,7 @@ def _dynamic_programming() -> None:
 
 def _sparse() -> None:
     pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
-    InteriorPoint(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
+    SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 PARTS: dict[str, Callable[[], None]] = {

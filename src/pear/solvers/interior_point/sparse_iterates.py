@@ -1,8 +1,8 @@
-"""A sparse primal-dual interior point for one large convex program at a time.
+"""The iterates of the sparse interior point: a primal-dual method for one large convex program at a time.
 
-Mehrotra's predictor and corrector, and a few centrality correctors, on the quasi-definite system of
-``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. Its point is only a
-candidate; it stops early, because the exchange of constraints that follows is exact.
+The method is Mehrotra's predictor and corrector with a few centrality correctors. Each step solves the quasi-definite
+system of ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. The result is
+a candidate. The method stops early, because the pipeline then exchanges active constraints until the point is exact.
 
 Why not a library: processor seconds for one sample, to a verified solution (KKT residual below 1e-13 in every case):
 
@@ -28,9 +28,11 @@ turn. ``pear bench sparse-solvers`` repeats the comparison.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from pear.solvers.interior_point.limit_kernels import Point, pull_of_bounds, ratio_test, step_along_limits
+from pear.compile.jit import allocating
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
@@ -43,8 +45,8 @@ _STEP = 0.995
 _CORRECTORS = 2  # centrality correctors per iteration; each costs one solve, a factorisation ten or twenty
 _LONG = 0.95  # step length from which no corrector is tried
 _GAIN = 0.02  # least gain in step length for which a corrector is kept
-_FURTHER = 0.3
-_BAND = 0.1
+_FURTHER = 0.3  # how much longer than possible the step is for which a corrector is computed
+_BAND = 0.1  # products of multiplier and distance within this factor of their mean are not corrected
 _MARGIN = 0.03  # complementarity is solved this much more accurately, because it tells which constraints are active
 _CLOSE = 1e-6  # error below which solves are refined
 _HELD = 1e18  # added to the diagonal to hold variables whose bounds coincide, and absent rows
@@ -53,7 +55,27 @@ _PATIENCE = 15  # iterations without a better point
 _INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
 
 
-class InteriorPoint:
+class Point(NamedTuple):
+    """A primal-dual point of the sparse interior point.
+
+    The limits are the lower bounds, the upper bounds and the inequalities. Distances to limits are variables of their
+    own, because they have to be positive also where x is infeasible. For an absent limit the distance is 1 and the
+    multiplier is 0.
+
+    Attributes:
+        x: (n,) decisions.
+        y: (p,) multipliers of the equalities.
+        distance: (2n + m,) distances to the limits.
+        multiplier: (2n + m,) multipliers of the limits.
+    """
+
+    x: Array
+    y: Array
+    distance: Array
+    multiplier: Array
+
+
+class SparseIterates:
     """The interior-point method for ``min ½xᵀHx + cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``, one sample.
 
     Args:
@@ -119,10 +141,11 @@ class InteriorPoint:
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
     def _record(self, q: Point) -> None:
+        """Make a point the current one: compute its residuals, and keep it where it is the best so far."""
         self._now = q
         self._off_now = self._distance_errors(q)
         dual, primal, gap = self._state = self._residuals(q)
-        error = self._error(q, dual, primal, gap)
+        error = self._relative_error(q, dual, primal, gap)
         if error < self.error:
             self._best, self.error, self._best_at = q, error, self.iterations
         self.ended = not np.isfinite(error) or self.iterations > self._best_at + _PATIENCE
@@ -130,45 +153,46 @@ class InteriorPoint:
     # -- one iteration -----------------------------------------------------------------------------------------------
 
     def _advance(self, q: Point, dual: Array, primal: Array, gap: float) -> Point | None:
+        """Return the point after one iteration from q with these residuals; None where the system has no factors."""
         weight = np.where(self.present, q.multiplier / q.distance, 0.0)
-        D = np.where(self.pinned, _HELD, _by_variable(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
+        D = np.where(self.pinned, _HELD, _combine_bounds(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
         E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
-        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._divisors(q), _HELD)
+        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._safe_multipliers(q), _HELD)
         system = self.pattern.factor(D, E)
         if not system.succeeded:
             return None
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
         mu, product = gap / self.count, q.multiplier * q.distance
-        step = self._direction(system, q, dual, primal, -product, inner)
-        there = _move(q, step, *self._lengths(q, step))
+        step = self._newton_step(system, q, dual, primal, -product, inner)
+        there = _move_point(q, step, *self._step_lengths(q, step))
         after = float(there.multiplier @ there.distance) / self.count
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
         goal = centre - product - step.multiplier * step.distance
-        step = self._direction(system, q, dual, primal, goal, inner)
+        step = self._newton_step(system, q, dual, primal, goal, inner)
         for _ in range(_CORRECTORS):
-            alpha, beta = self._lengths(q, step)
+            alpha, beta = self._step_lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
-            ahead = _move(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
+            ahead = _move_point(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
             wider = goal + _towards_centre(ahead, centre)
-            other = self._direction(system, q, dual, primal, wider, inner)
-            if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
+            other = self._newton_step(system, q, dual, primal, wider, inner)
+            if min(self._step_lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
             step, goal = other, wider
-        alpha, beta = self._lengths(q, step)
-        return _move(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
+        alpha, beta = self._step_lengths(q, step)
+        return _move_point(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
 
-    def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
+    def _newton_step(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
         """Compute a Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
-        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._divisors(q), 0.0)
-        f = np.where(self.pinned, 0.0, pull_of_bounds(*limits) - dual)
+        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe_multipliers(q), 0.0)
+        f = np.where(self.pinned, 0.0, bound_terms(*limits) - dual)
         dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        return Point(dx, dv[:p], *step_along_limits(*limits, dx, dv[p:]))
+        return Point(dx, dv[:p], *limit_steps(*limits, dx, dv[p:]))
 
-    def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
+    def _step_lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """Return the primal and the dual step length. They are equal where the objective is curved."""
         primal, dual = (ratio_test(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
@@ -180,7 +204,7 @@ class InteriorPoint:
         """Return (p + m,) the multipliers of the rows."""
         return np.concatenate([q.y, q.multiplier[self.rows]])
 
-    def _divisors(self, q: Point) -> Array:
+    def _safe_multipliers(self, q: Point) -> Array:
         """Return (m,) the multipliers of the inequalities, with 1 in place of zeros, so that they can be divided by."""
         return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
 
@@ -190,13 +214,15 @@ class InteriorPoint:
         return np.where(self.present[self.bounds], off, 0.0)
 
     def _residuals(self, q: Point) -> tuple[Array, Array, float]:
+        """Return (n,) residuals of stationarity, (p + m,) those of the rows, and the complementarity gap."""
         v, bounds = self._multipliers(q), q.multiplier[self.bounds]
-        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _by_variable(bounds, -1)
+        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _combine_bounds(bounds, -1)
         primal = self.pattern.J @ q.x - self.rhs
         primal[self.p :] += q.distance[self.rows]
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
-    def _error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
+    def _relative_error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
+        """Return the largest of the relative errors of stationarity, feasibility and complementarity."""
         size = max(_largest(q.x), 1e-9 * self.size)
         dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
         violation = max(_largest(primal), _largest(self._off_now))
@@ -217,6 +243,7 @@ class InteriorPoint:
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _move_inside(self, x: Array, v: Array) -> Point:
+        """Return a point with every limit at least as far away as x is outside of the one it violates most."""
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
@@ -249,22 +276,82 @@ def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
     return max(_largest(rhs[:p]), float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
-def _move(q: Point, d: Point, primal: float, dual: float) -> Point:
+def _move_point(q: Point, d: Point, primal: float, dual: float) -> Point:
+    """Return q moved along d by the primal step length (x, distances) and the dual one (multipliers)."""
     lengths = primal, dual, primal, dual
     return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
 def _towards_centre(q: Point, mu: float) -> Array:
-    """Return the changes that bring outlying products back into a band around ``mu``, so that steps can be longer."""
+    """Return the changes of multiplier · distance that bring outliers back into a band around ``mu``.
+
+    The next step can then be longer.
+    """
     product = q.multiplier * q.distance
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
 
 
-def _by_variable(values: Array, sign: int) -> Array:
+def _combine_bounds(values: Array, sign: int) -> Array:
     """Return (n,) the values of the lower bounds plus ``sign`` times those of the upper bounds, from (2n,) values."""
     lower, upper = np.split(values, 2)
     return lower + sign * upper
 
 
 def _largest(values: Array) -> float:
+    """Return the largest magnitude; 0 for an empty array."""
     return float(np.abs(values).max(initial=0.0))
+
+
+@allocating
+def bound_terms(q: Point, present: Array, off: Array, goal: Array) -> Array:
+    """Return (n,) the terms that the bounds add to the right-hand side of a Newton step.
+
+    Args:
+        q: the point.
+        present: (2n + m,) bool, True where a limit exists.
+        off: (2n,) differences between the distances of x to its bounds and ``q.distance``.
+        goal: (2n + m,) intended changes of the products of multiplier and distance.
+    """
+    n = len(q.x)
+    pull = np.zeros(n)
+    for k in range(2 * n):
+        if present[k]:
+            value = (goal[k] - q.multiplier[k] * off[k]) / q.distance[k]
+            if k < n:
+                pull[k] += value
+            else:
+                pull[k - n] -= value
+    return pull
+
+
+@allocating
+def limit_steps(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
+    """Return the changes (2n + m,) of distances and of multipliers that belong to a Newton step.
+
+    Args:
+        q, present, off, goal: as in ``bound_terms``.
+        dx: (n,) the change of x.
+        dv: (m,) the change of the multipliers of the inequalities.
+    """
+    n = len(dx)
+    distance, multiplier = np.zeros(len(present)), np.zeros(len(present))
+    for k in range(len(present)):
+        if not present[k]:
+            continue
+        if k < 2 * n:
+            distance[k] = off[k] + (dx[k] if k < n else -dx[k - n])
+            multiplier[k] = (goal[k] - q.multiplier[k] * distance[k]) / q.distance[k]
+        else:
+            multiplier[k] = dv[k - 2 * n]
+            safe = q.multiplier[k] if q.multiplier[k] > 0 else 1.0
+            distance[k] = (goal[k] - q.distance[k] * multiplier[k]) / safe
+    return distance, multiplier
+
+
+@allocating
+def ratio_test(value: Array, change: Array, longest: float) -> float:
+    """Return the longest step, at most ``longest``, that keeps the values positive."""
+    for k in range(len(value)):
+        if change[k] < 0 and value[k] < -longest * change[k]:
+            longest = value[k] / -change[k]
+    return longest

@@ -1,10 +1,10 @@
-"""One iteration of the batched interior point: a predictor and a corrector on tensors that never leave their device.
+"""The iterates of the dense interior point: Mehrotra's predictor and corrector for a whole batch at once.
 
-All samples take every step. A mask keeps finished samples in place. No value is read back, so that an iteration can be
-queued on a GPU, or captured once and replayed (``interior_point.captured_newton``).
+All samples take every step. A mask keeps finished samples in place. No value is read back to the host, so that an
+iteration can be queued on a GPU, or captured once as a CUDA graph and replayed.
 
 R = [A; G] are the rows, and W their weights (1/δ for equalities, multiplier over slack for inequalities). D is the
-diagonal of the bounds. A step factors the smaller of
+diagonal matrix that the bounds add to H. A step factors the smaller of
 
     H + ρI + D + RᵀWR   (n × n)        and, for diagonal H,        R (H + ρI + D)⁻¹ Rᵀ + W⁻¹   (rows × rows).
 """
@@ -12,18 +12,18 @@ diagonal of the bounds. A step factors the smaller of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import capture, captured_function, copy_all
 from pear.problem.matrix import matvec
-from pear.solvers.linalg.cholesky import factor
+from pear.solvers.interior_point.dense_scaling import RowPairs, ScaledPrograms
+from pear.solvers.linalg.dense_factors import factor_cholesky
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-_OWN = ("H", "c", "limit", "present", "sign")  # fields that differ by sample
 _RHO = 1e-10
 _DELTA = 1e-8
 _LIFT = 1e-9  # relative increase of the diagonal of a matrix that is not numerically positive definite
@@ -37,66 +37,6 @@ Complementarity tells slacks from multipliers, while the repair restores feasibi
 _TO_BOUNDARY = 0.995
 _DIVERGED = 1e4
 _FURTHER = 1e-4  # share of the tolerance at which a sample stops in any case
-
-
-class RowPairs(NamedTuple):
-    """The pairs of rows that have a variable in common, for rows that are shared and mostly zero.
-
-    There are E pairs of k rows. No pair has more than w variables in common.
-
-    Attributes:
-        column: (E, w) the common variables of each pair.
-        product: (E, w) the products of both rows' entries there, 0 where a pair has fewer variables in common.
-        place: (E,) position of a pair in the lower triangle of a (k, k) matrix, flattened by rows.
-        square: (k, n) the squares of all entries.
-    """
-
-    column: Tensor
-    product: Tensor
-    place: Tensor
-    square: Tensor
-
-
-@dataclass(frozen=True)
-class ScaledPrograms:
-    """A batch in scaled units. Inequalities and bounds form one stack [G; −I; I] of K = m + 2n rows.
-
-    Attributes:
-        H: (B, n, n) curvature, or (B, n) where it is diagonal.
-        c: (B, n) cost.
-        R: (B or 1, p + m, n) rows [A; G].
-        limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is also the slack of an absent row.
-        present: (B, K) 1.0, and 0.0 where an inequality is absent.
-        sign: (B, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
-        tol: (1,) bound on the residuals.
-        pairs: the pairs of rows that R D Rᵀ is computed from, where few rows have a variable in common, else None.
-    """
-
-    H: Tensor
-    c: Tensor
-    R: Tensor
-    limit: Tensor
-    present: Tensor
-    sign: Tensor
-    tol: Tensor
-    pairs: RowPairs | None = None
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All tensors, in a fixed order."""
-        return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
-
-    def clone(self) -> ScaledPrograms:
-        """A copy of every tensor."""
-        mine: dict[str, Any] = {name: getattr(self, name).clone() for name in (*_OWN, "R", "tol")}
-        return replace(
-            self, **mine, pairs=None if self.pairs is None else RowPairs(*(part.clone() for part in self.pairs))
-        )
-
-    def only(self, index: Tensor) -> ScaledPrograms:
-        """Select the samples at ``index`` (k,)."""
-        own: dict[str, Any] = {name: getattr(self, name)[index] for name in _OWN}
-        return replace(self, **own, R=self.R if len(self.R) == 1 else self.R[index])
 
 
 class _Residuals(NamedTuple):
@@ -117,14 +57,23 @@ class _Residuals(NamedTuple):
     mu: Tensor
 
 
-class Newton:
+class DenseIterates:
     """The iterates of a batch.
 
-    A state (B, n + p + 2K) holds side by side the point x, the multipliers y of the equalities and λ of the
-    inequalities, and the slacks s. It is moved, compared and kept as a whole.
+    The state of a sample is one row of a tensor (B, n + p + 2K): the point x, the multipliers y of the equalities and λ
+    of the inequalities, and the slacks s.
 
     Args:
-        data: the programs. They are read in place, so that others of the same shapes may be copied into them.
+        data: the programs. Their tensors are read in every step, so that numbers of other programs of the same shapes
+            may be copied into them.
+
+    Attributes:
+        state: (B, n + p + 2K) the current states.
+        best: (B, n + p + 2K) the states with the smallest residuals so far.
+        residual: (B,) the residuals of the current states.
+        least: (B,) the residuals of the best states.
+        lift: (B, 1) factors by which the diagonals of the matrices are raised before they are factored.
+        count: (B, 1) the numbers of inequalities and bounds that are present.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -175,9 +124,9 @@ class Newton:
         """
         return (self.least <= self.data.tol) | (self.residual > _DIVERGED * self.least)
 
-    def only(self, index: Tensor) -> Newton:
+    def only(self, index: Tensor) -> DenseIterates:
         """Select the samples at ``index`` (k,) with their current states."""
-        some = Newton(self.data.only(index))
+        some = DenseIterates(self.data.only(index))
         some.state, some.best, some.lift = self.state[index], self.best[index], self.lift[index]
         some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
         return some
@@ -194,8 +143,8 @@ class Newton:
         product = s * lam
         mu = product.sum(1, keepdim=True) / self.count
         # not relative to the multipliers, which grow without limit where there is no feasible point
-        unit, dual, size, primal = (_largest(value) for value in (curvature_term, slope, x, rest))
-        primal = torch.maximum(primal, _largest(equality)) if p else primal
+        unit, dual, size, primal = (_largest_magnitudes(value) for value in (curvature_term, slope, x, rest))
+        primal = torch.maximum(primal, _largest_magnitudes(equality)) if p else primal
         dual = torch.maximum(dual, mu[:, 0] / _MARGIN) / (1 + unit)
         torch.maximum(dual, primal / (1 + size), out=self.residual)
         better = self.residual < self.least
@@ -213,22 +162,22 @@ class Newton:
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
-            """The step in which multipliers change by ``pull`` (B, K) where slacks do not."""
+            """The Newton step in which λ would change by ``pull`` (B, K) if no slack changed."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
             ds = self._minus_limits(rest, dx)
             return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
 
         step = direction(-lam)[:, n + p :]
-        ahead = torch.addcmul(both, _longest(both, step), step)
+        ahead = torch.addcmul(both, _longest_steps(both, step), step)
         mu_ahead = (ahead[:, : self.K] * ahead[:, self.K :]).sum(1, keepdim=True) / self.count
         target = (mu_ahead / mu.clamp(min=1e-300)).clamp(max=1.0) ** 3 * mu
         product = torch.addcmul(product, step[:, : self.K], step[:, self.K :])
         step = direction((target - product) / s * d.present)
-        moved = torch.addcmul(self.state, _longest(both, step[:, n + p :]), step)
+        moved = torch.addcmul(self.state, _longest_steps(both, step[:, n + p :]), step)
         # a step that overflows (of an unbounded sample, for example) is not taken; finished samples continue with the
         # others, because a more accurate point leads to fewer wrong guesses of active constraints
-        moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
+        moves = (_largest_magnitudes(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
     def _split_state(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -260,9 +209,9 @@ class Newton:
         d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
         if d.H.dim() == 2 and k < n:
-            return self._factor_rows(d.H + bounds, _side_by_side(self._shift, inverse_W), -equality)
+            return self._factor_rows(d.H + bounds, _join_columns(self._shift, inverse_W), -equality)
         M = torch.diag_embed(d.H) if d.H.dim() == 2 else d.H
-        weight = _side_by_side(1 / self._shift, W[:, :m])
+        weight = _join_columns(1 / self._shift, W[:, :m])
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
@@ -272,7 +221,7 @@ class Newton:
         inverse = self._inverse(M)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            t = _side_by_side(t_equality, t)
+            t = _join_columns(t_equality, t)
             if not self.k:
                 return inverse(r), t
             dx = inverse(_plus_tmatvec(r, R, t, -1))
@@ -291,7 +240,7 @@ class Newton:
         inverse = self._inverse(S)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            q = _side_by_side(q_equality, inverse_W[:, self.p :] * t)
+            q = _join_columns(q_equality, inverse_W[:, self.p :] * t)
             v = inverse(_plus_matvec(q, R, by * r))
             return by * _plus_tmatvec(r, R, v, -1), v
 
@@ -304,10 +253,47 @@ class Newton:
         on.
         """
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
-        factored = factor(M)
+        factored = factor_cholesky(M)
         self._factored = factored.good
         self.lift.masked_fill_(~factored.good[:, None], 1 + _LIFT)
         return factored.solve
+
+
+class CapturedIterates(DenseIterates):
+    """The iterates of a batch on a GPU, with ``begin`` and ``advance`` captured as CUDA graphs.
+
+    Args:
+        data: the first batch. ``load`` copies the numbers of other batches of the same shapes.
+    """
+
+    def __init__(self, data: ScaledPrograms) -> None:
+        super().__init__(data.clone())
+        self._begin = capture(super().begin)
+        self._advance = capture(super().advance)
+
+    def load(self, data: ScaledPrograms) -> None:
+        """Copy the numbers of another batch of the same shapes."""
+        copy_all(self.data.tensors, data.tensors)
+
+    def begin(self) -> None:
+        """Set the first state; see ``DenseIterates.begin``."""
+        self._begin.replay()
+
+    def advance(self) -> None:
+        """Take one step; see ``DenseIterates.advance``."""
+        self._advance.replay()
+
+
+def iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
+    """Return the iterates of a batch on a GPU, captured as CUDA graphs where that saves time."""
+    (B, n), k = data.c.shape, data.R.shape[1]
+    rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
+    numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
+    found = captured_function("interior point", data.tensors, numbers, lambda: CapturedIterates(data))
+    if found is None:
+        return DenseIterates(data)
+    found.load(data)
+    return found
 
 
 def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
@@ -325,7 +311,7 @@ def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
 
 
 def _normal_matrix_from_pairs(pairs: RowPairs, by: Tensor, shift: Tensor) -> Tensor:
-    """Compute the lower triangle of ``_normal_matrix`` from the pairs of rows; the upper triangle is zero."""
+    """Compute the lower triangle of the matrix of ``_normal_matrix`` from pairs of rows; the upper triangle is zero."""
     B, k = len(by), len(pairs.square)
     S = by.new_zeros(B, k * k)
     S[:, pairs.place] = (by[:, pairs.column] * pairs.product).sum(2)
@@ -334,19 +320,19 @@ def _normal_matrix_from_pairs(pairs: RowPairs, by: Tensor, shift: Tensor) -> Ten
     return S
 
 
-def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate columns; without a copy where one side has none."""
+def _join_columns(first: Tensor, second: Tensor) -> Tensor:
+    """Concatenate (B, k) and (B, l) to (B, k + l), without a copy where k or l is zero."""
     if not second.shape[1]:
         return first
     return torch.cat([first, second], 1) if first.shape[1] else second
 
 
-def _largest(values: Tensor) -> Tensor:
+def _largest_magnitudes(values: Tensor) -> Tensor:
     """Return (B,) the largest magnitude of each row; 0 for rows without entries."""
     return torch.linalg.vector_norm(values, torch.inf, 1) if values.shape[1] else values.sum(1)
 
 
-def _longest(values: Tensor, change: Tensor) -> Tensor:
+def _longest_steps(values: Tensor, change: Tensor) -> Tensor:
     """Return (B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
     return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
 

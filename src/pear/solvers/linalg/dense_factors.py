@@ -1,13 +1,18 @@
-"""Batched Cholesky factors of positive definite systems. On a GPU they need no wait for the CPU."""
+"""Factors of dense matrices: batched Cholesky factors, which on a GPU wait for nothing, and the rank by QR."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.linalg import qr, solve_triangular
 from torch import Tensor
 
+from pear.optimality.rule import RANK
 from pear.problem.matrix import matvec, tmatvec
+from pear.solvers.linalg import Array
 
 _BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by products of their halves, which are faster
 
@@ -34,20 +39,20 @@ class CholeskyFactor:
         return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)
 
 
-def factor(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
-    """Factor M; only the lower triangle is read.
+def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
+    """Factor positive definite matrices; only their lower triangles are read.
 
     Args:
         M: (B, k, k), symmetric.
         invert: whether to keep the inverse of L; by default only on a GPU.
     """
     if M.is_cuda if invert is None else invert:
-        return CholeskyFactor(*_inverse_of_factor(M), is_inverse=True)
+        return CholeskyFactor(*_inverse_cholesky(M), is_inverse=True)
     L, info = torch.linalg.cholesky_ex(M)
     return CholeskyFactor(L, info == 0, is_inverse=False)
 
 
-def _inverse_of_factor(M: Tensor) -> tuple[Tensor, Tensor]:
+def _inverse_cholesky(M: Tensor) -> tuple[Tensor, Tensor]:
     """Return L⁻¹ for M = LLᵀ (B, k, k), and (B,) bool, True where M is positive definite.
 
     With halves M = [M₁ ·; C M₂] it is [T₁ 0; −T₂ N T₁ T₂], where N = C T₁ᵀ, T₁ belongs to M₁ and T₂ to M₂ − NNᵀ.
@@ -58,11 +63,34 @@ def _inverse_of_factor(M: Tensor) -> tuple[Tensor, Tensor]:
         eye = torch.eye(k, dtype=M.dtype, device=M.device).expand_as(M)
         return torch.linalg.solve_triangular(L, eye, upper=False), info == 0
     half = (k + 1) // 2
-    first, good = _inverse_of_factor(M[:, :half, :half])
+    first, good = _inverse_cholesky(M[:, :half, :half])
     below = torch.bmm(M[:, half:, :half], first.mT)
-    last, also = _inverse_of_factor(torch.baddbmm(M[:, half:, half:], below, below.mT, alpha=-1))
+    last, also = _inverse_cholesky(torch.baddbmm(M[:, half:, half:], below, below.mT, alpha=-1))
     inverse = torch.zeros_like(M, memory_format=torch.contiguous_format)
     inverse[:, :half, :half] = first
     inverse[:, half:, half:] = last
     inverse[:, half:, :half] = torch.bmm(last, torch.bmm(below, first)).neg_()
     return inverse, good & also
+
+
+def row_rank(matrix: Array) -> tuple[int, Any, Array]:
+    """Find independent rows of a matrix (r, n).
+
+    Returns:
+        The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
+        independent rows to the others, for rows divided by their lengths.
+    """
+    if not min(matrix.shape):
+        return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
+    R, order = qr((matrix / row_sizes(matrix)[:, None]).T, mode="r", pivoting=True)
+    diagonal = np.abs(np.diagonal(R))
+    rank = int((diagonal > RANK * diagonal[0]).sum()) if diagonal[0] > 0 else 0
+    if not rank:
+        return 0, order, np.zeros((0, len(order)))
+    return rank, order, solve_triangular(R[:rank, :rank], R[:rank, rank:])
+
+
+def row_sizes(matrix: Array) -> Array:
+    """Return (r,) the lengths of the rows of (r, n), with 1 for rows of zeros."""
+    sizes: Array = np.sqrt((matrix * matrix).sum(1))
+    return np.where(sizes > 0, sizes, 1.0)
