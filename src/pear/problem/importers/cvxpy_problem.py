@@ -1,42 +1,32 @@
-"""Import of CVXPY problems, by CVXPY's own canonical form. Its parameters become the predicted values."""
+"""Import of CVXPY problems, whose parameters become the predicted values, and the checks that they can be imported."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from scipy import sparse
-from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.cvxpy_checks import (
+from pear.problem.importers.cvxpy_matrices import (
     WHERE,
-    check_form,
-    check_leaves,
+    CanonicalForm,
+    ProblemCopy,
     constraint_name,
-    integer_marks,
-    predicted_parameters,
+    entry_names,
+    parameter_names,
+    parameters_in,
     sign_of,
-    variable_bounds,
-)
-from pear.problem.importers.cvxpy_rows import (
-    TaggedConstraint,
-    TaggedRows,
-    check_parameter_use,
-    constraint_prices,
-    locate_tags,
 )
 from pear.problem.importers.files_and_packages import import_optional
-from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, join_names
-from pear.problem.importers.predicted_rows import constraint_map, penalty
-from pear.problem.importers.row_limits import Array, RowLimits
+from pear.problem.importers.row_limits import RowLimits, check_recourse_type
 from pear.problem.model import Model
+
+_LINEAR_KINDS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
+_STRUCTURES = ("symmetric", "diag", "PSD", "NSD", "hermitian", "complex", "imag", "sparsity")
 
 
 def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Model:
@@ -95,224 +85,192 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     cvxpy = import_optional("cvxpy", "cvxpy", "a problem of CVXPY")
     if not isinstance(problem, cvxpy.Problem):
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
-    predicted = predicted_parameters(problem, parameters, cvxpy)
-    check_leaves(problem, predicted)
-    copy = _Copy.of(problem, predicted, constraint_prices(problem.constraints, recourse), cvxpy)
-    check_form(copy.problem, copy.predicted)
-    canonical = _Canonical(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
-    canonical.check_fixed(copy.predicted)
-    arrays, layout = _arrays(problem, canonical)
+    predicted = _predicted_parameters(problem, parameters, cvxpy)
+    _check_variables_and_parameters(problem, predicted)
+    copy = ProblemCopy.of(problem, predicted, _constraint_prices(problem.constraints, recourse), cvxpy)
+    for i, constraint in enumerate(copy.problem.constraints):
+        _check_constraint(constraint, i, copy.predicted)
+    _check_objective(copy.problem.objective, copy.predicted)
+    canonical = CanonicalForm(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
+    canonical.check_parameters(copy.predicted)
+    arrays, layout = canonical.model_arrays(problem)
     if not predicted:
-        made = arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
-        return replace(made, recourse=_recourse(canonical, arrays.rows, recourse))
+        made = arrays.model(layout=layout, notes=_report_notes(problem, predicted, arrays))
+        return replace(made, recourse=_row_recourse(canonical, arrays.rows, recourse))
     labels = [label for p in predicted for label in entry_names(p)]
-    M, moved, D = canonical.maps(copy.predicted)
-    constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
-    notes = _notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
+    M, constant_terms, D = canonical.maps(copy.predicted)
+    constants = [label for label, term in zip(labels, constant_terms.tolist(), strict=True) if term]
+    notes = _report_notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
     made = arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
-    own = constraint_map(arrays.rows, D[arrays.rows.numbers])
-    return replace(made, constraint_map=own, recourse=_recourse(canonical, arrays.rows, recourse))
+    constraint_map = arrays.rows.constraint_map(D[arrays.rows.numbers])
+    return replace(made, constraint_map=constraint_map, recourse=_row_recourse(canonical, arrays.rows, recourse))
 
 
-def _recourse(canonical: _Canonical, rows: RowLimits, given: Any) -> Any:
+def _row_recourse(canonical: CanonicalForm, rows: RowLimits, given: Any) -> Any:
     """Prices of constraints as a ``Penalty`` of the rows of A and G; anything but a dictionary is returned as it is."""
     if not isinstance(given, Mapping):
         return given
     little, much = canonical.limits.prices()
-    return penalty(rows, little[rows.numbers], much[rows.numbers])
+    return rows.penalty(little[rows.numbers], much[rows.numbers])
 
 
-@dataclass(frozen=True)
-class _Copy:
-    """A copy of the problem with continuous variables, and with constants for parameters that are not predicted.
+def _constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is no dictionary.
 
-    CVXPY has no canonical form for some integer problems, and takes products of two parameters only where one is a
-    number. Nothing of the original is touched.
-
-    Attributes:
-        problem: the copy.
-        predicted: the predicted parameters of the copy.
-        tags: for every variable of the original, a parameter of its shape.
-        limits: the constraints that contain predicted parameters or have a price, each with a tag of its own.
-        tagged: the copy with these constraints, and with ``Σ tag · variable`` added to its objective. The tags show
-            which columns belong to each variable, and which rows to each constraint.
+    Raises:
+        DataError: a key is no constraint of the problem.
+        ProblemError: ``recourse`` is neither a dictionary nor a recourse.
     """
-
-    problem: Any
-    predicted: list[Any]
-    tags: list[Any]
-    limits: list[TaggedConstraint]
-    tagged: Any
-
-    @staticmethod
-    def of(problem: Any, predicted: list[Any], prices: dict[int, Any], cvxpy: Any) -> _Copy:
-        """Copy a checked problem. ``prices`` are the prices of its constraints, by constraint number."""
-        chosen = {id(p) for p in predicted}
-        replaced: dict[int, Any] = {
-            id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p))
-            if id(p) in chosen
-            else cvxpy.Constant(p.value)
-            for p in problem.parameters()
-        }
-        tags, terms = [], []
-        for v in problem.variables():
-            replaced[id(v)] = cvxpy.Variable(v.shape, name=v.name(), **sign_of(v))
-            tags.append(cvxpy.Parameter(v.shape, value=np.zeros(v.shape)))
-            terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], replaced[id(v)])))
-        objective = problem.objective.tree_copy(replaced)
-        rows = [_labelled(row.tree_copy(replaced), row) for row in problem.constraints]
-        copies = [replaced[id(p)] for p in predicted]
-        limits = {
-            i: TaggedConstraint.of(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
-            for i, row in enumerate(rows)
-            if i in prices or any(p is other for p in copies for other in row.parameters())
-        }
-        moved = [limits[i].row if i in limits else row for i, row in enumerate(rows)]
-        return _Copy(
-            cvxpy.Problem(objective, rows),
-            copies,
-            tags,
-            list(limits.values()),
-            cvxpy.Problem(type(objective)(sum(terms, objective.expr)), moved),
-        )
-
-
-def _labelled(copy: Any, original: Any) -> Any:
-    if label := getattr(original, "label", None):  # older versions of CVXPY have none
-        copy.set_label(label)
-    return copy
-
-
-class _Canonical:
-    """CVXPY's matrices of a copy, as functions of its parameters.
-
-    Args:
-        copy: the copied problem. Its canonical form is the one for the solver Clarabel, which comes with CVXPY and
-            accepts quadratic objectives.
-        sign: 1 to minimise, −1 to maximise. CVXPY's canonical form always minimises.
-    """
-
-    def __init__(self, copy: _Copy, sign: float) -> None:
-        data, _, _ = copy.tagged.get_problem_data("CLARABEL")
-        self.sign, self.tags = sign, copy.tags
-        self._program, self._curved = data["param_prob"], "P" in data
-        row_tags = [one.tag for one in copy.limits]
-        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.tags, *row_tags)}
-        self.equalities = int(data["dims"].zero)
-        self.P, self.q, self.d, self.A, self.b = self.at({}, constant=True)
-        if len(self.b) != self.equalities + int(data["dims"].nonneg):
-            raise DataError(f"{WHERE} needs a cone ({data['dims']}), which cannot be taken; write it with linear terms")
-        self.limits = TaggedRows(copy.limits, lambda values: self.at(values)[4])
-
-    def at(self, values: dict[int, Any], constant: bool = False) -> tuple[Any, Array, float, Any, Array]:
-        """P, q, d, A and b of ``½ zᵀPz + qᵀz + d`` and ``b + Az ≥ 0`` (= 0 in the first rows) at parameter values.
-
-        Args:
-            values: values of parameters, by their ids; other parameters are 0.
-            constant: True for the whole, False for the part that is linear in the values.
-        """
-        found = self._program.apply_parameters(self._zero | values, zero_offset=not constant, quad_obj=self._curved)
-        P, (q, d, A, b) = (found[0], found[1:]) if self._curved else (None, found)
-        return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
-
-    def check_fixed(self, predicted: list[Any]) -> None:
-        """Check that only costs and right-hand sides, and no matrices, depend on the predicted parameters."""
-        random = np.random.default_rng(0)
-        for p in predicted:
-            P, _, _, A, b = self.at({p.id: 1.0 + random.random(p.shape)})
-            if P is not None and np.abs(P.data).max(initial=0.0) > 0:
-                raise DataError(
-                    f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
-                    "multiply linear terms alone: give it a value and leave it out of parameters"
-                )
-            check_parameter_use(p.name(), A, b, self.limits)
-
-    def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
-        """Derivatives of costs (n, k), the objective's constant (k,) and right-hand sides (r, k) by the parameters."""
-        blocks = [linear_map(partial(self._depends, p), p.size) for p in predicted]
-        if any(block is None for block in blocks):
-            raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")
-        M, n = sparse.csr_array(sparse.hstack(blocks)), len(self.q)
-        return self.sign * M[:n], M[n : n + 1].toarray().reshape(-1), M[n + 1 :]
-
-    def _depends(self, parameter: Any, values: Array) -> Array:
-        """q, d and b, concatenated (n + 1 + r,), for the values of one parameter in C order."""
-        _, q, d, _, b = self.at({parameter.id: values.reshape(parameter.shape)})
-        return np.concatenate([q, [d], b])
-
-    def columns(self) -> list[Any]:
-        """The positions in z of the entries of each original variable, in the shape of the variable."""
-        return locate_tags(self.tags, lambda values: self.at(values)[1])[0]
-
-
-def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:
-    """The arrays in the sense of the original, and the columns of its variables by name."""
-    variables, columns = problem.variables(), canonical.columns()
-    n, sign = len(canonical.q), canonical.sign
-    names = np.full(n, "", dtype=object)
-    integer = np.zeros(n, dtype=bool)
-    layout: dict[str, Tensor] = {}
-    low = np.where(np.arange(len(canonical.b)) < canonical.equalities, canonical.b, -np.inf)
-    rows = RowLimits(sparse.csr_array(-canonical.A), low, canonical.b, _row_names(problem))
-    rows, lb, ub = rows.without_bounds(canonical.limits.kept())
-    for v, at in zip(variables, columns, strict=True):
-        if v.name() in layout:
+    if not isinstance(recourse, Mapping):
+        check_recourse_type(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
+        return {}
+    names = [constraint_name(row, i) for i, row in enumerate(constraints)]
+    found: dict[int, Any] = {}
+    for key, price in recourse.items():
+        at = [i for i, row in enumerate(constraints) if row is key or (isinstance(key, str) and names[i] == key)]
+        if len(at) != 1:
             raise DataError(
-                f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
+                f"{WHERE}: recourse names {key!s}, which is {'no' if not at else 'more than one'} constraint of it; "
+                f"expected the constraints themselves or their names, {join_names(names) or 'of which there are none'}"
             )
-        layout[v.name()] = torch.tensor(at)
-        names[at.reshape(-1)] = entry_names(v)
-        integer[at] = integer_marks(v, "boolean") | integer_marks(v, "integer")
-        least, most = variable_bounds(v)
-        lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
-    added = np.flatnonzero(names == "")
-    names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
-    return ModelArrays(
-        WHERE,
-        rows,
-        sign * canonical.q,
-        lb,
-        ub,
-        sign * canonical.P if canonical.P is not None and canonical.P.count_nonzero() else None,
-        "min" if sign > 0 else "max",
-        integer,
-        sign * canonical.d,
-        tuple(names),
-    ), layout
+        found[at[0]] = price
+    return found
 
 
-def entry_names(leaf: Any) -> list[str]:
-    """Names of the entries of a variable or parameter, row by row: price, or price[0], …, or price[0,1], …."""
-    if not leaf.shape:
-        return [leaf.name()]
-    return [f"{leaf.name()}[{','.join(str(i) for i in at)}]" for at in np.ndindex(leaf.shape)]
-
-
-def _row_names(problem: Any) -> tuple[str, ...]:
-    names = ((constraint_name(row, i), row) for i, row in enumerate(problem.constraints))
-    return tuple(f"{name}[{j}]" if row.size > 1 else name for name, row in names for j in range(row.size))
-
-
-def _notes(
-    problem: Any, predicted: list[Any], arrays: ModelArrays, constants: list[str] | None = None, M: Any = None
+def _report_notes(
+    problem: Any, predicted: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
 ) -> list[str]:
     """The importer's own sentences for the report."""
-    chosen = {id(p) for p in predicted}
-    taken = [p for p in problem.parameters() if id(p) not in chosen]
+    taken = [p.name() for p in problem.parameters() if not any(p is one for one in predicted)]
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])
-    notes = []
-    if taken:
-        notes.append(f"Parameters taken at their values: {join_names([p.name() for p in taken])}.")
-    if added.any():
-        own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
-        notes.append(f"CVXPY adds {own}; decisions leave them out.")
-    if constants:
-        notes.append(
-            f"A term of the objective with {join_names(constants)} and no decision is left out: it changes none."
+    own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
+    notes = [
+        taken and f"Parameters taken at their values: {join_names(taken)}.",
+        added.any() and f"CVXPY adds {own}; decisions leave them out.",
+        constants
+        and f"A term of the objective with {join_names(constants)} and no decision is left out: it changes none.",
+        M is not None
+        and M[added].nnz
+        and "Costs of auxiliary variables depend on predicted values, which must keep the sign that the problem "
+        "declares (nonneg, nonpos): with the other sign the problem is unbounded.",
+    ]
+    return [str(note) for note in notes if note]
+
+
+def _predicted_parameters(problem: Any, parameters: Any, cvxpy: Any) -> list[Any]:
+    """The parameters that are predicted: those given, or all of the problem."""
+    inside = problem.parameters()
+    if parameters is None:
+        return list(inside)
+    chosen = [parameters] if isinstance(parameters, cvxpy.Parameter) else list(parameters)
+    for i, one in enumerate(chosen):
+        if not isinstance(one, cvxpy.Parameter):
+            raise DataError(f"{WHERE}: parameters[{i}] is a {type(one).__name__}; expected a cvxpy.Parameter")
+        if not any(one is p for p in inside):
+            raise DataError(
+                f"{WHERE}: the parameter {one.name()} is not in it; its parameters: "
+                f"{join_names(parameter_names(inside)) or 'none'}. Pass those that are predicted, the same objects as "
+                "in the problem"
+            )
+        if any(one is other for other in chosen[:i]):
+            raise DataError(f"{WHERE}: the parameter {one.name()} is given twice; pass each once")
+    return chosen
+
+
+def _check_variables_and_parameters(problem: Any, predicted: list[Any]) -> None:
+    """Check that variables are plain, other parameters have values, and names of predicted parameters are unique."""
+    if not problem.variables():
+        raise DataError(f"{WHERE} has no variables; a decision needs at least one")
+    for v in problem.variables():
+        if structure := [name for name in _STRUCTURES if v.attributes.get(name)]:
+            raise DataError(
+                f"{WHERE}: variable {v.name()} is declared {structure[0]}, which cannot be taken; declare a plain "
+                "variable and write the property as constraints (X == X.T, for example)"
+            )
+        if bound_by := parameter_names(parameters_in(v, predicted)):
+            raise DataError(
+                f"{WHERE}: the predicted parameter {bound_by[0]} stands in the bounds of variable {v.name()}; write "
+                f"them as constraints, which can have a price: {v.name()} <= {bound_by[0]}"
+            )
+    for p in problem.parameters():
+        if not any(p is one for one in predicted) and p.value is None:
+            raise DataError(
+                f"{WHERE}: the parameter {p.name()} is not predicted and has no value; set {p.name()}.value, or name "
+                "it in parameters"
+            )
+    for p in predicted:
+        if structure := [name for name in _STRUCTURES if p.attributes.get(name)]:
+            raise DataError(
+                f"{WHERE}: the predicted parameter {p.name()} is declared {structure[0]}; predicted values have no "
+                "such structure: declare a plain parameter"
+            )
+    names = parameter_names(predicted)
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise DataError(f"{WHERE}: two predicted parameters are called {twice[0]}; give each its own name")
+
+
+def _check_constraint(constraint: Any, i: int, predicted: list[Any]) -> None:
+    """Check that a constraint of the copied problem is linear, or becomes linear, also in predicted parameters."""
+    what = f"{WHERE}: {constraint_name(constraint, i)}, {_shorten(constraint)},"
+    if type(constraint).__name__ not in _LINEAR_KINDS:
+        raise DataError(
+            f"{what} is of kind {type(constraint).__name__}, which cannot be taken; expected linear constraints: leave "
+            "it out, or approximate it by linear ones"
         )
-    if M is not None and M[added].nnz:
-        notes.append(
-            "Costs of auxiliary variables depend on predicted values, which must keep the sign that the problem "
-            "declares (nonneg, nonpos): with the other sign the problem is unbounded."
+    if not constraint.is_dcp():
+        raise DataError(f"{what} is not convex by CVXPY's rules (DCP); rewrite it with linear expressions")
+    parts = constraint.args
+    if not all(part.is_pwl() for part in parts):
+        quadratic = all(part.is_quadratic() for part in parts)
+        kind = "is a quadratic constraint" if quadratic else f"needs a cone, from {_culprit(parts, 'is_pwl')}"
+        raise DataError(
+            f"{what} {kind}, which cannot be taken; expected linear constraints (abs, max, norm1 and the like become "
+            "linear): move it into the objective, or approximate it by linear ones"
         )
-    return notes
+    inside = parameter_names(parameters_in(constraint, predicted))
+    if inside and not (all(part.is_affine() for part in parts) and constraint.is_dcp(dpp=True)):
+        raise DataError(
+            f"{what} is not linear in decisions and predicted parameters ({join_names(inside)}); expected a linear "
+            "constraint, as A @ x <= p: write it so, or predict the product or the function itself as one parameter"
+        )
+
+
+def _check_objective(objective: Any, predicted: list[Any]) -> None:
+    """Check that the objective is convex, at most quadratic, and linear in the predicted parameters."""
+    expression = objective.expr
+    inside = parameters_in(expression, predicted)
+    if not objective.is_dcp():
+        unsigned = [p.name() for p in inside if not sign_of(p)]
+        hint = f"; where {unsigned[0]} multiplies a convex expression, declare it with nonneg=True" if unsigned else ""
+        shape = "convex" if type(objective).__name__ == "Minimize" else "concave"
+        raise DataError(f"{WHERE}: the objective, {_shorten(expression)}, is not {shape} by CVXPY's rules (DCP){hint}")
+    if not expression.is_qpwa():
+        raise DataError(
+            f"{WHERE}: the objective needs a cone, from {_culprit([expression], 'is_qpwa')}; expected linear, "
+            "quadratic and piecewise-linear terms: replace it, or write the problem as pear.Problem with a smooth term"
+        )
+    if not objective.is_dcp(dpp=True):
+        raise DataError(
+            f"{WHERE}: the objective is not linear in the predicted parameters "
+            f"({join_names(parameter_names(inside))}): a product of two of them, a power or a function; predict the "
+            "product or the function itself as one parameter"
+        )
+
+
+def _culprit(expressions: list[Any], test: str) -> str:
+    """The innermost expression that fails a test, as short text."""
+    return next((_shorten(e) for top in expressions for e in _failing_parts(top, test)), _shorten(expressions[0]))
+
+
+def _failing_parts(expression: Any, test: str) -> Iterator[Any]:
+    """The parts of an expression that fail a test, innermost first."""
+    for part in expression.args:
+        yield from _failing_parts(part, test)
+    if not getattr(expression, test)():
+        yield expression
+
+
+def _shorten(expression: Any) -> str:
+    """An expression or constraint as CVXPY prints it, shortened to 80 characters."""
+    text = " ".join(str(expression).split())
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -55,10 +55,31 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
 
 def gurobi_arrays(model: Any) -> ModelArrays:
     """The arrays of an updated ``gurobipy.Model``."""
-    return _with_ranges(_arrays(model))
+    where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
+    _check_gurobi_model(where, model)
+    right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
+    rows = RowLimits(
+        sparse.csr_array(model.getA()) if len(right) else sparse.csr_array((0, model.NumVars)),
+        np.where(senses == "<", -np.inf, right),
+        np.where(senses == ">", np.inf, right),
+        tuple(model.getAttr("ConstrName")),
+    )
+    arrays = ModelArrays(
+        where,
+        rows,
+        np.array(model.getAttr("Obj"), dtype=float),
+        np.array(model.getAttr("LB"), dtype=float),
+        np.array(model.getAttr("UB"), dtype=float),
+        _gurobi_curvature(model) if model.NumQNZs else None,
+        "max" if model.ModelSense < 0 else "min",
+        np.isin(model.getAttr("VType"), ("B", "I")),
+        float(model.ObjCon),
+        tuple(model.getAttr("VarName")),
+    )
+    return _restore_ranges(arrays)
 
 
-def _with_ranges(arrays: ModelArrays) -> ModelArrays:
+def _restore_ranges(arrays: ModelArrays) -> ModelArrays:
     """Turn the equality and the extra variable (Rg and the row's name) of each ``addRange`` back into one row."""
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
@@ -86,31 +107,8 @@ def _with_ranges(arrays: ModelArrays) -> ModelArrays:
     )
 
 
-def _arrays(model: Any) -> ModelArrays:
-    where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
-    _check(where, model)
-    right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
-    rows = RowLimits(
-        sparse.csr_array(model.getA()) if len(right) else sparse.csr_array((0, model.NumVars)),
-        np.where(senses == "<", -np.inf, right),
-        np.where(senses == ">", np.inf, right),
-        tuple(model.getAttr("ConstrName")),
-    )
-    return ModelArrays(
-        where,
-        rows,
-        np.array(model.getAttr("Obj"), dtype=float),
-        np.array(model.getAttr("LB"), dtype=float),
-        np.array(model.getAttr("UB"), dtype=float),
-        _curvature(model) if model.NumQNZs else None,
-        "max" if model.ModelSense < 0 else "min",
-        np.isin(model.getAttr("VType"), ("B", "I")),
-        float(model.ObjCon),
-        tuple(model.getAttr("VarName")),
-    )
-
-
-def _check(where: str, model: Any) -> None:
+def _check_gurobi_model(where: str, model: Any) -> None:
+    """Check that the model has variables, and nothing but a linear or quadratic objective and linear rows."""
     found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
     found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
     found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []
@@ -125,7 +123,7 @@ def _check(where: str, model: Any) -> None:
         raise DataError(f"{where} has no variables; add them before it is taken")
 
 
-def _curvature(model: Any) -> sparse.csr_array:
+def _gurobi_curvature(model: Any) -> sparse.csr_array:
     """Q of ½ zᵀQz, (n, n)."""
     terms, n = model.getObjective(), model.NumVars
     entries = [(terms.getVar1(i).index, terms.getVar2(i).index, terms.getCoeff(i)) for i in range(terms.size())]

@@ -67,16 +67,16 @@ def highs_arrays(where: str, model: Any) -> ModelArrays:
     if semi := semi_variable(lp):
         raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
-    Q = highs_curvature(model)
+    Q = _highs_curvature(model)
     return ModelArrays(
         where,
-        RowLimits(sparse.csr_array(highs_matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
+        RowLimits(sparse.csr_array(_highs_matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
         np.array(lp.col_cost_),
         np.array(lp.col_lower_),
         np.array(lp.col_upper_),
         Q if Q.nnz else None,
         "min" if lp.sense_.name == "kMinimize" else "max",
-        highs_integers(lp),
+        _highs_integers(lp),
         float(lp.offset_),
         tuple(name or f"x{i}" for i, name in enumerate(lp.col_names_)),
     )
@@ -91,7 +91,7 @@ def semi_variable(lp: Any) -> str:
     return ""
 
 
-def highs_matrix(lp: Any) -> sparse.csc_array:
+def _highs_matrix(lp: Any) -> sparse.csc_array:
     """The constraint matrix of a HiGHS model, (k, n)."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
@@ -102,22 +102,20 @@ def highs_matrix(lp: Any) -> sparse.csc_array:
     return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
 
 
-def highs_curvature(model: Any) -> sparse.csc_array:
+def _highs_curvature(model: Any) -> sparse.csc_array:
     """Q of ½ zᵀQz with both triangles, (n, n)."""
     n, hessian = model.lp_.num_col_, model.hessian_
     if not hessian.dim_:
         return sparse.csc_array((n, n))
     parts = (np.asarray(hessian.value_), np.asarray(hessian.index_), np.asarray(hessian.start_))
     half = sparse.csc_array(parts, shape=(n, n))
-    full = half if hessian.format_.name == "kSquare" else half + sparse.tril(half, -1).T
-    full = sparse.csc_array(full)
+    full = sparse.csc_array(half if hessian.format_.name == "kSquare" else half + sparse.tril(half, -1).T)
     full.eliminate_zeros()
     return full
 
 
-def highs_integers(lp: Any) -> Any:
+def _highs_integers(lp: Any) -> Any:
     """Which variables are integer, (n,) bool."""
     marks = np.zeros(lp.num_col_, dtype=bool)
-    for i, kind in enumerate(lp.integrality_):
-        marks[i] = kind.name == "kInteger"
+    marks[: len(lp.integrality_)] = [kind.name == "kInteger" for kind in lp.integrality_]
     return marks

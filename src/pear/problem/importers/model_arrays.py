@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.predicted_rows import constraint_map, predicted_rows, recourse_of, without_limits
-from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits, to_tensor
+from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 from pear.problem.problem import Problem
 
@@ -75,32 +76,36 @@ class ModelArrays:
         """
         costs = read_finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
-        self._check_names(names)
-        at = predicted_rows(self.where, self.rows, limits)
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise ProblemError(
+                f"{self.where}: two variables are called {twice[0]}; decisions come back by name: give each its own"
+            )
+        at = self.rows.numbers_of(self.where, limits)
         behind = tuple(self.rows.names[i] for i in at)
         if behind:
             predicted = names if predicted is None else predicted
             notes = (f"Predicted behind the costs: the right-hand sides of {join_names(behind)}.", *notes)
-        own = cost_map if predicted is None else self._selection(names, predicted, costs, behind)
+        own = cost_map if predicted is None else self._predicted_costs(names, predicted, costs, behind)
         inputs = 0 if own is None else own.inputs
         columns = inputs - len(at) + np.arange(len(at))
         D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
-        fixed = replace(self, rows=without_limits(self.rows, at))
+        fixed = replace(self, rows=self.rows.with_zero_limits(at))
         made = Model(
             problem=fixed._problem(),
-            known=to_tensor(costs) if own is None else own.known,
+            known=torch.from_numpy(costs) if own is None else own.known,
             offset=float(read_finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
             constraints=self.rows.labels(),
             cost_map=own,
             layout=layout or {},
-            constraint_map=constraint_map(fixed.rows, D),
-            recourse=recourse_of(self.where, self.rows, recourse, at),
+            constraint_map=fixed.rows.constraint_map(D),
+            recourse=self.rows.recourse(self.where, recourse, at),
         )
         return replace(made, report=self._report(made, notes))
 
     def _problem(self) -> Problem:
+        """The problem of these arrays, with every number checked."""
         low = read_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
         high = read_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
@@ -122,16 +127,9 @@ class ModelArrays:
         except ProblemError as error:
             raise ProblemError(f"{self.where}: {error}") from error
 
-    def _check_names(self, names: tuple[str, ...]) -> None:
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise ProblemError(
-                    f"{self.where}: two variables are called {name}; decisions come back by name: give each its own"
-                )
-            seen.add(name)
-
-    def _selection(self, names: tuple[str, ...], predicted: Names, costs: Array, behind: tuple[str, ...]) -> CostMap:
+    def _predicted_costs(
+        self, names: tuple[str, ...], predicted: Names, costs: Array, behind: tuple[str, ...]
+    ) -> CostMap:
         """The cost map that predicts the named costs and keeps the others.
 
         The values ``behind`` follow the predicted costs, and no cost depends on them.
@@ -141,13 +139,8 @@ class ModelArrays:
         unknown = [name for name in chosen if name not in place]
         twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
         if unknown or twice or not (chosen or behind):
-            came = (
-                f"{unknown[0]!r}, which is no variable"
-                if unknown
-                else f"{twice[0]!r} twice"
-                if twice
-                else "an empty list"
-            )
+            came = f"{twice[0]!r} twice" if twice else "an empty list"
+            came = f"{unknown[0]!r}, which is no variable" if unknown else came
             raise ProblemError(
                 f"{self.where}: predicted must name variables, each once; got {came}. They are called "
                 f"{join_names(names)}; leave predicted out where all costs are predicted"
@@ -159,6 +152,7 @@ class ModelArrays:
         return CostMap(sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape), known, (*chosen, *behind))
 
     def _report(self, made: Model, notes: Sequence[str]) -> str:
+        """Sentences that describe the imported model, one a line."""
         kind = "quadratic" if self.Q is not None else "linear"
         integers = 0 if self.integer is None else int(self.integer.sum())
         program = f"{'mixed-integer ' if 0 < integers < made.problem.n else 'integer ' if integers else ''}{kind}"
@@ -175,14 +169,15 @@ class ModelArrays:
         sentences = [
             f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
             f"{count_noun(made.problem.n, 'variable')}{f', {said}' if said else ''}: {join_names(tuple(made.layout))}.",
-            self._rows_in_words(),
-            _costs_in_words(made),
+            self._describe_rows(),
+            _describe_costs(made),
             *([f"The objective has the constant {made.offset:g}."] if made.offset else []),
             *notes,
         ]
         return "\n".join(sentences)
 
-    def _rows_in_words(self) -> str:
+    def _describe_rows(self) -> str:
+        """How many rows there are of each kind, in one sentence."""
         low, high = np.isfinite(self.rows.low), np.isfinite(self.rows.high)
         equal = self.rows.low == self.rows.high
         kinds = {
@@ -194,7 +189,8 @@ class ModelArrays:
         return (", ".join(count_noun(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
 
 
-def _costs_in_words(made: Model) -> str:
+def _describe_costs(made: Model) -> str:
+    """Which costs are predicted, in one sentence."""
     n, own = made.problem.n, made.cost_map
     if own is None:
         return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."

@@ -1,11 +1,12 @@
 """Import of MPS (fixed and free), QPS and LP files with the reader of HiGHS.
 
-A file is refused where the reader leaves something out or guesses.
+A file is refused where the reader leaves something out or guesses, or accepts an error silently.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from pear.errors import DataError
 from pear.problem.importers.files_and_packages import import_optional, plain_file, suffix_of
 from pear.problem.importers.highs_model import highs_arrays, semi_variable
 from pear.problem.importers.model_arrays import Names
-from pear.problem.importers.mps_text import check_text
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
@@ -25,6 +25,11 @@ _EXPECTED = (
 _HARMLESS = ("switching to fixed format parser", "values summed to", "repeated variable in constraints")
 _TOLD = ("WARNING", "ERROR")
 _TWICE = "duplicate"  # an entry of Q appears twice in MPS: both triangles are given, or an entry is a mistake
+# Sections of MPS files.
+_NUMBERS = {"COLUMNS", "RHS", "RANGES", "BOUNDS", "QUADOBJ", "QMATRIX", "QSECTION"}
+_SECTIONS = {*_NUMBERS, "ROWS", "OBJSENSE", "OBJNAME", "ENDATA"}
+_OPENED_WITH_MORE = {"NAME", "QSECTION", "OBJSENSE"}  # the same line goes on with a name, or the sense
+_NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that may have none
 
 
 def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
@@ -96,7 +101,7 @@ def read_highs(path: Path) -> Any:
         if status == highspy.HighsStatus.kError or (complaints and not _crossed(complaints)):
             _refuse(path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints))
         if not is_lp:
-            check_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
+            _check_mps_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
     if not model.lp_.num_col_:
         _refuse(path, "no variables were found")
     if semi := semi_variable(model.lp_):
@@ -114,3 +119,68 @@ def _refuse(path: Path, reason: str) -> None:
         f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
         "file, or write the problem as pear.Problem"
     )
+
+
+def _check_mps_text(path: Path, file: Path, names: Iterable[str], spaces: bool) -> None:
+    """Raise where an MPS file has a word in place of a number, or a bound of an unknown variable.
+
+    Args:
+        path: the path of the file that the user gave, for the message.
+        file: the path of the unpacked text.
+        names: the names of the variables that the reader found.
+        spaces: True where names contain spaces, so that fields cannot be separated at spaces.
+
+    Raises:
+        DataError: names the line and the error.
+    """
+    columns = set()
+    for number, section, words in _data_lines(file):
+        if section == "COLUMNS":
+            columns.add(words[0])
+        for word in _number_words(section, words, spaces):
+            if not _is_number(word):
+                raise DataError(
+                    f"{path}, line {number}: '{word}' stands where section {section} needs a number; correct the file"
+                )
+    unknown = [] if spaces else [name for name in names if name not in columns]
+    if unknown:
+        raise DataError(
+            f"{path}: the variable {unknown[0]} has a bound or a quadratic term, but is not in section COLUMNS; "
+            "correct its name, or add it there"
+        )
+
+
+def _data_lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """The line number, section and words of every line of data."""
+    section = ""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            if not words or line.startswith("*"):
+                continue
+            if _opens_section(words, indented=line[0].isspace()):
+                section = words[0].upper()
+            elif section in _NUMBERS and "'MARKER'" not in words:
+                yield number, section, words
+
+
+def _opens_section(words: list[str], indented: bool) -> bool:
+    """Whether a line opens a section. In free format ``RHS`` alone does, and ``RHS R1 4`` is a line of data."""
+    word = words[0].upper()
+    return not indented and (word in _OPENED_WITH_MORE or (word in _SECTIONS and len(words) == 1))
+
+
+def _number_words(section: str, words: list[str], spaces: bool) -> list[str]:
+    """The words of a line that must be numbers."""
+    if section == "BOUNDS" and words[0].upper() in _NO_NUMBER:
+        return []
+    if spaces or len(words) < 4 or section == "BOUNDS":
+        return words[-1:]
+    return [words[-1], words[-3]]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return float(word.upper().replace("D", "E")) is not None and "nan" not in word.lower()
+    except ValueError:
+        return False

@@ -35,16 +35,16 @@ def from_osqp_mat(path: str | Path) -> Model:
         ProblemError: its objective is not convex (of a sparse problem the first solve says so).
     """
     path = Path(path)
-    arrays = load(path)
+    arrays = load_osqp_arrays(path)
     P, q, A = arrays["P"], read_finite(str(path), "q", arrays["q"]), arrays["A"]
     low, high = read_limits(str(path), "l", arrays["l"], -np.inf), read_limits(str(path), "u", arrays["u"], np.inf)
-    rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).without_bounds()
+    rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).split_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(read_finite(str(path), "r", arrays.get("r", 0.0))[0])
     return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
-def load(path: Path) -> dict[str, Any]:
+def load_osqp_arrays(path: Path) -> dict[str, Any]:
     """The arrays of a file, P and A in CSR form, their shapes checked."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
@@ -64,11 +64,11 @@ def load(path: Path) -> dict[str, Any]:
     P, A = (sparse.csr_array(found[name], dtype=float) for name in ("P", "A"))
     P.eliminate_zeros()
     A.eliminate_zeros()
-    _check(path, P, A, {name: np.size(found[name]) for name in ("q", "l", "u")})
+    _check_osqp_shapes(path, P, A, {name: np.size(found[name]) for name in ("q", "l", "u")})
     return {**found, "P": P, "A": A}
 
 
-def _check(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
+def _check_osqp_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
     (m, n), square = A.shape, P.shape
     if square != (sizes["q"],) * 2 or n != sizes["q"] or m != sizes["l"] or m != sizes["u"]:
         came = f"P {square}, A {A.shape}, " + ", ".join(f"{name} ({size},)" for name, size in sizes.items())

@@ -41,7 +41,7 @@ def from_pyepo(optmodel: Any) -> Model:
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
     where = f"the PyEPO model {type(optmodel).__name__}"
     if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
-        return _matrices(where, optmodel).model()
+        return _mpax_arrays(where, optmodel).model()
     k = int(optmodel.num_cost)
     start = _arrays_at(where, optmodel, np.zeros(k))
     M = linear_map(lambda costs: _arrays_at(where, optmodel, costs).costs - start.costs, k)
@@ -88,7 +88,7 @@ def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> 
         )
 
 
-def _matrices(where: str, optmodel: Any) -> ModelArrays:
+def _mpax_arrays(where: str, optmodel: Any) -> ModelArrays:
     """The arrays of a class without a solver's model (for MPAX): ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")

@@ -71,15 +71,15 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
         raise DataError(f"{where} has no variables; add them before it is taken")
     place = {id(v): i for i, v in enumerate(variables)}
     standard = import_optional("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
-    objective = _objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
+    objective = _only_objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
     goal = _QuadraticForm(f"{where}: objective {objective.name}", objective.expr, place, standard)
     costs = np.zeros(len(variables))
     costs[goal.columns] = goal.values
     constraints = list(model.component_data_objects(pyo.Constraint, active=True))
-    bounds = [_bounds(where, v) for v in variables]
+    bounds = [_pyomo_bounds(where, v) for v in variables]
     arrays = ModelArrays(
         where,
-        _rows(where, constraints, place, standard),
+        _pyomo_rows(where, constraints, place, standard),
         costs,
         np.array([low for low, _ in bounds]),
         np.array([high for _, high in bounds]),
@@ -119,13 +119,15 @@ class _QuadraticForm:
         return place[id(variable)]
 
 
-def _objective(where: str, active: list[Any]) -> Any:
+def _only_objective(where: str, active: list[Any]) -> Any:
+    """The one active objective."""
     if len(active) != 1:
         raise DataError(f"{where} has {len(active)} active objectives; expected one: deactivate the others, or add it")
     return active[0]
 
 
-def _bounds(where: str, variable: Any) -> tuple[float, float]:
+def _pyomo_bounds(where: str, variable: Any) -> tuple[float, float]:
+    """The bounds of a variable, both equal to its value where it is fixed."""
     if not (variable.is_continuous() or variable.is_integer() or variable.is_binary()):
         raise DataError(
             f"{where}: {variable.name} lies in {variable.domain}; expected reals, integers or binaries: write it with "
@@ -137,7 +139,7 @@ def _bounds(where: str, variable: Any) -> tuple[float, float]:
     return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
 
-def _rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
+def _pyomo_rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
     forms: list[_QuadraticForm] = []
     low, high = np.full(len(constraints), -np.inf), np.full(len(constraints), np.inf)
     for i, row in enumerate(constraints):

@@ -1,18 +1,19 @@
-"""``RowLimits``: rows with two limits, and their conversion to fields of a ``Problem``. Checks of imported numbers."""
+"""``RowLimits``: imported rows with two limits, as fields of a ``Problem``, with predicted limits and prices."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
 
-from pear.errors import DataError
+from pear.errors import DataError, ProblemError
 from pear.problem.array_conversion import NO_BOUND
+from pear.problem.constraint_map import ConstraintMap
+from pear.problem.penalty_and_projection import Penalty, Projection
 
 Array = NDArray[np.float64]
 
@@ -65,10 +66,10 @@ class RowLimits:
             fields["h"] = np.concatenate([self.high[above], -self.low[below]])
         return fields
 
-    def without_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[RowLimits, Array, Array]:
-        """Split off the rows with a single entry of 1 or −1 as bounds: the other rows, and bounds lb and ub (n,).
+    def split_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[RowLimits, Array, Array]:
+        """Turn rows with a single entry of 1 or −1 into bounds: the other rows, and the bounds lb and ub (n,).
 
-        Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
+        Bounds that exclude each other stay rows, so that a solve finds the problem infeasible.
 
         Args:
             kept: (k,) bool, rows that stay rows in any case.
@@ -88,6 +89,119 @@ class RowLimits:
         general = np.ones(len(self.low), dtype=bool)
         general[single[~crossed[column]]] = False
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
+
+    def numbers_of(self, where: str, names: Sequence[str] | str | None) -> NDArray[np.int_]:
+        """The numbers of the rows with these names, whose right-hand sides are to be predicted.
+
+        Raises:
+            ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.
+        """
+        chosen = [names] if isinstance(names, str) else list(names or ())
+        for i, name in enumerate(chosen):
+            found = self.names.count(name)
+            if found != 1 or name in chosen[:i]:
+                came = "twice" if found == 1 else "which several rows are called" if found else "which is no row of it"
+                raise ProblemError(
+                    f"{where}: rows must name rows, each once; got {name!r}, {came}. They are called "
+                    f"{', '.join(self.names[:6])}{', …' if len(self.names) > 6 else ''}"
+                )
+        at = np.array([self.names.index(name) for name in chosen], dtype=int)
+        limits = np.sum([np.isin(at, kind) for kind in self.kinds()], axis=0)
+        for name, ways in zip(chosen, limits, strict=True):
+            if ways != 1:
+                came = "no limit" if not ways else "two limits, and nobody says which of them is predicted"
+                raise ProblemError(f"{where}: row {name} has {came}; write it as rows with one limit each")
+        return at
+
+    def with_zero_limits(self, at: NDArray[np.int_]) -> RowLimits:
+        """The rows with 0 in place of the finite limits of the rows ``at``, to which predictions are added."""
+        low, high = self.low.copy(), self.high.copy()
+        for side in (low, high):
+            side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
+        return replace(self, low=low, high=high)
+
+    def constraint_map(self, D: sparse.csr_array) -> ConstraintMap | None:
+        """The constraint map of a problem made of these k rows; None where nothing is predicted.
+
+        Args:
+            D: (k, values) derivatives of both limits of every row by the predicted values.
+        """
+        equal, above, below = self.kinds()
+        b, h = D[equal], sparse.csr_array(sparse.vstack([D[above], -D[below]]))
+        if not b.nnz and not h.nnz:
+            return None
+        return ConstraintMap(b=b if b.nnz else None, h=h if h.nnz else None)
+
+    def penalty(self, little: Array, much: Array) -> Penalty:
+        """The ``Penalty`` with prices (k,) for falling below (``little``) and exceeding (``much``) the rows' limits."""
+        equal, above, below = self.kinds()
+        h = np.concatenate([much[above], little[below]])
+        priced = np.isfinite(little[equal]) | np.isfinite(much[equal])
+        return Penalty(b=(little[equal], much[equal]) if priced.any() else None, h=h if np.isfinite(h).any() else None)
+
+    def recourse(self, where: str, given: Any, predicted: NDArray[np.int_]) -> Any:
+        """Convert a dictionary from names of rows to prices to a ``Penalty``; return any other recourse as it is.
+
+        Args:
+            where: the name of the source in error messages.
+            given: the recourse that the user passed.
+            predicted: numbers of the rows whose right-hand sides are predicted, which need a price.
+
+        Raises:
+            ProblemError: it is no recourse, a key is no row, or a predicted row has no price.
+        """
+        if not isinstance(given, Mapping):
+            name = self.names[predicted[0]] if len(predicted) else "row"
+            check_recourse_type(where, given, f"names of rows to prices, {{{name!r}: 9.0}}")
+            return given
+        little, much = np.full(len(self.low), np.inf), np.full(len(self.low), np.inf)
+        for name, price in given.items():
+            if name not in self.names:
+                raise ProblemError(f"{where}: recourse names {name!r}, which is no row of it; give names of rows")
+            at = self.names.index(name)
+            little[at], much[at] = read_price(where, name, price, bool(self.low[at] == self.high[at]))
+        for at in predicted:
+            if not np.isfinite([little[at], much[at]]).all():
+                name = self.names[at]
+                raise ProblemError(
+                    f"{where}: row {name} is predicted, and recourse has no finite price for it; say what a unit of "
+                    f"its violation costs: recourse={{{name!r}: price, …}}"
+                )
+        return self.penalty(little, much)
+
+
+def check_recourse_type(where: str, given: Any, expected: str) -> None:
+    """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
+
+    Raises:
+        ProblemError: it is none of these. The message describes the ``expected`` dictionary.
+    """
+    if given is not None and not isinstance(given, (Penalty, Projection)):
+        raise ProblemError(
+            f"{where}: recourse must be a dictionary from {expected}, pear.Penalty(…) or pear.Projection(); "
+            f"got {given!r}"
+        )
+
+
+def read_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
+    """The prices per unit below and above a limit, from one price, or from a pair of prices for an equality.
+
+    Raises:
+        DataError: the price has another form or is negative.
+    """
+    pair = isinstance(price, tuple)
+    sides = price if pair else (price, price)
+    if pair and not equality:
+        raise DataError(
+            f"{where}: the price of {name} is a pair, and {name} is an inequality, which is violated in one way only; "
+            "give one price"
+        )
+    if len(sides) != 2 or any(not (np.asarray(side, dtype=float) >= 0).all() for side in sides):
+        raise DataError(
+            f"{where}: the price of {name} is {price}; expected a number of at least 0 a unit of violation, an array "
+            "with one for each row, or for an equality a pair (too little, too much) of these"
+        )
+    return sides[0], sides[1]
 
 
 def read_limits(where: str, name: str, values: Any, absent: float) -> Array:
@@ -121,8 +235,3 @@ def read_finite(where: str, name: str, values: Any) -> Array:
         at = int(np.flatnonzero(~np.isfinite(array))[0])
         raise DataError(f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number: correct this entry")
     return array
-
-
-def to_tensor(values: Array) -> Tensor:
-    """A copy of an array as a float64 tensor."""
-    return torch.from_numpy(np.array(values, dtype=np.float64))

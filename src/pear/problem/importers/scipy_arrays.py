@@ -53,25 +53,25 @@ def from_scipy(
         [[10.0, -3.0]]
     """
     blocks = [
-        *_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
-        *_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
-        *_linear_constraints(constraints),
+        *_matrix_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
+        *_matrix_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
+        *_constraint_blocks(constraints),
     ]
-    n = _size(c, blocks, bounds, integrality)
+    n = _variable_count(c, blocks, bounds, integrality)
     costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
-    lb, ub = _bounds(bounds, n)
-    return ModelArrays(_WHERE, _stack(blocks, n), costs, lb, ub, integer=_integers(integrality, n)).model()
+    lb, ub = _scipy_bounds(bounds, n)
+    return ModelArrays(_WHERE, _stack_blocks(blocks, n), costs, lb, ub, integer=_integer_marks(integrality, n)).model()
 
 
-_Block = tuple[str, sparse.csr_array, Array, Array]
+_RowBlock = tuple[str, sparse.csr_array, Array, Array]
 
 
-def _block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_Block]:
+def _matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
     if A is None and b is None:
         return []
     if A is None or b is None:
         raise ProblemError(f"{_WHERE}: {left} and {right} belong together; got only {right if A is None else left}")
-    matrix, high = _matrix(A), np.asarray(b, dtype=float).reshape(-1)
+    matrix, high = _csr_matrix(A), np.asarray(b, dtype=float).reshape(-1)
     if matrix.shape[0] != len(high):
         raise ProblemError(
             f"{_WHERE}: {left} of shape {matrix.shape} has {matrix.shape[0]} rows and {right} {len(high)} entries; "
@@ -80,26 +80,26 @@ def _block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_Block]:
     return [(left, matrix, high if equal else np.full(len(high), -np.inf), high)]
 
 
-def _linear_constraints(constraints: Any) -> list[_Block]:
+def _constraint_blocks(constraints: Any) -> list[_RowBlock]:
     given = constraints if isinstance(constraints, Sequence) else [constraints]
-    made: list[_Block] = []
+    made: list[_RowBlock] = []
     for i, one in enumerate(given):
         if not all(hasattr(one, name) for name in ("A", "lb", "ub")):
             raise ProblemError(
                 f"{_WHERE}: constraints[{i}] is a {type(one).__name__}; expected scipy.optimize.LinearConstraint(A, "
                 "lb, ub): a nonlinear one cannot be taken"
             )
-        matrix = _matrix(one.A)
+        matrix = _csr_matrix(one.A)
         low, high = (np.array(np.broadcast_to(v, matrix.shape[0]), dtype=float) for v in (one.lb, one.ub))
         made.append((f"constraints[{i}]", matrix, low, high))
     return made
 
 
-def _matrix(A: Any) -> sparse.csr_array:
+def _csr_matrix(A: Any) -> sparse.csr_array:
     return sparse.csr_array(A if sparse.issparse(A) else np.atleast_2d(np.asarray(A, dtype=float)), dtype=float)
 
 
-def _size(c: Any, blocks: list[_Block], bounds: Any, integrality: Any) -> int:
+def _variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
     found = [] if c is None else [("c", np.size(c))]
     found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
     if not found and not hasattr(bounds, "lb") and np.ndim(bounds) == 2:
@@ -116,7 +116,7 @@ def _size(c: Any, blocks: list[_Block], bounds: Any, integrality: Any) -> int:
     return found[0][1]
 
 
-def _bounds(bounds: Any, n: int) -> tuple[Array, Array]:
+def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
     if hasattr(bounds, "lb"):
         return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
     pairs = np.array((0, None) if bounds is None else bounds, dtype=object)
@@ -130,7 +130,7 @@ def _bounds(bounds: Any, n: int) -> tuple[Array, Array]:
     return np.resize(low, n), np.resize(high, n)
 
 
-def _integers(integrality: Any, n: int) -> Any:
+def _integer_marks(integrality: Any, n: int) -> Any:
     kinds = np.zeros(n) if integrality is None else np.asarray(integrality).reshape(-1)
     if len(kinds) not in (1, n):
         raise ProblemError(f"{_WHERE}: integrality must be a number or have {n} entries; got {len(kinds)}")
@@ -144,7 +144,7 @@ def _integers(integrality: Any, n: int) -> Any:
     return kinds == 1
 
 
-def _stack(blocks: list[_Block], n: int) -> RowLimits:
+def _stack_blocks(blocks: list[_RowBlock], n: int) -> RowLimits:
     if not blocks:
         return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
     names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))

@@ -13,7 +13,7 @@ from scipy.io import loadmat
 from pear.errors import DataError
 from pear.problem.importers.files_and_packages import plain_file, suffix_of
 from pear.problem.importers.mps import read_highs
-from pear.problem.importers.osqp_mat import load
+from pear.problem.importers.osqp_mat import load_osqp_arrays
 from pear_lab.judge.judged_program import Array, Program, from_limits
 
 _NONE = 1e20  # limits of this size are none
@@ -77,7 +77,7 @@ def _from_highs(model: Any) -> ModelFile:
 
 
 def _from_mat(path: Path) -> ModelFile:
-    load(path)  # raises the importer's errors
+    load_osqp_arrays(path)  # raises the importer's errors
     with plain_file(path, (".mat",)) as file:
         found = loadmat(str(file))
     q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741
