@@ -18,8 +18,7 @@ from pear.problem import build_program as sizes
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT, _spread
-from pear.sensitivity.reduced_systems import SparseSystems, SparseThenDenseSystems, map_in_threads
-from pear.sensitivity.sparse_reduced import SparseReducedKKT
+from pear.sensitivity.sparse_reduced import SparseReducedKKT, SparseSystems, SparseThenDenseSystems, map_in_threads
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]

@@ -15,7 +15,7 @@ import pear
 from pear.decisions.solve import solve_verified
 from pear.problem import build_program as rule
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.reduced_systems import SparseSystems
+from pear.sensitivity.sparse_reduced import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import SymbolicFactor
 from pear.solvers.registry import get

@@ -22,9 +22,9 @@ from pear.optimality.rule import RANK, ROUNDOFF
 from pear.problem.matrix import sample_of
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import is_nearly_singular
-from pear.sensitivity.uniqueness import solve_linear_program
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import stack
+from pear.solvers.adapters.scipy import solve_linear_program
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]

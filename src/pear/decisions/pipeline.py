@@ -27,7 +27,8 @@ from pear.optimality.screen import screen
 from pear.optimality.verify import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import is_convex_program
-from pear.sensitivity.reduced_systems import ReducedSystems, SparseSystems, map_in_threads, reduced_systems
+from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
+from pear.sensitivity.sparse_reduced import SparseSystems, map_in_threads
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Candidate, PartProjector, Projector, Start
 from pear.solvers.registry import Backend, usable_backends

@@ -21,13 +21,11 @@ from torch import Tensor
 
 from pear.compile.cuda_graphs import replay
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.optimality.exact_residuals import DoubleDouble, ExactSample
 from pear.optimality.natural_sizes import is_noise
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.exact_refinement import projection_program, refine
-from pear.sensitivity.null_space import NullSpace
+from pear.sensitivity.exact_refinement import refine_projection
 from pear.solvers.linalg.dense_factors import CholeskyFactor, factor_cholesky
 
 _SHIFT = 1e-7  # δ, relative to the curvature
@@ -209,15 +207,8 @@ class ReducedKKT:
         mixed = self._mixes_units()
         x = torch.where((is_noise(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
         for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
-            qp, active = projection_program(self._qp[i], e[i]), self._active[i]
-            system = NullSpace(qp, active)
-            g, v = (
-                DoubleDouble(x[i][0].numpy().copy()),
-                DoubleDouble(torch.cat([v_eq[i], v_in[i]], 1)[0].numpy().copy()),
-            )
-            refine(ExactSample(qp), system.solve, active, g, v)
-            x[i], (v_eq[i], v_in[i]) = torch.from_numpy(g.high), torch.from_numpy(v.high).split([qp.p, qp.m])
-            good[i] = system.is_curved
+            one = self._qp[i], self._active[i], e[i], x[i], v_eq[i], v_in[i]
+            x[i], v_eq[i], v_in[i], good[i] = refine_projection(*one)
         return x, v_eq, v_in, good
 
     def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:

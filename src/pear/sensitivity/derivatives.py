@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pear.problem.matrix import matvec, tmatvec
-from pear.sensitivity.projection import require_unique
+from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 Derivative = Callable[[], Tensor]

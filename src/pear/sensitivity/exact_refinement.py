@@ -1,61 +1,155 @@
 """Refinement with exact residuals, for systems whose terms cancel beyond the accuracy of float64.
 
-Each round computes the residual of a reduced system exactly, solves the system for a correction in float64, and adds
-the correction to a point that is stored as the sum of two vectors. Each round gains as many digits as the factorisation
-has, so that a few rounds are enough even where rows are parallel to 1e-10.
+Nearly parallel rows can have multipliers of 1e9 that cancel each other. The rounding of these terms in float64 is then
+larger than the allowed residual. Each round of the refinement therefore computes the residual of a reduced KKT system
+exactly, solves the system for a correction in float64, and adds the correction to a point that is stored as the sum of
+two vectors. Each round gains as many digits as the factorisation has, so that a few rounds are enough even where rows
+are parallel to 1e-10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.exact_residuals import Array, DoubleDouble, ExactSample, round_to_float64
 from pear.optimality.kkt_residual import Residuals
 from pear.optimality.verify import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.null_space import NullSpace
 
-Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""A function from the right-hand sides (f, r_eq, r_in) of one sample to x and the multipliers of its rows."""
+Array = NDArray[np.float64]
 
 _ROUNDS = 12
+_SCALING_PASSES = 8
+_SPLITTER = 2.0**27 + 1.0  # splits the 53 bits of a float64 into two halves
 
 
-def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble, y: DoubleDouble) -> Residuals:
-    """Correct a point and its multipliers in place, until a round no longer halves the correction.
+@dataclass
+class DoubleDouble:
+    """A vector stored as the unevaluated sum ``high + low``, with about twice the digits of float64.
+
+    Attributes:
+        high: (k,) the vector rounded to float64.
+        low: (k,) the rounding error of ``high``; zero by default.
+    """
+
+    high: Array
+    low: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.low = self.low if len(self.low) else np.zeros_like(self.high)
+
+    def add(self, change: Array) -> None:
+        """Add a float64 vector in place. The rounding error of the addition is kept in ``low``."""
+        total = self.high + change
+        back = total - self.high
+        lost = (self.high - (total - back)) + (change - back)
+        low = self.low + lost
+        self.high = total + low
+        self.low = low - (self.high - total)
+
+
+class RefinementSystem:
+    """The reduced KKT system of one dense program on the CPU, with exact residuals and float64 corrections.
+
+    The batched systems decide the rank of the active rows in the units of the data. That decision is unreliable in
+    float64 where the units of variables differ by a factor of 1e6, or rows are parallel to 1e-10. Here the rows and
+    columns of
+
+        [ H_FF  J_Fᵀ ]
+        [ J_F    0   ]
+
+    are scaled until the largest entry of each is about 1. Singular values at the level of rounding then count as zero.
+    If the rank is still wrong, the exact residuals do not converge, which the refinement notices.
 
     Args:
-        sample: the program.
-        solve: solves the reduced system.
-        active: the constraints to hold.
-        x: (n,) the point.
-        y: (p + m,) the multipliers of the rows.
+        qp: a batch of one program.
+        active: the constraints to hold with equality.
 
-    Returns:
-        The residuals of the optimality conditions at the corrected point, accurate to the last digit.
+    Attributes:
+        is_curved: whether the objective is curved along every tangent direction.
     """
-    left, n, smallest = sample.residuals(x, y), len(x.high), np.inf
-    first: Array | None = None
-    for _ in range(_ROUNDS):
-        rows = torch.where(active.rows, left.rows, 0.0)
-        change = torch.cat(solve(-left.gradient, -left.equality, rows), 1)[0].numpy()
-        sizes = _sizes(change, n)
-        first = np.where(sizes > 0, sizes, 1.0) if first is None else first
-        size = float((sizes / first).max())  # relative to the first correction, because x may go to zero
-        if not size < 0.5 * smallest:  # also true where size is NaN
-            break
-        smallest = size
-        x.add(change[:n])
-        y.add(change[n:])
-        left = sample.residuals(x, y)
-    return left
+
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
+        data: dict[str, Any] = {
+            name: getattr(qp, name)[0].numpy() for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")
+        }
+        self._data, self._active, self._p = data, active, qp.p
+        self._columns = np.concatenate([data["H"], data["A"].T, data["G"].T], 1)
+        self._rows = np.concatenate([data["A"], data["G"]])
+        self._free, held = (~active.fixed)[0].numpy(), active.rows[0].numpy()
+        self._held = np.concatenate([np.ones(qp.p, np.bool_), held])
+        H, J = data["H"][np.ix_(self._free, self._free)], self._rows[self._held][:, self._free]
+        self._column, self._row = _scaling_factors(H, J)
+        self._H = self._column[:, None] * H * self._column
+        U, S, Vh = np.linalg.svd(self._row[:, None] * J * self._column)
+        rank = int(_are_nonzero(S, len(H) + len(J)).sum())
+        self._U, self._S, self._V, Z = U[:, :rank], S[:rank], Vh[:rank].T, Vh[rank:].T
+        values, vectors = np.linalg.eigh(Z.T @ self._H @ Z)
+        curved = _are_nonzero(values, len(H) + len(J))
+        self.is_curved = bool(curved.all())
+        self._along, self._curvature = Z @ vectors[:, curved], values[curved]
+
+    def refine(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
+        """Correct a point and its multipliers in place, until a round no longer halves the correction.
+
+        Args:
+            x: (n,) the point.
+            y: (p + m,) the multipliers of the rows.
+
+        Returns:
+            The residuals of the optimality conditions at the corrected point, accurate to the last digit.
+        """
+        left, n, smallest = self._exact_residuals(x, y), len(x.high), np.inf
+        first: Array | None = None
+        for _ in range(_ROUNDS):
+            change = self._solve(left)
+            sizes = np.array([np.abs(part).max(initial=0.0) for part in np.split(change, [n])])
+            first = np.where(sizes > 0, sizes, 1.0) if first is None else first
+            size = float((sizes / first).max())  # relative to the first correction, because x may go to zero
+            if not size < 0.5 * smallest:  # also true where size is NaN
+                break
+            smallest = size
+            x.add(change[:n])
+            y.add(change[n:])
+            left = self._exact_residuals(x, y)
+        return left
+
+    def _exact_residuals(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
+        """The residuals of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
+        data = self._data
+        both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
+        absent = np.isinf(data["h"])
+        rows = _exact_affine(self._rows, x, np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])]))
+        values = (
+            _exact_affine(data["H"], x),
+            _exact_affine(self._columns, both, data["c"]),
+            rows[: self._p],
+            np.where(absent, np.inf, -rows[self._p :]),
+            (x.high - data["lb"]) + x.low,
+            (data["ub"] - x.high) - x.low,
+        )
+        return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
+
+    def _solve(self, left: Residuals) -> Array:
+        """The correction of x, then of the multipliers, that removes the residuals to first order. Shape (n + p + m,).
+
+        Where the correction is not unique, it has the least norm in the scaled units.
+        """
+        slope = self._column * -left.gradient[0].numpy()[self._free]
+        rest = self._row * torch.cat([-left.equality, left.rows], 1)[0].numpy()[self._held]
+        dx = self._V @ ((self._U.T @ rest) / self._S)
+        dx = dx + self._along @ ((self._along.T @ (slope - self._H @ dx)) / self._curvature)
+        dv = self._U @ ((self._V.T @ (slope - self._H @ dx)) / self._S)
+        x, v = np.zeros(len(self._free)), np.zeros(len(self._held))
+        x[self._free], v[self._held] = self._column * dx, self._row * dv
+        return np.concatenate([x, v])
 
 
 def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verification:
@@ -67,23 +161,90 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
         duals: the multipliers of the point.
         working: the constraints to hold.
     """
-    sample, system = ExactSample(qp), NullSpace(qp, working)
     held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
     point = DoubleDouble(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
     y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
-    left = refine(sample, system.solve, working, point, y)
-    fixed = working.fixed[0].numpy()
-    z, multipliers = round_to_float64(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
-    return verify(qp, z, multipliers, working, left)
+    left = RefinementSystem(qp, working).refine(point, y)
+    equality, inequality = torch.from_numpy(y.high.copy())[None].split([qp.p, qp.m], 1)
+    refined = Duals(equality, inequality, torch.where(working.fixed, -left.gradient, 0.0))
+    return verify(qp, torch.from_numpy(point.high.copy())[None], refined, working, left)
 
 
-def projection_program(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
-    """The programs whose solutions on the active sets of ``qp`` are the projections P e, for e (B, n)."""
+def refine_projection(
+    qp: QuadraticProgram, active: ActiveSet, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """Refine the projection P e of one sample.
+
+    The projection solves the program with cost −e and the active constraints of ``qp``, all with right-hand side zero.
+
+    Args:
+        qp: a batch of one dense program on the CPU.
+        active: the constraints that define the tangent space.
+        e: (1, n) the vector to project.
+        x: (1, n) an approximation of P e.
+        v_eq: (1, p) its multipliers of the equalities.
+        v_in: (1, m) its multipliers of the inequalities.
+
+    Returns:
+        P e (1, n), its multipliers (1, p) and (1, m), and whether the objective is curved along every tangent
+        direction.
+    """
     zero: dict[str, Any] = {name: torch.zeros_like(getattr(qp, name)) for name in ("b", "h")}
-    return replace(qp, c=-e, **zero, lb=torch.full_like(qp.lb, -torch.inf), ub=torch.full_like(qp.ub, torch.inf))
+    lb, ub = torch.full_like(qp.lb, -torch.inf), torch.full_like(qp.ub, torch.inf)
+    system = RefinementSystem(replace(qp, c=-e, **zero, lb=lb, ub=ub), active)
+    g, v = (DoubleDouble(value[0].numpy().copy()) for value in (x, torch.cat([v_eq, v_in], 1)))
+    system.refine(g, v)
+    refined_eq, refined_in = torch.from_numpy(v.high)[None].split([qp.p, qp.m], 1)
+    return torch.from_numpy(g.high)[None], refined_eq, refined_in, system.is_curved
 
 
-def _sizes(change: Array, n: int) -> Array:
-    """The largest absolute entry of the first n corrections (of x) and of the others (of y). Shape (2,)."""
-    parts = np.split(np.abs(change), [n])
-    return np.array([part.max(initial=0.0) for part in parts])
+def _are_nonzero(values: Array, size: int) -> Array:
+    """Which singular values or eigenvalues exceed the rounding error of a sum of ``size`` terms. Same shape, bool."""
+    return np.asarray(values > np.finfo(np.float64).eps * size * np.abs(values).max(initial=0.0))
+
+
+def _scaling_factors(H: Array, J: Array) -> tuple[Array, Array]:
+    """Scaling factors, powers of two, for columns and rows that bring the largest entry of each near 1.
+
+    Args:
+        H: (f, f) curvature.
+        J: (k, f) rows.
+
+    Returns:
+        The factors of the columns (f,) and of the rows (k,).
+    """
+    f, k = len(H), len(J)
+    size, unit = np.abs(np.block([[H, J.T], [J, np.zeros((k, k))]])), np.ones(f + k)
+    for _ in range(_SCALING_PASSES):
+        largest = (unit[:, None] * size * unit).max(1, initial=0.0)
+        unit = unit / np.sqrt(np.where(largest > 0, largest, 1.0))
+    powers = np.asarray(2.0 ** np.round(np.log2(unit)), np.float64)
+    return powers[:f], powers[f:]
+
+
+def _exact_affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
+    """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,).
+
+    Args:
+        matrix: (r, k).
+        x: (k,).
+        *constants: vectors (r,) to add.
+    """
+    terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
+    return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
+
+
+def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
+    """The products ``matrix[i, j] * x[j]`` in float64, and the exact rounding error of each. Shapes (r, k)."""
+    product = matrix * x
+    a_high, a_low = _split_digits(matrix)
+    b_high, b_low = _split_digits(x)
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, lost
+
+
+def _split_digits(value: Array) -> tuple[Array, Array]:
+    """Split numbers into a high and a low half of their digits, so that products of halves are exact in float64."""
+    scaled = _SPLITTER * value
+    high = scaled - (scaled - value)
+    return high, value - high

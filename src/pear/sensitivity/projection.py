@@ -5,13 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.errors import NotUniqueError, SolveError
-from pear.optimality.duals_and_active_sets import Status
-from pear.optimality.rule import PROJECTED
+from pear.errors import NotUniqueError
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
 from pear.sensitivity.reduced_systems import reduced_systems
-from pear.sensitivity.uniqueness import is_unique
+from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import add_normal
 
@@ -66,53 +64,12 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
         e: (B, n) error of the objective's gradient.
         g: (B, n) projection of e.
         strength: β ≥ 0.
-    """
-    return g if strength == 0 else add_normal(_checked_inverse_curvature(qp, e), g, strength)
-
-
-def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
-    """Raise where a decision is not unique and therefore has no derivative. Failed samples are not checked.
-
-    Args:
-        solution: the verified solutions.
-        curved: (B,) bool, True where the objective is curved along every tangent direction.
 
     Raises:
-        NotUniqueError: a decision is not unique.
-        SolveError: a decision is unique, but its derivative could not be computed accurately.
+        NotUniqueError: H is singular, and β > 0.
     """
-    # weakly active constraints count as active, although the decision may be able to leave them at no cost
-    unique = curved.clone()
-    doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
-    if len(doubtful):
-        qp = solution.qp[doubtful]
-        flat = is_singular_program(qp).expand(len(doubtful))
-        doubtful = doubtful[flat]
-        unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
-    flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
-    if not flat_samples:
-        return
-    if solution.qp.is_sparse and not bool(is_singular_program(solution.qp).any()):
-        # the curvature is definite, so that the derivative exists, but the refinement did not converge
-        raise SolveError(
-            f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
-            flat_samples,
-            [Status.INACCURATE] * len(flat_samples),
-        )
-    raise NotUniqueError(
-        "the decision of {samples} is not unique "
-        "(the objective is flat along a feasible direction), so that it has no derivative; "
-        "pass smoothing > 0 or a positive definite Q",
-        flat_samples,
-    )
-
-
-def _checked_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
-    """H⁻¹ e, (B, n).
-
-    Raises:
-        NotUniqueError: H is singular.
-    """
+    if strength == 0:
+        return g
     flat = is_singular_program(qp).expand(len(e))
     if bool(flat.any()):
         raise NotUniqueError(
@@ -120,4 +77,4 @@ def _checked_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
             "pass smoothing > 0, a positive definite Q, or injection=0",
             flat.nonzero()[:, 0].tolist(),
         )
-    return apply_inverse_curvature(qp, e)
+    return add_normal(apply_inverse_curvature(qp, e), g, strength)

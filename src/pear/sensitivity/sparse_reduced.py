@@ -1,30 +1,35 @@
-"""The reduced KKT system of one large sparse program.
+"""The reduced KKT systems of sparse programs.
 
-This is the system of ``pear.sensitivity.dense_reduced`` with a sparse factorisation. Rows and columns are equilibrated,
-the rows get a relative shift, and the solution is refined to rounding. Rows without a free variable are left out, and
-their multipliers are zero.
+They are the systems of ``pear.sensitivity.dense_reduced`` with a sparse factorisation. Rows and columns are
+equilibrated, the rows get a relative shift, and the solution is refined to rounding. Rows without a free variable are
+left out, and their multipliers are zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from torch import Tensor
 
+from pear.errors import ProblemError
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import is_noise
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT, SystemSolution
 from pear.sensitivity.program_curvature import curvature_sign
-from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
-from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
 
 _SHIFT = 1e-10  # shift of the rows relative to the curvature, for rows that are nearly dependent
-_LIFT = (
-    1e-7  # shift of a curvature that may be singular, and of the rows then; larger, so that rounding does not hide it
-)
+_LIFT = 1e-7  # shift of a curvature that may be singular, and of its rows; so large that rounding does not hide it
 _SMALL = 0.2  # share of the unknowns; an exchange of constraints then takes a fraction of an interior-point iteration
 _REFINEMENTS = 40
 _STALLED = 0.7  # refinement stops where more than this share of the residual remains
@@ -40,6 +45,10 @@ class SparseReducedKKT:
     """
 
     def __init__(self, qp: QuadraticProgram, fixed: Array, rows: Array) -> None:
+        # these import numba, which dense programs do not need
+        from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
+        from pear.solvers.linalg.saddle import SaddlePattern
+
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
         whole, self._units = equilibrated_program(qp), equilibrated_program(qp).columns[self._free]
@@ -131,8 +140,153 @@ class SparseReducedKKT:
         return max(over_f, float(np.abs(rest_r).max(initial=0.0)) / size if size > 0 else 0.0)
 
 
+class SparseSystems:
+    """The reduced systems of sparse programs, one per sample, each built when it is first used.
+
+    Args:
+        qp: the programs.
+        active: the constraints to hold.
+        kept: for each sample its system where that has been built already, else None; by default none is built.
+    """
+
+    def __init__(
+        self, qp: QuadraticProgram, active: ActiveSet, kept: list[SparseReducedKKT | None] | None = None
+    ) -> None:
+        self.qp, self.active = qp, active
+        self.kept: list[SparseReducedKKT | None] = [None] * qp.batch if kept is None else kept
+
+    @classmethod
+    def joined(
+        cls, qp: QuadraticProgram, active: ActiveSet, singles: Sequence[ReducedKKT | SparseSystems | None], room: int
+    ) -> SparseSystems:
+        """The systems of a batch, joined from those of its samples, which were built one by one.
+
+        Args:
+            qp: the programs.
+            active: the constraints to hold.
+            singles: for each sample a ``SparseSystems`` of that sample alone, or None.
+            room: how many entries all kept factors together may have. Factors beyond that are dropped.
+        """
+        kept: list[SparseReducedKKT | None] = []
+        for single in singles:
+            system = single.kept[0] if isinstance(single, SparseSystems) else None
+            room -= 0 if system is None else system.fill
+            kept.append(system if room >= 0 else None)
+        return cls(qp, active, kept)
+
+    def of(self, i: int) -> SparseReducedKKT:
+        """The system of sample i."""
+        system = self.kept[i]
+        if system is None:
+            system = SparseReducedKKT(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
+            self.kept[i] = system
+        return system
+
+    @property
+    def usable(self) -> Tensor:
+        """(B,) bool, False where a system could not be factored."""
+        return torch.tensor([self.of(i).usable for i in range(self.qp.batch)])
+
+    @property
+    def cheap(self) -> bool:
+        """True where so few variables are free that an exchange is much faster than an iteration of a solver."""
+        return all(self.of(i).small for i in range(self.qp.batch))
+
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
+        """Solve for one right-hand side per sample, in threads. The flag is True where the residual vanished."""
+        B, p = self.qp.batch, self.qp.p
+        x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
+        r = torch.cat([r_eq, r_in], 1)
+
+        def one(i: int) -> None:
+            if not bool(f[i].any() | r[i].any()):
+                good[i] = True  # the solution is zero, even where the system cannot be factored
+                return
+            found, multipliers, good[i] = self.of(i).solve(f[i].numpy(), r[i].numpy())
+            x[i], v[i] = torch.from_numpy(found), torch.from_numpy(multipliers)
+
+        map_in_threads(one, B)
+        return x, v[:, :p], v[:, p:], good
+
+    def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The first three results of ``solve``."""
+        return self.solve(f, r_eq, r_in)[:3]
+
+    solve_carefully = solve  # no rank is decided for a large sparse matrix
+
+    def flat(self, f: Tensor) -> Tensor:
+        """Zero, because directions without curvature are not computed for a large sparse matrix. Shape (B, n)."""
+        return torch.zeros_like(f)
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
+        """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
+        p, m = self.qp.p, self.qp.m
+        x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
+        x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)
+        return x, v_eq, v_in, good & self.curved(good)
+
+    def curved(self, where: Tensor) -> Tensor:
+        """Whether the objective is curved along every tangent direction, (B,) bool.
+
+        Args:
+            where: (B,) bool, the samples to test; the result is False for the others, unless every H is definite.
+        """
+        if curvature_sign(self.qp) > 0:
+            return torch.ones_like(where)
+        return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
+
+    def tangent_dim(self) -> Tensor:
+        """Raise ProblemError, because the rank of a large sparse matrix is not computed."""
+        raise ProblemError(
+            "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
+            "pass Q, A and G as dense arrays where they fit"
+        )
+
+
+class SparseThenDenseSystems(SparseSystems):
+    """The reduced systems of large dense programs: sparse ones first, and dense ones where the rank must be decided.
+
+    Args:
+        qp: the dense programs.
+        sparse: the same programs with sparse matrices.
+        active: the constraints to hold.
+    """
+
+    def __init__(self, qp: QuadraticProgram, sparse: QuadraticProgram, active: ActiveSet) -> None:
+        super().__init__(sparse, active)
+        self._given = qp
+
+    @cached_property
+    def _dense(self) -> ReducedKKT:
+        return ReducedKKT(self._given, self.active)
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
+        """P e and the multipliers of the rows, by dense systems where the refinement does not converge."""
+        fast = super().project(e)
+        if bool(fast[3].all()):
+            return fast
+        careful = self._dense.solve_carefully(e, *(e.new_zeros(len(e), k) for k in (self.qp.p, self.qp.m)))
+        x, v_eq, v_in = (torch.where(fast[3][:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
+        return x, v_eq, v_in, fast[3] | careful[3]
+
+    def tangent_dim(self) -> Tensor:
+        """The dimension of the tangent space, (B,)."""
+        return self._dense.tangent_dim()
+
+
 def _principal(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
     """The rows and columns of H that belong to the free variables."""
     if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
     return sparse.csr_array(H[free][:, free])
+
+
+def map_in_threads(function: Callable[[int], None], count: int) -> None:
+    """Call ``function(i)`` for i = 0, …, count − 1, in as many threads as torch uses."""
+    threads = min(torch.get_num_threads(), count)
+    if threads < 2:
+        for i in range(count):
+            function(i)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
+        list(pool.map(function, range(count)))

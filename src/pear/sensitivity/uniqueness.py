@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.optimality.rule import DESCENT
+from pear.errors import NotUniqueError, SolveError
+from pear.optimality.duals_and_active_sets import ActiveSet, Status
+from pear.optimality.rule import DESCENT, PROJECTED
 from pear.problem.matrix import sample_of
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import is_singular_program
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.adapters.batch_arrays import stack
+from pear.solvers.adapters.scipy import solve_linear_program
 
-if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
 
-Array = NDArray[Any]
+def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
+    """Raise where a decision is not unique and therefore has no derivative. Failed samples are not checked.
+
+    Args:
+        solution: the verified solutions.
+        curved: (B,) bool, True where the objective is curved along every tangent direction.
+
+    Raises:
+        NotUniqueError: a decision is not unique.
+        SolveError: a decision is unique, but its derivative could not be computed accurately.
+    """
+    # weakly active constraints count as active, although the decision may be able to leave them at no cost
+    unique = curved.clone()
+    doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
+    if len(doubtful):
+        qp = solution.qp[doubtful]
+        flat = is_singular_program(qp).expand(len(doubtful))
+        doubtful = doubtful[flat]
+        unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
+    flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
+    if not flat_samples:
+        return
+    if solution.qp.is_sparse and not bool(is_singular_program(solution.qp).any()):
+        # the curvature is definite, so that the derivative exists, but the refinement did not converge
+        raise SolveError(
+            f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
+            flat_samples,
+            [Status.INACCURATE] * len(flat_samples),
+        )
+    raise NotUniqueError(
+        "the decision of {samples} is not unique "
+        "(the objective is flat along a feasible direction), so that it has no derivative; "
+        "pass smoothing > 0 or a positive definite Q",
+        flat_samples,
+    )
 
 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
@@ -50,32 +83,3 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
     gain = np.asarray(loose.sum(0)).reshape(-1) - weak_lower.astype(float) + weak_upper.astype(float)
     leave = solve_linear_program(gain, held, np.zeros(held.shape[0]), loose, np.zeros(loose.shape[0]), low, high)
     return bool(leave.status == 0 and leave.fun > -DESCENT)
-
-
-def solve_linear_program(
-    c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
-) -> OptimizeResult:
-    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by SciPy's HiGHS.
-
-    Args:
-        c: (n,) costs.
-        A: (p, n), dense or sparse.
-        b: (p,).
-        G: (m, n), dense or sparse.
-        h: (m,).
-        lb: (n,).
-        ub: (n,).
-        **options: options of HiGHS.
-    """
-    from scipy.optimize import linprog  # takes long to import, and few programs need it
-
-    return linprog(
-        c,
-        A_ub=G if G.shape[0] else None,
-        b_ub=h if G.shape[0] else None,
-        A_eq=A if A.shape[0] else None,
-        b_eq=b if A.shape[0] else None,
-        bounds=np.column_stack([lb, ub]),
-        method="highs",
-        options=options,
-    )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import CandidateRows, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
+
+if TYPE_CHECKING:
+    import scipy.optimize  # takes long; SciPy imports it when it is first used
+    from scipy.optimize import OptimizeResult
 
 _LEAST_COST = 2.0**10  # costs are scaled up, because milp cuts off branches that are better by less than 1e-6
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
@@ -34,30 +39,37 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     return candidates.candidate()
 
 
+def solve_linear_program(
+    c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
+) -> OptimizeResult:
+    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by SciPy's ``linprog``, which runs HiGHS.
+
+    Args:
+        c: (n,) costs.
+        A: (p, n), dense or sparse.
+        b: (p,).
+        G: (m, n), dense or sparse.
+        h: (m,).
+        lb: (n,).
+        ub: (n,).
+        **options: options of HiGHS.
+    """
+    inequalities = {"A_ub": G, "b_ub": h} if G.shape[0] else {}
+    equalities = {"A_eq": A, "b_eq": b} if A.shape[0] else {}
+    bounds = np.column_stack([lb, ub])
+    return scipy.optimize.linprog(c, **inequalities, **equalities, bounds=bounds, method="highs", options=options)
+
+
 def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates: CandidateRows) -> None:
+    b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
     feasibility = min(max(tol, 1e-10), 1e-4)
-
-    def run(presolve: bool) -> Any:
-        return scipy.optimize.linprog(
-            batch.c[i],
-            A_ub=group.G,
-            b_ub=row(batch.h, i)[group.rows],
-            A_eq=group.A,
-            b_eq=row(batch.b, i),
-            bounds=np.column_stack([row(batch.lb, i), row(batch.ub, i)]),
-            method="highs",
-            options={
-                "presolve": presolve,
-                "primal_feasibility_tolerance": feasibility,
-                "dual_feasibility_tolerance": feasibility,
-                "time_limit": time_limit.seconds_per_sample(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
-            },
-        )
-
-    result = run(presolve=True)
-    if result.status == _UNCLEAR:
-        result = run(presolve=False)
-    status = _CLAIMS.get(result.status, Status.INACCURATE)
+    options: dict[str, Any] = {
+        "primal_feasibility_tolerance": feasibility,
+        "dual_feasibility_tolerance": feasibility,
+        "time_limit": time_limit.seconds_per_sample(len(lb), group.A.shape[0] + group.G.shape[0]),
+    }
+    program = batch.c[i], group.A, b, group.G, h[group.rows], lb, ub
+    result, status = _run_twice(lambda presolve: solve_linear_program(*program, presolve=presolve, **options))
     if status != Status.SOLVED:  # linprog then returns no point, or no multipliers
         candidates.fail(i, status)
         return
@@ -74,22 +86,29 @@ def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, cand
     lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows, np.concatenate([b, h]) * units.rows
     cost = batch.c[i] * units.columns
     unit = cost_unit(cost, _LEAST_COST)
-
-    def run(presolve: bool) -> Any:
-        return scipy.optimize.milp(
+    result, status = _run_twice(
+        lambda presolve: scipy.optimize.milp(
             cost * unit,
             integrality=batch.integer,
             bounds=scipy.optimize.Bounds(row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns),
             constraints=scipy.optimize.LinearConstraint(units.scaled(matrix), lower, upper),
             options={"mip_rel_gap": 0.0, "presolve": presolve, "time_limit": seconds},
         )
-
-    result = run(presolve=True)
-    if result.status == _UNCLEAR:
-        result = run(presolve=False)
-    status = _CLAIMS.get(result.status, Status.INACCURATE)
+    )
     if result.x is None or status not in (Status.SOLVED, Status.INACCURATE):
         candidates.fail(i, status)
     else:
         candidates.put(i, status, result.x * units.columns, group)
         candidates.prove(i, result.mip_dual_bound / unit)
+
+
+def _run_twice(run: Callable[[bool], OptimizeResult]) -> tuple[OptimizeResult, Status]:
+    """Call ``run(presolve)`` with presolve, and again without it where the outcome is unclear.
+
+    Returns:
+        SciPy's result, and the status that it claims.
+    """
+    result = run(True)
+    if result.status == _UNCLEAR:
+        result = run(False)
+    return result, _CLAIMS.get(result.status, Status.INACCURATE)
