@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pear
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.problem import build_program as sizes
+from pear.problem import quadratic_program as sizes
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT, _spread

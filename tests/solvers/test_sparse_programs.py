@@ -13,7 +13,7 @@ from scipy import sparse
 
 import pear
 from pear.decisions.solve import solve_verified
-from pear.problem import build_program as rule
+from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.sparse_reduced import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
