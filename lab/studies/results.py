@@ -15,7 +15,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from pear.pages.section import Grid, Section
+from pear.pages.page import Grid, Section
 from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read

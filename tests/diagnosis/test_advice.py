@@ -15,8 +15,8 @@ import pear
 from pear.cli.app import app
 from pear.diagnosis import Advice
 from pear.diagnosis import advice as module
-from pear.diagnosis.advising import epoch_time, redundancy, sampled_decisions
-from pear.diagnosis.advising.subject import read_subject
+from pear.diagnosis.advising import program_structure, sampled_decisions, training_advice
+from pear.diagnosis.advising.subject_and_findings import read_subject
 
 pandas = pytest.importorskip("pandas")
 
@@ -145,7 +145,7 @@ def test_inequalities_that_say_nothing() -> None:
 
 
 def test_rank_is_skipped_where_it_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redundancy, "_MOST_WORK", 10)
+    monkeypatch.setattr(program_structure, "_MOST_WORK", 10)
     monkeypatch.setattr(sampled_decisions, "_MOST_WORK", 0)
     advice = pear.advise(pear.Problem(A=np.eye(3), b=np.ones(3)), costs(2, 3))
     assert advice.numbers["skipped_rank"]
@@ -247,7 +247,7 @@ def test_limits_per_sample_may_be_predicted_with_a_recourse() -> None:
 @pytest.mark.usefixtures("timed")
 def test_a_model_that_predicts_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newsvendor: one product is bought, and what is missing or left over is paid for."""
-    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
+    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
     plain = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
     model = pear.Model.predicting(plain, cost=False, b=True, known=[1.0], recourse=pear.Penalty(b=(4.0, 3.0)))
     demand = np.random.default_rng(0).uniform(5.0, 15.0, size=(60, 1))
@@ -318,7 +318,7 @@ ANY = {
 @pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize("name", ANY)
 def test_whatever_a_problem_may_be(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
+    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
     problem = ANY[name]()
     for given in (None, costs(4, problem.n)):
         advice = pear.advise(problem, given)
@@ -376,13 +376,13 @@ now = time.perf_counter
 def test_time_is_said_with_its_number_of_samples_and_what_cannot_be_timed_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
+    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
     problem = pear.Problem(**SIMPLEX)
     advice = pear.advise(problem, costs(20, 3))
     assert len(advice.about("time")) == 2
     assert "over 20 samples" in one(advice, "time", "a linear model")
     assert advice.numbers["first_epoch_seconds_mlp"] > 0
-    monkeypatch.setattr(epoch_time, "_time_call", lambda *_: 1e6)
+    monkeypatch.setattr(training_advice, "_time_call", lambda *_: 1e6)
     assert one(pear.advise(problem, costs(20, 3)), "time", "not timed")
 
 

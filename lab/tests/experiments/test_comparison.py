@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pear.cli.app import app
 from pear.errors import ProblemError
 from pear.losses.methods import method
-from pear.pages.section import RankedText
+from pear.pages.page import RankedText
 from pear_lab.experiments import (
     COMPARISONS,
     FILE_NAME,

@@ -18,8 +18,7 @@ from typer.testing import CliRunner, Result
 from pear.cli.app import app
 from pear.errors import MissingExtraError
 from pear.pages import figure_style
-from pear.pages.render_page import markdown_text
-from pear.pages.section import Section
+from pear.pages.page import Section, markdown_text
 from pear_lab.benchmarks import bench_plot as plot
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 import pear
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, print_plain
-from pear.cli.csv_table import read_csv_table, select_columns
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas
 from pear.cli.train import read_model
 from pear.errors import DataError
 

@@ -1,4 +1,4 @@
-"""CSV tables of the command line: columns are selected by name and must hold numbers."""
+"""CSV tables and lists of columns on the command line: columns are selected by name and must hold numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pear.errors import DataError, MissingExtraError, listed
 
 if TYPE_CHECKING:
     import pandas
+
 
 _SHOWN = 8  # names of columns that a message lists
 
@@ -101,3 +102,13 @@ def suggest_name(name: str, there: Sequence[str]) -> str:
         return f", did you mean {close[0]!r}?"
     more = f", … ({len(there)} in all)" if len(there) > _SHOWN else ""
     return f", only {', '.join(there[:_SHOWN])}{more}"
+
+
+def split_at_commas(text: str | None) -> list[str]:
+    """Split a text at its commas.
+
+    Example:
+        >>> split_at_commas("a, b,"), split_at_commas(None)
+        (['a', 'b'], [])
+    """
+    return [word.strip() for word in (text or "").split(",") if word.strip()]

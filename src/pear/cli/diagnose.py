@@ -10,9 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import out, print_plain
-from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
 from pear.cli.output_files import writable_file
 from pear.cli.train import read_model
 from pear.errors import DataError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
     import pear
-    from pear.pages.section import Grid
+    from pear.pages.page import Grid
 
 _ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
@@ -43,7 +42,7 @@ def diagnose(
 ) -> None:
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
-    from pear.diagnosis.diagnosis_tables import make_grids
+    from pear.diagnosis.diagnosis_page import make_grids
     from pear.train.one_thread import one_thread
 
     figure_style.require_packages("the page", "jinja2", "matplotlib")

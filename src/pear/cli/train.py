@@ -12,9 +12,8 @@ import typer
 from rich.table import Table
 
 import pear
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out, print_plain, two_decimal_percent
-from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
 from pear.cli.demo import gain_sentence
 from pear.cli.output_files import writable_file
 from pear.errors import DataError
@@ -149,17 +148,15 @@ def read_model(
     named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
         raise DataError(
-            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the "
-            "columns of "
-            "costs with --costs, one for every variable in their order"
+            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns "
+            "of costs with --costs, one for every variable in their order"
         )
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
     if unknown and not by_order:
         raise DataError(
-            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns "
-            "as the "
-            f"variables, or name {len(variables)} columns, one for every variable in their order"
+            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns as "
+            f"the variables, or name {len(variables)} columns, one for every variable in their order"
         )
     predicted = None if by_order or tuple(named) == variables else named
     if priced:

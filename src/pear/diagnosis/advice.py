@@ -8,15 +8,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pear.diagnosis.advising.coefficient_scaling import check_scaling
-from pear.diagnosis.advising.epoch_time import time_epochs
-from pear.diagnosis.advising.findings import Finding, Findings
-from pear.diagnosis.advising.integrality import measure_integrality
 from pear.diagnosis.advising.objective_curvature import describe_curvature, find_auto_smoothing
-from pear.diagnosis.advising.redundancy import find_redundant_rows
-from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions
-from pear.diagnosis.advising.solver_and_loss import name_solvers, suggest_loss
-from pear.diagnosis.advising.structure import describe_structure
-from pear.diagnosis.advising.subject import read_subject
+from pear.diagnosis.advising.program_structure import describe_structure, find_redundant_rows
+from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions, measure_integrality
+from pear.diagnosis.advising.subject_and_findings import Finding, Findings, read_subject
+from pear.diagnosis.advising.training_advice import name_solvers, suggest_loss, time_epochs
 from pear.errors import MissingExtraError
 from pear.problem import Model, Problem
 

@@ -1,20 +1,102 @@
-"""A diagnosis as one HTML page without other files, and as a notebook shows it."""
+"""A diagnosis as tables, as one HTML page without other files, and as a notebook shows it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pear.diagnosis.diagnosis_figures import make_panels
-from pear.diagnosis.diagnosis_tables import make_grids
+import numpy as np
+
+from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
 from pear.diagnosis.wording import format_amount, format_percent
-from pear.pages.render_page import render_page
-from pear.pages.section import PageFigure, Section
+from pear.pages.page import Grid, PageFigure, Section, render_page
 from pear.problem.html_tables import html_table, summarise_names
 
 if TYPE_CHECKING:
+    import pandas
+
     from pear.diagnosis.diagnosis import Diagnosis
+
+
+def _percent_or_dash(share: float) -> str:
+    return format_percent(share) if np.isfinite(share) else "–"
+
+
+Columns = tuple[tuple[str, str, Callable[[Any], str]], ...]
+"""Columns of a table for display: heading, column name of the DataFrame, and function that formats an entry."""
+
+_VALUES: Columns = (
+    ("Predicted value", "value", str),
+    ("money lost", "cost", format_amount),
+    ("share", "share", _percent_or_dash),
+    ("bias", "bias", format_amount),
+    ("mean squared error", "mean_squared_error", format_amount),
+)
+_GROUPS: Columns = (
+    ("samples", "samples", "{:,}".format),
+    ("money lost", "regret", format_amount),
+    ("share", "share", _percent_or_dash),
+    ("lost a sample", "mean_regret", format_amount),
+    ("of the best value", "normalized_regret", _percent_or_dash),
+    ("tangent share", "tangent_share", _percent_or_dash),
+    ("dearest predicted value", "dearest_value", str),
+)
+_SAMPLES: Columns = (
+    ("money lost", "regret", format_amount),
+    ("share", "share", _percent_or_dash),
+    ("margin", "margin", _percent_or_dash),
+    ("why", "why", str),
+)
+_CONSTRAINTS: Columns = (
+    ("Constraint", "constraint", str),
+    ("kind", "kind", str),
+    ("binds", "binding", _percent_or_dash),
+    ("binds under the truth", "best_binding", _percent_or_dash),
+    ("a unit more is worth", "shadow_price", format_amount),
+    ("under the truth", "best_shadow_price", format_amount),
+)
+
+
+def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
+    """Make the tables of a diagnosis, each cut to at most ``rows`` rows. Empty tables are left out.
+
+    Returns:
+        The tables in a dict. The key of a table is the name of its section on the diagnosis page.
+
+    Raises:
+        MissingExtraError: pandas is not installed.
+    """
+    made, group = {}, found.grouped_by
+    if found.attributed.any():
+        caption = "Bias: the mean of what was predicted less what came true."
+        made["values"] = _make_grid("Predicted values", found.values(), _VALUES, rows, caption)
+    if found.groups is not None:
+        heading = f"{group[:1].upper()}{group[1:]}"
+        made["groups"] = _make_grid(f"By {group}", found.by_group(), ((heading, group, str), *_GROUPS), rows)
+    caption = (
+        "Samples are counted from 0. Margin: the share of its error that the forecast could have made before the "
+        "decision changed."
+    )
+    own: Columns = () if found.groups is None else ((group, group, str),)
+    worst, there = found.worst(rows).reset_index(), len(found.regret)
+    made["samples"] = _make_grid("Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there)
+    caption = "Of those that bind in some sample, by what a unit more is worth on average. Equalities always bind."
+    binding = found.constraints().loc[dearest_constraints(found)]
+    made["constraints"] = _make_grid("Constraints", binding, _CONSTRAINTS, rows, caption)
+    return {name: grid for name, grid in made.items() if grid.rows}
+
+
+def _make_grid(
+    title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
+) -> Grid:
+    """Format the first rows of a table as texts. ``there`` is the full number of rows if ``frame`` is already cut."""
+    there = len(frame) if there is None else there
+    title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
+    texts = [map(write, frame[name].head(rows)) for _, name, write in columns]
+    return Grid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
+
 
 _ROWS = 12  # of a table; the DataFrames have all of them
 _TITLES = {

@@ -57,9 +57,8 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
     elif np.isfinite(shares).all():
         moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
         lines.append(
-            f"The tangent share of the squared error, which moves decisions, {moved} from "
-            f"{format_percent(shares[0])} ({old}) "
-            f"to {format_percent(shares[1])} ({new})."
+            f"The tangent share of the squared error, which moves decisions, {moved} from {format_percent(shares[0])} "
+            f"({old}) to {format_percent(shares[1])} ({new})."
         )
     gain, least = first.regret - second.regret, _AS_GOOD * np.abs(first.best)
     better, worse = int((gain > least).sum()), int((-gain > least).sum())
@@ -168,9 +167,8 @@ def _describe_tangent(found: Diagnosis) -> str:
     if not np.isfinite(part):
         return ""
     return (
-        f"{format_percent(part)} of the squared error is tangent and moves decisions; the constraints that hold "
-        "them absorb "
-        f"the other {format_percent(1 - part)}, which is normal to them."
+        f"{format_percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them "
+        f"absorb the other {format_percent(1 - part)}, which is normal to them."
     )
 
 
@@ -208,8 +206,7 @@ def _describe_constraints(found: Diagnosis) -> str:
     of = "In the relaxation without integers, " if found.integer else ""
     return _capitalise(
         f"{of}{found.constraint_names[top]} binds in {format_percent(found.binding[top])} of the decisions; a unit "
-        "more is "
-        f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
+        f"more is worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from pear.cli.comma_lists import split_at_commas
+from pear.cli.csv_table import split_at_commas
 from pear_lab.experiments.experiment_errors import ExperimentError
 
 

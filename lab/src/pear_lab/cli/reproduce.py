@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out, two_decimal_percent
+from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_file, write_json
 from pear.compile.thread_pools import thread_count
 from pear.engines import Engine

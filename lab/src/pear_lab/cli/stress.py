@@ -9,8 +9,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
+from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_folder, write_json
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table

@@ -2,8 +2,7 @@
 
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy
-from pear_lab.data.price_sources import fetch_prices, load_prices
-from pear_lab.data.prices import Prices, read_prices
+from pear_lab.data.prices import Prices, fetch_prices, load_prices, read_prices
 
 __all__ = [
     "BuildingData",

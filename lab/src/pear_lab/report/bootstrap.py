@@ -18,13 +18,12 @@ LEVEL = 0.95
 
 DEFINITION = (
     "A difference is the method's normalised regret less that of PEAR as published, in percentage points, both over "
-    "the same seeds and test instances; above zero PEAR is better. The interval is of "
-    f"{LEVEL:.0%}, by percentiles of {RESAMPLES:,} resamples; bold where it leaves zero out. A resample "
-    "draws seeds with replacement, then test instances with "
-    "replacement, and takes both methods' losses on what was drawn. Where every seed deals out instances of its own, "
-    "they are drawn anew for each seed drawn; where all seeds are tested on the same days, days are drawn once for "
-    "all, in blocks of seven in a row, since neighbouring days are alike. Instances of different seeds share "
-    "properties, and five seeds are few: intervals are a guide, and more likely too narrow than too wide."
+    f"the same seeds and test instances; above zero PEAR is better. The interval is of {LEVEL:.0%}, by percentiles of "
+    f"{RESAMPLES:,} resamples; bold where it leaves zero out. A resample draws seeds with replacement, then test "
+    "instances with replacement, and takes both methods' losses on what was drawn. Where every seed deals out "
+    "instances of its own, they are drawn anew for each seed drawn; where all seeds are tested on the same days, days "
+    "are drawn once for all, in blocks of seven in a row, since neighbouring days are alike. Instances of different "
+    "seeds share properties, and five seeds are few: intervals are a guide, and more likely too narrow than too wide."
 )
 """What :func:`paired_difference` does in the report's tables, in words."""
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.pages.section import Grid, PageFigure, RankedText, Section
+from pear.pages.page import Grid, PageFigure, RankedText, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
@@ -107,15 +107,14 @@ DECIMALS = 3
 DEFINITION = (
     "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
     "difference is PEAR with our defaults less the other method, in percentage points, so that below zero ours is "
-    "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the "
-    "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
-    "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
-    "random start), on real data those of their own tables, where ours is trained on the squared error first, "
-    "and the others but MSE choose one setting of five by validation. Where each seed draws its own data, the "
-    "interval is "
-    "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
-    "instance by its best value. The best other method is chosen by its mean on the test samples, which favours it. "
-    "Intervals are not adjusted for their number."
+    "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the interval "
+    "leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, checks and "
+    "patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's random "
+    "start), on real data those of their own tables, where ours is trained on the squared error first, and the others "
+    "but MSE choose one setting of five by validation. Where each seed draws its own data, the interval is Student's "
+    "for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each instance by "
+    "its best value. The best other method is chosen by its mean on the test samples, which favours it. Intervals are "
+    "not adjusted for their number."
 )
 """What the tables of the comparison show, in words."""
 

@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from pear.pages.section import Grid, Section
+from pear.pages.page import Grid, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP, Experiment
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import TableSpec

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.pages.section import Grid, PageFigure, Section
+from pear.pages.page import Grid, PageFigure, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec

@@ -91,11 +91,10 @@ class CellVerdict(Enum):
 DEFINITION = (
     "Ours is the mean over the seeds that were run. It is “within 1 sd” where it differs from the published mean by no "
     "more than the published standard deviation, “better” where it lies below that range and “worse” where it lies "
-    "above (lower is better in every table). The printed numbers are rounded, so half a unit of the last printed "
-    "digit is granted to each side; where the paper prints no standard deviation, that half unit is all that is "
-    "granted. “Not run” means that the database holds no finished run of the cell; runs of a "
-    "smaller problem than the paper's (pear reproduce --quick), and training times under another time cap, are shown "
-    "as “not comparable”."
+    "above (lower is better in every table). The printed numbers are rounded, so half a unit of the last printed digit "
+    "is granted to each side; where the paper prints no standard deviation, that half unit is all that is granted. "
+    "“Not run” means that the database holds no finished run of the cell; runs of a smaller problem than the paper's "
+    "(pear reproduce --quick), and training times under another time cap, are shown as “not comparable”."
 )
 """What :func:`verdict` does, in words."""
 

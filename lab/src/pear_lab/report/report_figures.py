@@ -22,7 +22,7 @@ from pear.pages.figure_style import (
     set_plain_log_scale,
     styled_figure,
 )
-from pear.pages.section import PageFigure
+from pear.pages.page import PageFigure
 from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.bootstrap import Interval

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from pear.errors import PearError
 from pear.pages import figure_style
-from pear.pages.render_page import render_template
-from pear.pages.section import Grid, Section
+from pear.pages.page import Grid, Section, render_template
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import RunRecord

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.diagnosis.advising.findings import Findings
-from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.diagnosis.wording import count_noun, list_names
 
 _APART = 3.0  # a difference of so many powers of ten is reported
@@ -197,8 +196,7 @@ def _find_constants(s: Subject, size: Array, spread: Array, findings: Findings) 
     if constant:
         sentence = (
             f"{count_noun(len(constant), 'predicted value')} of {len(size):,} never change on the {s.samples:,} "
-            "samples "
-            f"({list_names(constant)}): there is nothing to learn about them; make them known with pear.CostMap(M, "
-            "known)."
+            f"samples ({list_names(constant)}): there is nothing to learn about them; make them known with "
+            "pear.CostMap(M, known)."
         )
         findings.add("costs", sentence, to_do=True, constant_values=len(constant))

@@ -11,9 +11,8 @@ from torch import Tensor
 from pear.decisions.recourse_decider import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
 from pear.decisions.solve import choose_smoothing
-from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.diagnosis.wording import count_noun
 
 _MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
@@ -60,8 +59,7 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
         sentence += (
             f"; along {count_noun(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
             f"'auto' adds nothing to an objective that is curved: pass smoothing={_small_smoothing(top):g} to "
-            "PEARLoss, a "
-            "thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
+            "PEARLoss, a thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
         )
     findings.add("curvature", sentence, to_do=rank < s.n, **numbers)
     if condition > _CONDITION:

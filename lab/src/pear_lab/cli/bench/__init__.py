@@ -45,8 +45,7 @@ class Benchmarks(TyperGroup):
 
 def _load_benchmark(name: str) -> Any:
     """The whole command of a benchmark."""
-    from pear_lab.cli.bench.exactness_command import exactness
-    from pear_lab.cli.bench.session import benchmark_command
+    from pear_lab.cli.bench.benchmark_commands import benchmark_command, exactness
 
     command = typer.Typer(add_completion=False)
     module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")

@@ -1,4 +1,4 @@
-"""Commands of the speed benchmarks: their options, their progress line, and their output."""
+"""Commands of the benchmarks: their options, their progress line, and their output."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Annotated, Any, cast, get_type_hints
 import typer
 from rich.text import Text
 
-from pear.cli.comma_lists import split_at_commas
 from pear.cli.console import err, out
-from pear.cli.output_files import writable_folder
+from pear.cli.csv_table import split_at_commas
+from pear.cli.output_files import writable_file, writable_folder, write_json
 from pear.errors import PearError
 from pear_lab.benchmarks import bench_plot as plot
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
@@ -182,3 +182,33 @@ def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
     for note in record.notes:
         out.print(Text(f"• {note}"), soft_wrap=True)
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
+
+
+def exactness(
+    solvers: Annotated[
+        str | None,
+        typer.Option(help="Names that `pear solvers` lists, separated by commas; all installed ones if left out."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the problems.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the random problems.")] = 0,
+    to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
+) -> None:
+    """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
+    from pear.train.one_thread import one_thread  # imports torch, as the next line does
+    from pear_lab.benchmarks import exactness_benchmark as benchmark
+
+    if to is not None:
+        writable_file(to)
+    names = None if solvers is None else split_at_commas(solvers)
+    with one_thread(), err.status("Solving …") as status:
+        rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
+    for table in benchmark.tables(rows):
+        print_table(table)
+    if to is not None:
+        write_json(to, {"goals": benchmark.GOALS, "seed": seed, "quick": quick, "rows": [asdict(row) for row in rows]})
+        out.print(Text(f"Numbers: {to}"), soft_wrap=True)
+    missed = sum(not row.meets_goals for row in rows)
+    if missed or not rows:
+        err.print(Text(f"{missed} of {len(rows)} rows miss a goal." if rows else "Nothing was measured.", style="red"))
+        raise typer.Exit(1)
+    out.print(Text(f"All {len(rows)} rows meet their goals.", style="green"))

@@ -1,9 +1,10 @@
-"""The time of an epoch on this machine, measured by a few epochs of ``pear.fit`` on some of the samples."""
+"""Advice on training: the solver that "auto" chooses, the loss to try first, and the measured time of an epoch."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
@@ -11,18 +12,107 @@ import torch
 from torch import Tensor, nn
 
 from pear.decisions.smoothing import Smoothing
-from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject import Clock, Subject, evenly_spread_rows
+from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.diagnosis.wording import count_noun, format_seconds
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
+from pear.solvers.registry import kind_of, resolve, usable_backends
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
 
-_MOST = 512  # samples
+_FEW = 50  # samples
+_SMALL = 1e-3  # regret of the mean below which there is little to win
+
+_KINDS = {
+    "lp": "linear programs",
+    "qp": "quadratic programs",
+    "milp": "integer programs",
+    "miqp": "integer programs with curvature",
+}
+
+
+def name_solvers(s: Subject, smoothing: Smoothing | None, findings: Findings) -> None:
+    """Name the solver that trains and, where it is another one, the solver that decides the problem as it is."""
+    cost = torch.ones(1, s.n, dtype=torch.float64) if s.costs is None else s.costs[:1]
+    scale = smoothing or Smoothing.given(0.0 if s.problem.is_curved else 1.0)
+    if s.recourse is None:
+        trained = _choose_solver(
+            s, "training", scale.problem(s.problem.relaxed()), scale.times_units(cost), scale.value
+        )
+    else:  # the elastic problem, whose slacks have a price
+        elastic = s.recourse.elastic
+        trained = _choose_solver(s, "training", elastic.problem.relaxed().to("cpu"), elastic.cost(cost), scale.value)
+    findings.add("solver", trained[1], solver_training=trained[0])
+    if s.problem.is_integer and s.problem.is_curved:
+        return
+    decides = _choose_solver(s, "decisions", s.problem, cost, 0.0)
+    if decides[0] != trained[0]:
+        findings.add("solver", decides[1], solver_decisions=decides[0])
+
+
+def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float) -> tuple[str, str]:
+    """Return the name of the first installed solver that accepts the problem, and a sentence with the reason."""
+    qp = problem[[0]].canonical(cost, smoothing)
+    kind = kind_of(qp) if problem.phi is None else "qp"
+    able = resolve("auto", kind, problem.is_sparse)
+    taken = next(usable_backends([row for row in able if row.installed], qp))
+    passed = [
+        f"{row.name} {'does not take one of this shape' if row.installed else 'is not installed'}"
+        for row in able[: able.index(taken)]
+    ]
+    form = "sparse" if s.problem.is_sparse else "dense"
+    smoothed = " (what smoothing makes of a linear one)" if kind == "qp" and not s.problem.is_curved else ""
+    why = f"the first in the table of pear solvers that takes {form} {_KINDS[kind]}{smoothed} of this size"
+    others = f" ({'; '.join(passed)})" if passed else ""
+    return taken.name, f"For {what} solver='auto' takes {taken.name}, {why}{others}: {taken.note}."
+
+
+def suggest_loss(s: Subject, findings: Findings) -> None:
+    """Recommend a loss, given the findings of all other examinations."""
+    numbers = findings.numbers
+    findings.add("loss", _first_loss_to_try(s, numbers), loss="PEARLoss", method="pear")
+    if 1 < s.samples < _FEW:
+        sentence = (
+            f"{s.samples} samples are few: regret is a noisy guide, and the squared error may do better. Compare them "
+            "on held-out samples with pear.tune(problem, X, C), whose candidates include it."
+        )
+        findings.add("loss", sentence, to_do=True)
+    lost = numbers.get("regret_of_mean")
+    if lost is not None and 0 < lost < _SMALL:
+        sentence = (
+            f"To decide on the mean of what is predicted loses {100 * lost:.2g} % only: expect little from any loss, "
+            "and check that the costs and the problem belong together."
+        )
+        findings.add("loss", sentence, to_do=True)
+
+
+def _first_loss_to_try(s: Subject, numbers: Mapping[str, Any]) -> str:
+    rank = numbers.get("curvature_rank", s.n) if s.problem.is_curved else 0
+    if s.recourse is not None:
+        return (
+            f"Start with pear.PEARLoss(model): it counts what {s.recourse.recourse} makes of a decision that the true "
+            "right-hand sides do not allow, and its gradient leads an infeasible forecast back."
+        )
+    if not rank:
+        return (
+            "Start with pear.PEARLoss(problem) and its defaults: a linear objective decides for vertices, where regret "
+            "is flat or jumps; smoothing makes it differentiable, and guidance leads where it is flat."
+        )
+    if rank < s.n:
+        return (
+            "Start with pear.PEARLoss(problem, smoothing=…) and the smoothing named under curvature: the objective is "
+            "curved in some directions only."
+        )
+    return (
+        "Start with pear.PEARLoss(problem): the objective is curved, decisions move with the costs, and the exact "
+        "gradient of regret needs no smoothing."
+    )
+
+
+_MOST_TIMED = 512  # samples
 _EPOCHS = 6
 _CALLS = 1.5  # mean cost of an epoch, in passes without a warm start
 _LINEAR = 0.6  # share of the time limit that the linear model gets
@@ -57,7 +147,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 continue
             _time_each_epoch(s, rows[:1], smoothing, name, 0.0)  # compiles
             room = limit if numbers else limit * _LINEAR
-            chosen = _choose_training_rows(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
+            chosen = _choose_training_rows(s, rows, max(1, min(_MOST_TIMED, int(room / (_CALLS * max(each, 1e-6))))))
             times = _time_each_epoch(s, chosen, smoothing, name, room)
             limit -= sum(times)
             all_samples = s.samples / len(chosen)
@@ -65,11 +155,9 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
             numbers |= {f"epoch_seconds_{name}": warm, f"first_epoch_seconds_{name}": first}
             sentence = (
                 f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on "
-                "this machine "
-                f"with {what}, and the first one, without warm starts, {format_seconds(first)}: an estimate from "
-                f"{count_noun(len(times) - 1, 'epoch')} after the first on {count_noun(len(chosen), 'sample')}, in "
-                "batches "
-                f"of {min(FitConfig.batch_size, len(chosen))}."
+                f"this machine with {what}, and the first one, without warm starts, {format_seconds(first)}: an "
+                f"estimate from {count_noun(len(times) - 1, 'epoch')} after the first on "
+                f"{count_noun(len(chosen), 'sample')}, in batches of {min(FitConfig.batch_size, len(chosen))}."
             )
             findings.add("time", sentence, **numbers)
     except PearError as error:

@@ -1,9 +1,10 @@
-"""The subject of advice: the problem of the first sample as SciPy and NumPy arrays, and the samples that are usable."""
+"""The problem and samples that ``pear.advise`` examines, and the findings that its examinations add."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.diagnosis.advising.findings import Finding
 from pear.diagnosis.wording import count_noun
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
@@ -23,6 +23,50 @@ from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.problem.problem import FIELDS
 from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of advice.
+
+    Attributes:
+        topic: what the sentence is about, in a word or two.
+        sentence: the text, with its numbers.
+        numbers: the same numbers by name.
+        to_do: True where the sentence asks the user to do something.
+    """
+
+    topic: str
+    sentence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    to_do: bool = False
+
+
+class Findings:
+    """The findings of all examinations so far, in order, and the columns of the tables.
+
+    Attributes:
+        found: the findings.
+        rows: columns about the constraints, with an entry for each row of A and then of G.
+        variables: columns about the variables, n entries each.
+        values: columns about the predicted values, k entries each.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+        self.rows: dict[str, Any] = {}
+        self.variables: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+
+    def add(self, topic: str, sentence: str, to_do: bool = False, **numbers: Any) -> None:
+        """Add a finding; the arguments are the fields of ``Finding``."""
+        self.found.append(Finding(topic, sentence, numbers, to_do))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of all findings, by name."""
+        return {name: value for one in self.found for name, value in one.numbers.items()}
+
 
 Array = NDArray[np.float64]
 
@@ -179,8 +223,7 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
         return problem, values if len(values) else None, []
     said = (
         f"{count_noun(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or "
-        "train "
-        "with on_failure='mask'."
+        "train with on_failure='mask'."
     )
     note = Finding("samples", said, {"samples_not_finite": bad}, to_do=True)
     if bad == len(values):
