@@ -20,11 +20,11 @@ from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read
 from pear_lab.report.paired_comparison import comparison_lines, comparison_section
-from pear_lab.report.paper_tables import caps_section, table_sections
-from pear_lab.report.portfolio_section import METHODS, market_sections
+from pear_lab.report.paper_tables import table_sections, time_cap_section
+from pear_lab.report.portfolio_section import METHODS, portfolio_sections
 from pear_lab.report.published_numbers import DEFINITION
 from pear_lab.report.report_files import machines_section, section_markdown
-from pear_lab.report.report_files import summary as state
+from pear_lab.report.report_files import summarise_report as state
 from pear_lab.report.table_cells import StoredRuns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
     runs = read(database)
     compared = table_sections(runs)
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
-    caps = caps_section(runs)
+    caps = time_cap_section(runs)
     shown += [section for section in (caps, times(runs), machines_section(runs)) if section is not None]
     return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
 
@@ -112,7 +112,7 @@ def portfolio(database: Path = MARKETS) -> str:
         SystemExit: the database does not hold the runs of one market.
     """
     runs = read(database)
-    found = market_sections(runs)
+    found = portfolio_sections(runs)
     if len(found) != 1:
         raise SystemExit(
             f"{database} must hold the portfolios of one set of prices and settings; it holds {len(found)}"

@@ -16,7 +16,7 @@ from pear.cli.app import app
 from pear.diagnosis import Advice
 from pear.diagnosis import advice as module
 from pear.diagnosis.advising import program_structure, sampled_decisions, training_advice
-from pear.diagnosis.advising.subject_and_findings import read_subject
+from pear.diagnosis.advising.subject_and_findings import Subject
 
 pandas = pytest.importorskip("pandas")
 
@@ -387,7 +387,7 @@ def test_time_is_said_with_its_number_of_samples_and_what_cannot_be_timed_is_sai
 
 
 def test_samples_are_spread_evenly() -> None:
-    s = read_subject(pear.Problem(**SIMPLEX), costs(1000, 3))
+    s = Subject(pear.Problem(**SIMPLEX), costs(1000, 3))
     found = sampled_decisions.decide_samples(s, 5.0)
     assert found is not None
     assert (int(found.rows[0]), int(found.rows[-1])) == (0, 999)

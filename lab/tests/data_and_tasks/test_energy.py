@@ -22,7 +22,7 @@ from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import paired_difference
 from pear_lab.report.paired_comparison import difference_grid, difference_in_points, instance_losses
-from pear_lab.report.table_cells import wanted
+from pear_lab.report.table_cells import cells_of_experiment
 from pear_lab.tasks import SharedLinear, energy_split
 
 HEADER = (
@@ -205,7 +205,7 @@ def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch
             row = execute(dataclasses.replace(run, settings=settings), database)
             assert (row.status, row.reason) == ("done", "")
     found = read(tmp_path / "results.sqlite")
-    grid = difference_grid(found, wanted(EXPERIMENTS["energy"], found))
+    grid = difference_grid(found, cells_of_experiment(EXPERIMENTS["energy"], found))
     assert grid is not None
     ((row, column, _, _, basis),) = grid.rows
     assert (row, column, basis) == ("MSE", "capacity 120", "2 seeds, 8 instances")

@@ -14,7 +14,7 @@ from pear.solvers.binary import selection_search as search
 from pear.tasks import knapsack, portfolio, random_knapsack, shortest_path
 from pear.tasks.task import Task
 from pear_lab.tasks import metrics
-from pear_lab.tasks.worst_case import as_good_as, decide_worst
+from pear_lab.tasks.worst_case import decide_worst, rows_of_tied_decisions
 
 
 def test_mse_is_the_mean_over_all_entries() -> None:
@@ -188,7 +188,7 @@ def test_worst_of_no_samples() -> None:
 
 def test_ties_have_room_where_the_best_value_is_zero() -> None:
     G, h, value = np.zeros((1, 2)), np.zeros(1), -np.ones(2)
-    assert as_good_as(G, h, value, np.zeros(2), 1e-9)[1][-1] > 0.0
+    assert rows_of_tied_decisions(G, h, value, np.zeros(2), 1e-9)[1][-1] > 0.0
 
 
 @pytest.mark.parametrize(("less", "worst"), [(0.0, [[0.0, 1.0]]), (2e-8, [[1.0, 0.0]])])

@@ -30,7 +30,7 @@ from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS
 from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.portfolio_section import portfolio_sections
 from pear_lab.report.published_numbers import published
 from pear_lab.tasks import market
 from pear_lab.tasks.market import (
@@ -565,7 +565,7 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
         assert words in text
     assert page.count('id="portfolio"') == 1
     assert "Value of one unit of money" in page
-    section = market_sections(read(Path("out") / FILE_NAME))[0]
+    section = portfolio_sections(read(Path("out") / FILE_NAME))[0]
     pairs = {row[0]: row for row in section.grids[1].rows}
     assert pairs["Layer (ours) − PEAR, exact"][-1] == "equal"
     assert len(pairs) == 6 + 4 * 2

@@ -27,8 +27,8 @@ from pear_lab.experiments import (
 )
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.report.paired_comparison import comparison_lines, comparison_section, other_lines
-from pear_lab.report.paper_tables import caps_section
+from pear_lab.report.paired_comparison import comparison_lines, comparison_section, slower_method_lines
+from pear_lab.report.paper_tables import time_cap_section
 
 SEEDS = (30, 31, 32, 33)
 REGRETS = {
@@ -101,7 +101,7 @@ def test_slower_methods_are_compared_on_the_seeds_that_they_have(tmp_path: Path)
     slow = expand(["comparison"], Selection(["shortest_path"], ["lava"], degrees=[8], seeds=SEEDS[:2]))
     lava = [record(run, 0.048) for run in slow if run.settings["noise"] == 0.0]
     runs = read(database(tmp_path, [*path_records(), *lava]))
-    (line,) = other_lines(runs)["shortest_path"]
+    (line,) = slower_method_lines(runs)["shortest_path"]
     assert set(line.values) == {"lava", "pear-guided"}
     difference = line.difference("pear-guided", "lava")
     assert (difference.wins, difference.seeds) == (2, 2)
@@ -250,8 +250,8 @@ def test_a_longer_cap_stands_beside_a_shorter_one_on_the_seeds_of_both(tmp_path:
         for run in expand(["lp-degree"], Selection(["knapsack"], ["spo+"], [8], seeds, time_cap=cap)):
             timings = {"total": seconds if run.seed == 2 else 30.0, "epochs": cap / 10}
             records.append(dataclasses.replace(record(run, regret + 0.001 * run.seed), timings=timings))
-    section = caps_section(read(database(tmp_path, records)))
+    section = time_cap_section(read(database(tmp_path, records)))
     assert section is not None
     (grid,) = section.grids
     assert grid.rows == (("SPO+, degree 8", "1, 2", "60 s", "0.750", "0.650", "60", "1"),)
-    assert caps_section(read(database(tmp_path / "one", records[:3]))) is None
+    assert time_cap_section(read(database(tmp_path / "one", records[:3]))) is None

@@ -23,7 +23,7 @@ from pear_lab.peers import Peer, PeerError, PeerLayer, interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
 from pear_lab.report import read
-from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.portfolio_section import portfolio_sections
 from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import DecisionUtilityLoss, market_loss
 
@@ -126,7 +126,7 @@ def test_a_peer_is_trained_recorded_and_shown_beside_the_paper(
     assert spent["transport"] > 0
     parts = [spent[name] for name in ("solve", "gradient", "validation", "rest")]
     assert spent["total"] == pytest.approx(sum(parts), rel=1e-6)
-    (section,) = market_sections(read(Path("out") / FILE_NAME))
+    (section,) = portfolio_sections(read(Path("out") / FILE_NAME))
     lines = [row[:3] for row in section.grids[0].rows]
     assert [line[:2] for line in lines[:5]] == [
         ("Layer (ours)", "ours, n = 1"),
@@ -152,7 +152,7 @@ def test_a_peer_with_a_longer_time_cap_stands_in_the_same_table(prices: Path) ->
         return RunRecord(key, "mvo", "portfolio", method, seed, settings, "done", metrics=metrics, timings=timings)
 
     runs = [record("mse", 600.0, 20.0), record("qpth", 600.0, 599.8), record("qpth", 2400.0, 900.0)]
-    (section,) = market_sections(StoredRuns(Path(), (*runs, record("qpth", 2400.0, 2400.0, 1)), ()))
+    (section,) = portfolio_sections(StoredRuns(Path(), (*runs, record("qpth", 2400.0, 2400.0, 1)), ()))
     rows = {row[0]: row for row in section.grids[0].rows if row[0]}
     assert rows["MSE"][1] == "ours, n = 1"
     assert rows["qpth"][1] == "ours, n = 2, time cap 2400 s, 1 ended by the time cap"

@@ -25,8 +25,16 @@ from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import CellVerdict, read, verdict, write_report
 from pear_lab.report.bootstrap import paired_interval
 from pear_lab.report.paper_tables import table_sections
-from pear_lab.report.published_numbers import best_two, mean_and_deviation, published
-from pear_lab.report.report_figures import METHOD_COLORS, PARTS, MethodCurve, lines, pairs, split_bars, value_lines
+from pear_lab.report.published_numbers import mean_and_deviation, published, rank_best_two
+from pear_lab.report.report_figures import (
+    METHOD_COLORS,
+    PARTS,
+    MethodCurve,
+    draw_portfolio_values,
+    draw_regret_curves,
+    draw_shift_bars,
+    draw_time_bars,
+)
 from pear_lab.report.table_cells import Cell
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
@@ -160,11 +168,11 @@ def test_deviations_of_sample_and_population() -> None:
 
 
 def test_best_two_as_printed() -> None:
-    assert best_two([3.0, 1.0, 2.0], 1) == [0, 1, 2]
-    assert best_two([0.1041, 0.1039, 0.2], 3) == [1, 1, 0]  # equals share a place and use up the next
-    assert best_two([1.0, 2.0, 2.0], 1) == [1, 2, 2]
-    assert best_two([1.0, None], 1) == [0, 0]
-    assert best_two([float("nan"), 2.0, 1.0], 1) == [0, 2, 1]
+    assert rank_best_two([3.0, 1.0, 2.0], 1) == [0, 1, 2]
+    assert rank_best_two([0.1041, 0.1039, 0.2], 3) == [1, 1, 0]  # equals share a place and use up the next
+    assert rank_best_two([1.0, 2.0, 2.0], 1) == [1, 2, 2]
+    assert rank_best_two([1.0, None], 1) == [0, 0]
+    assert rank_best_two([float("nan"), 2.0, 1.0], 1) == [0, 2, 1]
 
 
 def test_published_marks_are_those_of_the_paper(filled: Builder) -> None:
@@ -463,10 +471,10 @@ def test_one_palette_for_the_light_and_the_dark_page() -> None:
     parts = {"mse": dict.fromkeys(PARTS, 1.0), "pear": dict.fromkeys(PARTS, 2.0)}
     series = [MethodCurve(name, [1.0, 2.0], [1.0, 2.0]) for name in METHOD_COLORS]
     drawn = [
-        lines(series, series, "#2f7d4f"),
-        split_bars(parts),
-        pairs({"pear": 1.0}, {"pear": 2.0, "other": 1.0}, {"pear": 1.5}),
-        value_lines({"a": [1.0, 2.0]}, {"a": "ink"}, [(1, 2)]),
+        draw_regret_curves(series, series, "#2f7d4f"),
+        draw_time_bars(parts),
+        draw_shift_bars({"pear": 1.0}, {"pear": 2.0, "other": 1.0}, {"pear": 1.5}),
+        draw_portfolio_values({"a": [1.0, 2.0]}, {"a": "ink"}, [(1, 2)]),
     ]
     for svg in drawn:
         assert not re.search(r'style="[^"]*#[0-9a-f]{6}', svg)  # every colour follows the page
@@ -485,11 +493,11 @@ def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
 
 def test_pictures_survive_extremes() -> None:
     for y in ([1e-3, 1e-3], [4.2, 4.3], [1e-3, 300.0], [float("nan"), 1.0]):
-        picture = lines([MethodCurve("pear", [1.0, 2.0], y)], [], "degree")
+        picture = draw_regret_curves([MethodCurve("pear", [1.0, 2.0], y)], [], "degree")
         assert picture.startswith("<svg")
         assert "var(--pear)" in picture
         assert len(re.findall(r"<text", picture)) >= 4  # the label, and numbers on both axes
-    assert "0 s" in split_bars({"mse": {"solve": 0.0}})
+    assert "0 s" in draw_time_bars({"mse": {"solve": 0.0}})
 
 
 # --- failing well ---------------------------------------------------------------------------------------------------

@@ -35,8 +35,7 @@ def diagnose(
         typer.Option("--costs", help="Columns of costs, named as variables of the model; all that are if left out."),
     ] = None,
     groups: Annotated[
-        str | None,
-        typer.Option(help="A column of labels or dates to sum losses by; dates by hour, month or weekday."),
+        str | None, typer.Option(help="A column of labels or dates to sum losses by; dates by hour, month or weekday.")
     ] = None,
     to: Annotated[Path, typer.Option("--out", help="The page.")] = Path("diagnosis.html"),
 ) -> None:

@@ -11,7 +11,7 @@ from pear.diagnosis.advising.coefficient_scaling import check_scaling
 from pear.diagnosis.advising.objective_curvature import describe_curvature, find_auto_smoothing
 from pear.diagnosis.advising.program_structure import describe_structure, find_redundant_rows
 from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions, measure_integrality
-from pear.diagnosis.advising.subject_and_findings import Finding, Findings, read_subject
+from pear.diagnosis.advising.subject_and_findings import Finding, Findings, Subject
 from pear.diagnosis.advising.training_advice import name_solvers, suggest_loss, time_epochs
 from pear.errors import MissingExtraError
 from pear.problem import Model, Problem
@@ -77,19 +77,19 @@ class Advice:
     def frame(self) -> pandas.DataFrame:
         """Return a table of all numbers: topic, name, value. Needs pandas."""
         rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
-        return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
+        return _import_pandas().DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
         """Return a table of the rows of A and G: redundancy, how often they bind, and a factor that rescales them."""
-        return _pandas().DataFrame(dict(self._rows)).set_index("row")
+        return _import_pandas().DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
         """Return a table of the variables: how often they are at their bounds, and their units."""
-        return _pandas().DataFrame(dict(self._variables)).set_index("variable")
+        return _import_pandas().DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
         """Return a table of the predicted values: mean size, deviation, and a factor that rescales them."""
-        return _pandas().DataFrame(dict(self._values)).set_index("value")
+        return _import_pandas().DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
         lines = [self.problem]
@@ -134,7 +134,7 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
         >>> print(advice.about("sparsity")[0])
         There are no matrices: bounds alone limit the decision.
     """
-    s, findings = read_subject(problem, costs), Findings()
+    s, findings = Subject(problem, costs), Findings()
     describe_structure(s, findings)
     check_scaling(s, findings)
     find_redundant_rows(s, findings)
@@ -158,7 +158,7 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     )
 
 
-def _pandas() -> Any:
+def _import_pandas() -> Any:
     try:
         import pandas
     except ModuleNotFoundError as error:

@@ -118,7 +118,7 @@ def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution |
 
 
 def _attribute_regret(
-    given: Inputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
+    given: DiagnosisInputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Attribute regret (B,) to the predicted values.
 
@@ -157,7 +157,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Inputs:
+class DiagnosisInputs:
     """Predicted and true values, and the costs that they make, in float64.
 
     Attributes:
@@ -181,7 +181,7 @@ class Inputs:
     variables: tuple[str, ...]
 
 
-def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> Inputs:
+def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> DiagnosisInputs:
     """Check the values and their names, and map values to costs.
 
     Raises:
@@ -207,7 +207,7 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
     named = tuple(str(name) for name in given)
     if len(named) != forecast.shape[1]:
         raise ProblemError(f"names must name the {forecast.shape[1]} predicted values; got {len(named)} names")
-    return Inputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)
+    return DiagnosisInputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)
 
 
 def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:

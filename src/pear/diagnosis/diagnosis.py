@@ -124,14 +124,14 @@ class Diagnosis:
     @property
     def tangent_share(self) -> float:
         """The share of the tangent part in the squared errors of all samples; NaN if there is no error."""
-        return _ratio(self.tangent, self.squared_error)
+        return _ratio_of_sums(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
         """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags."""
         columns = {} if self.groups is None else {self.grouped_by: self.groups}
         for name in _SAMPLE_COLUMNS:
-            columns[name] = _shares(self.regret) if name == "share" else getattr(self, name)
-        return _frame(columns).rename_axis(index="sample")
+            columns[name] = _shares_of_sum(self.regret) if name == "share" else getattr(self, name)
+        return _diagnosis_frame(columns).rename_axis(index="sample")
 
     def values(self) -> pandas.DataFrame:
         """Return a table of the predicted values, the costliest first: cost and size of their errors."""
@@ -141,19 +141,19 @@ class Diagnosis:
         columns = {
             "value": list(self.names),
             "cost": cost,
-            "share": _shares(cost),
+            "share": _shares_of_sum(cost),
             "bias": error.mean(0),
             "mean_squared_error": squared,
-            "share_of_squared_error": _shares(squared),
+            "share_of_squared_error": _shares_of_sum(squared),
             "worst_sample": np.nan_to_num(self.attribution, nan=-np.inf).argmax(0),
         }
-        return _frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
+        return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def constraints(self) -> pandas.DataFrame:
         """Return a table of the constraints: how often they bind, and at what price, under forecast and truth."""
         numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
         names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
-        return _frame({**names, **{name: getattr(self, name) for name in numbers}})
+        return _diagnosis_frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def by_group(self) -> pandas.DataFrame:
         """Return a table of the groups, the costliest first: samples, regret, share, normalised regret, tangent share.
@@ -176,11 +176,11 @@ class Diagnosis:
                 "share": lost / total if total > 0 else 0.0,
                 "mean_regret": lost / own.sum(),
                 "normalized_regret": lost / (np.abs(self.best[own]).sum() + TINY),
-                "tangent_share": _ratio(self.tangent[own], self.squared_error[own]),
+                "tangent_share": _ratio_of_sums(self.tangent[own], self.squared_error[own]),
                 "dearest_value": self.names[int(np.nansum(self.attribution[own], axis=0).argmax())] if lost > 0 else "",
             }
             rows.append(row)
-        return _frame(rows).sort_values("regret", ascending=False, kind="stable", ignore_index=True)
+        return _diagnosis_frame(rows).sort_values("regret", ascending=False, kind="stable", ignore_index=True)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
         """Return a table of the samples that lose most, each with the reason.
@@ -243,20 +243,20 @@ class Diagnosis:
         return f"Diagnosis({len(self.regret)} samples, {len(self.names)} predicted values, {lost})"
 
 
-def _ratio(part: Array, whole: Array) -> float:
+def _ratio_of_sums(part: Array, whole: Array) -> float:
     """Return the sum of a part over the sum of the whole, finite entries only; NaN if the whole sums to zero."""
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")
 
 
-def _shares(parts: Array) -> Array:
+def _shares_of_sum(parts: Array) -> Array:
     """Divide the parts by their sum. Return zeros if the sum is not positive."""
     total = parts.sum()
     return parts / total if total > 0 else np.zeros_like(parts)
 
 
-def _frame(columns: Any) -> pandas.DataFrame:
+def _diagnosis_frame(columns: Any) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:

@@ -88,7 +88,7 @@ def _explain_error(found: Diagnosis, i: int) -> str:
 def _explain_decision(found: Diagnosis, i: int) -> str:
     """Name the variable that differs most from the best decision, and a row that binds in only one of the two."""
     z, best = found.decision[i], found.best_decision[i]
-    if _are_alike(z, best):
+    if _decisions_are_alike(z, best):
         return ""
     # Among variables that change equally, as binary ones do, take the one of the highest value.
     worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
@@ -104,7 +104,7 @@ def _explain_decision(found: Diagnosis, i: int) -> str:
     return f"{text}."
 
 
-def _are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+def _decisions_are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     """Whether decisions (…, n) are the same up to rounding."""
     size = np.maximum(np.abs(one), np.abs(other)).max(-1)
     alike: NDArray[Any] = np.abs(one - other).max(-1) <= _CHANGE * size
@@ -183,7 +183,7 @@ def _describe_margin(found: Diagnosis) -> str:
     still = known & (found.margin >= 1)
     if found.linear or found.integer:
         what, tie = "decision", "it is another one, as good under the true costs"
-        same = still & _are_alike(found.decision, found.best_decision)
+        same = still & _decisions_are_alike(found.decision, found.best_decision)
         tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
     else:
         what, tie = "set of binding constraints", "it differs by a tie"

@@ -62,7 +62,7 @@ def split_error(
         smoothing: λ, or "auto" to choose it as ``PEARLoss`` does.
         solver: name of the solver, as in ``pear.solve``.
     """
-    scale = _with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
+    scale = _smoothing_with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
     costs = [scale.times_units(cost) for cost in (predicted, true)]
     solved, best = (solve_verified(inner, cost, scale.value, solver) for cost in costs)
@@ -93,7 +93,7 @@ def _clip_part(value: Tensor, whole: Tensor) -> Tensor:
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
-def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
+def _smoothing_with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
     """Return the given smoothing, or a larger one if H would be singular without it."""
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(is_singular_program(qp).any()):

@@ -103,13 +103,13 @@ class ReproduceOptions:
 def _reproduce(options: ReproduceOptions) -> None:
     """Do what the options say."""
     if options.show_list:
-        _show_list()
+        _print_experiments()
         return
     if options.export is not None:
-        _export(options.to, options.export)
+        _export_database(options.to, options.export)
         return
     if options.merge:
-        _merge(options.merge, options.to)
+        _merge_databases(options.merge, options.to)
         return
     selection = options.selection()
     if not options.names:
@@ -119,7 +119,9 @@ def _reproduce(options: ReproduceOptions) -> None:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
     check_name(options.engine)
     if options.dry_run:
-        _dry_run(wanted, options.to, thread_count() if options.jobs is None else options.jobs, options.retry_failed)
+        _print_dry_run(
+            wanted, options.to, thread_count() if options.jobs is None else options.jobs, options.retry_failed
+        )
         return
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data(wanted, lambda line: status.update(Text(line)))
@@ -144,22 +146,22 @@ def _set_data_folder(given: str | None) -> str | None:
     return "sp100" if (Path(given) / "sp100").is_dir() else None
 
 
-def _export(folder: Path, to: Path) -> None:
+def _export_database(folder: Path, to: Path) -> None:
     data = experiments.export_database(folder if folder.is_file() else folder / FILE_NAME)
     write_json(writable_file(to), data)
     counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
 
 
-def _merge(sources: list[Path], folder: Path) -> None:
+def _merge_databases(sources: list[Path], folder: Path) -> None:
     with Database(folder / FILE_NAME) as database:
         database.claim()
         copied = experiments.merge_databases([one / FILE_NAME if one.is_dir() else one for one in sources], database)
         out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
 
 
-def _show_list() -> None:
-    table = _new_table("experiment", "what it shows", numbers=("trainings",))
+def _print_experiments() -> None:
+    table = _make_terminal_table("experiment", "what it shows", numbers=("trainings",))
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
         table.add_row(one.name, one.title, str(one.count))
@@ -173,7 +175,7 @@ def _show_list() -> None:
     )
 
 
-def _new_table(*words: str, numbers: tuple[str, ...]) -> Table:
+def _make_terminal_table(*words: str, numbers: tuple[str, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in words:
         table.add_column(heading)
@@ -182,7 +184,7 @@ def _new_table(*words: str, numbers: tuple[str, ...]) -> Table:
     return table
 
 
-def _dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
+def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
     """A table of what would run, and the time it may take; makes no file."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
@@ -193,7 +195,9 @@ def _dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool)
     groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for run in wanted:
         groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
-    table = _new_table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
+    table = _make_terminal_table(
+        "experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time")
+    )
     for group, runs in groups.items():
         left = [run for run in runs if run.key in todo]
         kinds = Counter(run.variant is None for run in left)
@@ -201,10 +205,10 @@ def _dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool)
         counts = (kinds[True], kinds[False], there["done"], there["failed"])
         table.add_row(*group, *map(str, counts), duration_in_words(sum(map(estimate.seconds, left))) if left else "")
     out.print(table)
-    _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
+    _print_time_estimate([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
 
 
-def _say_total(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
+def _print_time_estimate(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
     words = duration_in_words(estimate.wall_seconds(left, jobs))
     out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
@@ -221,14 +225,14 @@ def _run_experiments(wanted: list[RunSpec], database: Database, options: Reprodu
     estimate = Estimate(database.timings())
     try:
         with _start_engine(options, bool(todo)) as engine:
-            _say_total(todo, len(wanted), estimate, engine.slots)
+            _print_time_estimate(todo, len(wanted), estimate, engine.slots)
             with _RunsProgressBar(todo, estimate, engine) as bar:
                 experiments.run_all(todo, database, listen=bar.hear, engine=engine)
     except KeyboardInterrupt:
         done = len(todo) - len(unfinished_runs(todo, database.statuses(), options.retry_failed))
         out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
         raise typer.Exit(130) from None
-    _say_end(wanted, database)
+    _print_failed_runs(wanted, database)
 
 
 def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
@@ -237,7 +241,7 @@ def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 
 
-def _say_end(wanted: list[RunSpec], database: Database) -> None:
+def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
     statuses = database.statuses()
     broken = [run for run in wanted if statuses.get(run.key) == "failed"]
     done = sum(statuses.get(run.key) == "done" for run in wanted)

@@ -28,13 +28,13 @@ def _stress_group() -> None:
     pass
 
 
-def _progress(*more: Any) -> Progress:
+def _stress_progress_bar(*more: Any) -> Progress:
     """A progress bar on stderr: what is done, how far it is, and for how long."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, *more, console=err)
 
 
-def _conclude(failure: str, success: str) -> None:
+def _exit_by_stress_result(failure: str, success: str) -> None:
     """Print what failed, and exit with code 1; an empty ``failure`` means that all is well."""
     if failure:
         err.print(Text(failure, style="red"), soft_wrap=True)
@@ -59,7 +59,7 @@ def fuzz(
 
     writable_folder(to)
     names = None if families is None else split_at_commas(families)
-    with _progress(TimeRemainingColumn()) as bar:
+    with _stress_progress_bar(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
 
         def show(tally: Tally) -> None:
@@ -79,7 +79,7 @@ def fuzz(
     if found.interrupted:
         err.print(Text("Stopped; --resume goes on.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
-    _conclude(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
+    _exit_by_stress_result(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
 
 
 def fuzz_table(found: FuzzResult) -> TextTable:
@@ -102,12 +102,12 @@ def kill(
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
     from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
 
-    with _progress() as bar:
+    with _stress_progress_bar() as bar:
         task = bar.add_task("kills", total=times)
         found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())), engine)
     print_table(kill_table(found))
     failure = f"{found.bad} things differ. {'; '.join(found.examples[:5])}" if found.bad else ""
-    _conclude(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
+    _exit_by_stress_result(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
 
 
 def kill_table(found: KillCounts) -> TextTable:
@@ -134,13 +134,13 @@ def soak(
     """Train for long through degenerate points; exit code 1 where memory or steps grow, or an answer is wrong."""
     from pear_lab.stress.soak import soak_all  # only this command needs it
 
-    with _progress(TimeRemainingColumn()) as bar:
+    with _stress_progress_bar(TimeRemainingColumn()) as bar:
         task = bar.add_task("steps", total=steps)
         found = soak_all(steps, seed, lambda name, done: bar.update(task, advance=done, description=name))
     print_table(soak_table(found))
     missed = [why for one in found for why in one.missed()]
     failure = f"Goals missed: {'; '.join(missed[:5])}." if missed else ""
-    _conclude(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
+    _exit_by_stress_result(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
 
 
 def soak_table(found: list[SoakResult]) -> TextTable:

@@ -56,9 +56,7 @@ class EnergyData:
 
 
 def load_energy(
-    path: str | Path | None = None,
-    weights: Sequence[float] | None = None,
-    gaps: Literal["drop", "raise"] = "drop",
+    path: str | Path | None = None, weights: Sequence[float] | None = None, gaps: Literal["drop", "raise"] = "drop"
 ) -> EnergyData:
     """Read the Irish half-hour prices of 2011 to 2013.
 

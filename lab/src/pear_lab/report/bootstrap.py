@@ -121,18 +121,18 @@ def paired_difference(
         >>> paired_difference(lost, none, [np.array([10.0, 10.0])])
         Interval(estimate=0.2, low=0.1, high=0.3)
     """
-    _check(first, second, best, shared, block)
+    _check_paired_losses(first, second, best, shared, block)
     difference = [np.asarray(a, np.float64) - b for a, b in zip(first, second, strict=True)]
     values = [np.asarray(value, np.float64) for value in best]
     random = np.random.default_rng(seed)
     seeds = random.integers(len(best), size=(resamples, len(best)))
-    days = _draw(random, len(values[0]), block, resamples) if shared else None
+    days = _draw_instances(random, len(values[0]), block, resamples) if shared else None
     lost, most = np.zeros(resamples), np.zeros(resamples)
     for place in range(len(best)):
         # A seed that is drawn twice gets instances of its own each time, unless all seeds share them.
         for s, (own, value) in enumerate(zip(difference, values, strict=True)):
             at = np.flatnonzero(seeds[:, place] == s)
-            drawn = _draw(random, len(own), block, len(at)) if days is None else days[at]
+            drawn = _draw_instances(random, len(own), block, len(at)) if days is None else days[at]
             lost[at] += own[drawn].sum(1)
             most[at] += value[drawn].sum(1)
     low, high = np.quantile(lost / most, [(1 - level) / 2, (1 + level) / 2])
@@ -140,14 +140,16 @@ def paired_difference(
     return Interval(sum(float(own.sum()) for own in difference) / total, float(low), float(high))
 
 
-def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
+def _draw_instances(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
     """Draw positions (resamples, count) in blocks; a block that reaches the end continues at the start."""
     blocks = -(-count // block)
     starts = random.integers(count, size=(resamples, blocks, 1))
     return ((starts + np.arange(block)) % count).reshape(resamples, -1)[:, :count]
 
 
-def _check(first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int) -> None:
+def _check_paired_losses(
+    first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int
+) -> None:
     sizes = [[np.shape(values) for values in part] for part in (first, second, best)]
     if not len(best) or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
         raise ProblemError(f"expected one row of instances for each seed, the same for all three; got shapes {sizes}")

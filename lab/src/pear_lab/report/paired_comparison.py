@@ -14,18 +14,26 @@ from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OU
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
 from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
-from pear_lab.report.published_numbers import PublishedNumber, best_two
-from pear_lab.report.report_figures import METHOD_COLORS, RegretRatio, contrast_panel, save_contrasts
-from pear_lab.report.table_cells import StoredRuns, by_seed, own_cap, place, reduced, runs_of, wanted
+from pear_lab.report.published_numbers import PublishedNumber, rank_best_two
+from pear_lab.report.report_figures import METHOD_COLORS, RegretRatio, draw_contrasts, save_contrasts
+from pear_lab.report.table_cells import (
+    StoredRuns,
+    cell_place,
+    cell_values_by_seed,
+    cells_of_experiment,
+    is_reduced_run,
+    runs_of_cell,
+    unusual_time_cap,
+)
 
 Array = NDArray[np.float64]
 
 
-def signed(interval: Interval, decimals: int) -> tuple[str, str, str]:
+def format_signed_interval(interval: Interval, decimals: int) -> tuple[str, str, str]:
     """Estimate, lower and upper end with their signs.
 
     Example:
-        >>> signed(Interval(0.5, -0.1, 1.0), 2)
+        >>> format_signed_interval(Interval(0.5, -0.1, 1.0), 2)
         ('+0.50', '−0.10', '+1.00')
     """
     estimate, low, high = (f"{value:+.{decimals}f}".replace("-", "−") for value in interval)
@@ -85,15 +93,15 @@ def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid
         None where there is no such cell.
     """
     cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
-    references = {place(item)[2]: runs_of(runs, item) for item in cells if item.method == REFERENCE}
+    references = {cell_place(item)[2]: runs_of_cell(runs, item) for item in cells if item.method == REFERENCE}
     rows = []
     for item in cells:
-        _, row, column = place(item)
-        losses = instance_losses(runs_of(runs, item), references.get(column, []))
+        _, row, column = cell_place(item)
+        losses = instance_losses(runs_of_cell(runs, item), references.get(column, []))
         if item.method == REFERENCE or not losses:
             continue
         points = difference_in_points(item.task, losses)
-        estimate, low, high = signed(points, 2)
+        estimate, low, high = format_signed_interval(points, 2)
         seeds, instances = len(losses), sum(len(first) for first, _, _ in losses)
         basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
         rows.append((row, column, RankedText(estimate, int(points.clear)), f"{low} to {high}", basis))
@@ -141,7 +149,7 @@ class Difference:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
             RankedText(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
         """
-        estimate, low, high = signed(self.points, DECIMALS)
+        estimate, low, high = format_signed_interval(self.points, DECIMALS)
         text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
         return RankedText(text, int(self.points.clear))
 
@@ -182,7 +190,7 @@ class ComparisonLine:
         return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
 
 
-def latest(runs: StoredRuns) -> StoredRuns:
+def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
     """Drop runs of our own method whose defaults have changed since; only runs with the latest defaults stay."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
@@ -193,21 +201,21 @@ def latest(runs: StoredRuns) -> StoredRuns:
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Task → the cells in which every method of its comparison has run on two seeds or more."""
     found: dict[str, list[ComparisonLine]] = {}
-    runs = latest(runs)
+    runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
-        for line in _lines(comparison, runs, comparison.methods):
+        for line in _lines_of_comparison(comparison, runs, comparison.methods):
             found.setdefault(line.item.task, []).append(line)
     return found
 
 
-def other_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
+def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
     found: dict[str, list[ComparisonLine]] = {}
-    runs = latest(runs)
+    runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
         for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
             pairs = {task: (name, OURS) for task, names in comparison.others.items() if name in names}
-            for line in _lines(comparison, runs, pairs):
+            for line in _lines_of_comparison(comparison, runs, pairs):
                 found.setdefault(line.item.task, []).append(line)
     return found
 
@@ -217,14 +225,14 @@ def comparison_section(runs: StoredRuns) -> Section | None:
     tasks = comparison_lines(runs)
     if not tasks:
         return None
-    grids = tuple(_grid(task, lines) for task, lines in tasks.items())
-    grids += tuple(_other_grid(task, lines) for task, lines in other_lines(runs).items())
-    panels = contrasts(tasks)
+    grids = tuple(_comparison_grid(task, lines) for task, lines in tasks.items())
+    grids += tuple(_slower_methods_grid(task, lines) for task, lines in slower_method_lines(runs).items())
+    panels = regret_ratios_by_task(tasks)
     figures = tuple(
         PageFigure(
             f"{title}: regret relative to PEAR as published",
             FIGURE_CAPTION,
-            partial(contrast_panel, points),
+            partial(draw_contrasts, points),
             {METHODS[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
         )
         for title, points in panels.items()
@@ -239,7 +247,7 @@ FIGURE_CAPTION = (
 )
 
 
-def contrasts(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
+def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
     """Title of each panel → its points: every method against PEAR as published."""
     panels: dict[str, list[RegretRatio]] = {}
     for task, lines in tasks.items():
@@ -255,28 +263,30 @@ def contrasts(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[R
     return panels
 
 
-def _lines(comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]) -> Iterator[ComparisonLine]:
+def _lines_of_comparison(
+    comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
+) -> Iterator[ComparisonLine]:
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
-        for item in wanted(experiment, runs):
+        for item in cells_of_experiment(experiment, runs):
             if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
                 continue
             items = {name: replace(item, method=name) for name in methods[item.task]}
-            groups = {name: runs_of(runs, one) for name, one in items.items()}
-            values = {name: by_seed(groups[name], one) for name, one in items.items()}
+            groups = {name: runs_of_cell(runs, one) for name, one in items.items()}
+            values = {name: cell_values_by_seed(groups[name], one) for name, one in items.items()}
             seeds = sorted(set.intersection(*(set(one) for one in values.values())))
-            if len(seeds) < 2 or any(reduced(group[0]) for group in groups.values()):
+            if len(seeds) < 2 or any(is_reduced_run(group[0]) for group in groups.values()):
                 continue
             kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
             shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
-            yield ComparisonLine(item, place(item)[2], kept, shared)
+            yield ComparisonLine(item, cell_place(item)[2], kept, shared)
 
 
-def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
     for line in lines:
-        places = best_two(list(line.means.values()), DECIMALS)
+        places = rank_best_two(list(line.means.values()), DECIMALS)
         means = [RankedText(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
         published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
         against = RankedText(f"{other.text} ({METHODS[line.best_other]})", other.place)
@@ -286,12 +296,12 @@ def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
 
 
-def _other_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     rows = []
     for line in lines:
         other = next(name for name in line.values if name != OURS)
         ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
-        cap = own_cap(line.runs[other][0])
+        cap = unusual_time_cap(line.runs[other][0])
         name = METHODS[other] if cap is None else f"{METHODS[other]}, {cap:g} s"
         rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
     header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")

@@ -12,15 +12,15 @@ from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import TableSpec
 from pear_lab.report.paired_comparison import difference_grid
-from pear_lab.report.published_numbers import CellVerdict, best_two
-from pear_lab.report.report_figures import figures
-from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell, place, wanted
+from pear_lab.report.published_numbers import CellVerdict, rank_best_two
+from pear_lab.report.report_figures import make_report_figures
+from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, cells_of_experiment, fill_cell
 
 
 def table_sections(runs: StoredRuns) -> list[Section]:
     """Every table, filled with what the database holds; those that the paper does not have where there are runs."""
-    filled = {one.table.name: _section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
-    drawn = figures(runs, {name: section.cells for name, section in filled.items()})
+    filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
+    drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
     return [
         dataclasses.replace(section, figures=drawn.get(name, ()))
         for name, section in filled.items()
@@ -28,21 +28,21 @@ def table_sections(runs: StoredRuns) -> list[Section]:
     ]
 
 
-def _section(experiment: Experiment, runs: StoredRuns) -> Section:
-    table, items = experiment.table, wanted(experiment, runs)
-    cells = {place(item): cell(runs, item) for item in items}
-    grids = [_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
+def _table_section(experiment: Experiment, runs: StoredRuns) -> Section:
+    table, items = experiment.table, cells_of_experiment(experiment, runs)
+    cells = {cell_place(item): fill_cell(runs, item) for item in items}
+    grids = [_table_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
     if (differences := difference_grid(runs, items)) is not None:
         grids.append(differences)
     return Section(table.name, table.title, (f"{table.caption} {_deviation_words(table)}",), tuple(grids))
 
 
-def _grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
+def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
     if table.ranked:
-        lines = _ranked(lines)
+        lines = _mark_best_two(lines)
     return Grid(title, (table.heading, *columns), tuple((row, *line) for row, line in zip(rows, lines, strict=True)))
 
 
@@ -53,20 +53,20 @@ def _deviation_words(table: TableSpec) -> str:
     return f"± is the standard deviation {kind}{known}."
 
 
-def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     """Mark the best two means in each column, once among our results and once among the published ones."""
     marked = []
     for column in zip(*lines, strict=True):
         decimals = column[0].published.decimals
-        ours = best_two([None if cell.verdict is CellVerdict.REDUCED else cell.mean for cell in column], decimals)
-        theirs = best_two([cell.published.mean for cell in column], decimals)
+        ours = rank_best_two([None if cell.verdict is CellVerdict.REDUCED else cell.mean for cell in column], decimals)
+        theirs = rank_best_two([cell.published.mean for cell in column], decimals)
         marked.append(
             [dataclasses.replace(c, place=a, published_place=b) for c, a, b in zip(column, ours, theirs, strict=True)]
         )
     return [list(line) for line in zip(*marked, strict=True)]
 
 
-def caps_section(runs: StoredRuns) -> Section | None:
+def time_cap_section(runs: StoredRuns) -> Section | None:
     """What the published time cap changed against a shorter one, for every task that has run under both."""
     cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
@@ -75,7 +75,9 @@ def caps_section(runs: StoredRuns) -> Section | None:
             where = (run.experiment, run.method, f"{settings['degree']:g}", f"{settings['noise']:g}")
             caps = cells[run.task].setdefault(where, defaultdict(dict))
             caps[float(settings["time_cap"])][run.seed] = run
-    grids = [Grid(TASKS[task].title, _CAPS, rows) for task, found in cells.items() if (rows := tuple(_cap_rows(found)))]
+    grids = [
+        Grid(TASKS[task].title, _CAPS, rows) for task, found in cells.items() if (rows := tuple(_time_cap_rows(found)))
+    ]
     sentence = (
         f"Trainings under a cap of {TIME_CAP:g} seconds beside the same under a shorter one: mean test regret in % "
         "over the seeds that both have, the epochs of the longer one, and how many of its trainings the cap ended."
@@ -86,7 +88,9 @@ def caps_section(runs: StoredRuns) -> Section | None:
 _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", "epochs", "ended by the cap")
 
 
-def _cap_rows(found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]]) -> Iterable[tuple[str, ...]]:
+def _time_cap_rows(
+    found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]],
+) -> Iterable[tuple[str, ...]]:
     """A line for every cell and shorter cap; ``found`` has the runs by cell, time cap and seed."""
     for (_, method, degree, noise), caps in sorted(found.items()):
         full = caps.get(TIME_CAP, {})

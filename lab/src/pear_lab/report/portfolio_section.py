@@ -17,8 +17,8 @@ from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHO
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.published_numbers import mean_and_deviation, number, published, verdict
-from pear_lab.report.report_figures import value_lines
+from pear_lab.report.published_numbers import format_mean, mean_and_deviation, published, verdict
+from pear_lab.report.report_figures import draw_portfolio_values
 from pear_lab.report.table_cells import StoredRuns
 from pear_lab.tasks.market import deepest_drawdowns
 
@@ -51,7 +51,7 @@ _RunsByMethod = Mapping[str, Sequence[RunRecord]]
 _Regrets = Mapping[str, Mapping[int, Any]]
 
 
-def market_sections(runs: StoredRuns) -> list[Section]:
+def portfolio_sections(runs: StoredRuns) -> list[Section]:
     """One section for each set of prices and settings, those of the full protocol first."""
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs.done:
@@ -59,22 +59,27 @@ def market_sections(runs: StoredRuns) -> list[Section]:
             settings = {name: value for name, value in run.settings.items() if name not in _OF_A_RUN}
             groups[json.dumps(settings, sort_keys=True)].append(run)
     ordered = sorted(groups.values(), key=lambda group: bool(group[0].settings.get("quick")))
-    return [_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
+    return [_portfolio_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
 
 
-def _section(group: Sequence[RunRecord], name: str) -> Section:
+def _portfolio_section(group: Sequence[RunRecord], name: str) -> Section:
     settings = group[0].settings
-    trained = _by_method(run for run in group if "variant" not in run.settings)
-    shifted = _by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
-    grids = [_main(trained), *_differences("Differences between methods", _regret_pairs(trained))]
+    trained = _runs_by_method(run for run in group if "variant" not in run.settings)
+    shifted = _runs_by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
+    grids = [
+        _portfolio_grid(trained),
+        *_difference_grids("Differences between methods", _regret_difference_rows(trained)),
+    ]
     figures: tuple[PageFigure, ...] = ()
     if shifted:
         rows = [
             (f"{lower:g}: {row[0]}", *row[1:])
             for lower in LOWER_BOUNDS
-            for row in _pairs({METHODS[name]: _window_regrets(runs, lower) for name, runs in shifted.items()})
+            for row in _pairwise_difference_rows(
+                {METHODS[name]: _window_regrets(runs, lower) for name, runs in shifted.items()}
+            )
         ]
-        grids += [_shift(shifted), *_differences("Differences between methods by lower bound", rows)]
+        grids += [_lower_bound_grid(shifted), *_difference_grids("Differences between methods by lower bound", rows)]
     if trained:
         figure, falls = _value_figure(trained)
         grids.append(Grid("Drawdowns of the market", caption=falls))
@@ -82,10 +87,10 @@ def _section(group: Sequence[RunRecord], name: str) -> Section:
     grids.append(_beside_published(trained, shifted))
     reduced = ", a reduced run" if settings.get("quick") else ""
     title = f"Portfolios: {settings['assets']} names of {settings['data']}{reduced}"
-    return Section(name, title, _what_differs(settings), tuple(grids), figures)
+    return Section(name, title, _differences_to_paper(settings), tuple(grids), figures)
 
 
-def _by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
+def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     """The runs of each method by seed; of several for one seed, the one with the longest time cap."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
@@ -93,7 +98,7 @@ def _by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     return {name: [found[name][seed] for seed in sorted(found[name])] for name in METHODS if name in found}
 
 
-def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _differences_to_paper(settings: Mapping[str, Any]) -> tuple[str, ...]:
     span = f"{settings['first']} to {settings['last']}"
     sentences = [
         f"Ours: {settings['assets']} names, {settings['days']:,} days, {span}. The paper trades S&P 100 names over "
@@ -125,9 +130,9 @@ def _survivorship(data: str) -> str:
     return "Where the names of a file were chosen by what they are at its end,"
 
 
-def _main(trained: _RunsByMethod) -> Grid:
+def _portfolio_grid(trained: _RunsByMethod) -> Grid:
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
-    rows = _rows(_TABLE, trained, columns)
+    rows = _method_rows(_TABLE, trained, columns)
     for name, numbers in _yardsticks(trained).items():
         known = [(METRICS[metric], numbers.get(METRICS[metric].source)) for metric in _TABLE.metrics]
         rows.append((name, "yardstick", *("–" if x is None else f"{m.factor * x:.{m.decimals}f}" for m, x in known)))
@@ -135,13 +140,15 @@ def _main(trained: _RunsByMethod) -> Grid:
     return Grid(_TABLE.title, header, tuple(rows), _TABLE.caption)
 
 
-def _shift(shifted: _RunsByMethod) -> Grid:
-    rows = _rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
+def _lower_bound_grid(shifted: _RunsByMethod) -> Grid:
+    rows = _method_rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
     header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
     return Grid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
 
 
-def _rows(table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]) -> list[tuple[str, ...]]:
+def _method_rows(
+    table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
+) -> list[tuple[str, ...]]:
     """For each method a line of ours, and one of the paper where it has the method; peers are there without runs, too.
 
     Args:
@@ -158,8 +165,8 @@ def _rows(table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, 
         for metric, lower in columns if runs else ():
             values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
             known = mean_and_deviation([value for value in values if value is not None], table.ddof)
-            cells.append(number(*known, table.decimals_of(metric)))
-        rows.append((METHODS[method], f"ours, n = {len(runs)}{_caps(runs)}", *(cells or ["–"] * len(columns))))
+            cells.append(format_mean(*known, table.decimals_of(metric)))
+        rows.append((METHODS[method], f"ours, n = {len(runs)}{_time_cap_note(runs)}", *(cells or ["–"] * len(columns))))
         if name := _PAPER.get(method):
             texts = (printed[name, *at].text if (name, *at) in printed else "–" for at in columns)
             rows.append(("", f"paper: {_PRINTED[name]}", *texts))
@@ -187,7 +194,7 @@ def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
     return Grid("Beside the published cells", ("Method", *header), tuple(rows), _BESIDE)
 
 
-def _caps(runs: Sequence[RunRecord]) -> str:
+def _time_cap_note(runs: Sequence[RunRecord]) -> str:
     """A time cap that is not the catalogue's, and how many trainings a cap has ended."""
     entry = TASKS["portfolio"]
     usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
@@ -198,27 +205,27 @@ def _caps(runs: Sequence[RunRecord]) -> str:
     return "".join(f", {word}" for word in words)
 
 
-def _regret_pairs(trained: _RunsByMethod) -> list[tuple[str, ...]]:
+def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
     """Every pair of methods, and every method against the yardsticks."""
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
-    rows = _pairs(regrets)
+    rows = _pairwise_difference_rows(regrets)
     for name, numbers in _yardsticks(trained).items():
         some = next(iter(trained.values()))[0].metrics
         values = 100 * np.asarray(numbers["regrets"]) / np.abs(some["best"]).mean()
         seeds = {run.seed: values for runs in trained.values() for run in runs}
-        rows += [row for method in regrets if (row := _difference({**regrets, name: seeds}, method, name))]
+        rows += [row for method in regrets if (row := _difference_row({**regrets, name: seeds}, method, name))]
     return rows
 
 
-def _pairs(regrets: _Regrets) -> list[tuple[str, ...]]:
-    return [row for pair in combinations(regrets, 2) if (row := _difference(regrets, *pair))]
+def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
+    return [row for pair in combinations(regrets, 2) if (row := _difference_row(regrets, *pair))]
 
 
-def _differences(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
+def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
     return [Grid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
-def _difference(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
+def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
     """One line of differences; None where the methods share no seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
@@ -230,11 +237,11 @@ def _difference(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] |
     # Rounding of equal gradients must not look like a finding.
     if max(abs(both.low), abs(both.high)) < 1e-4:
         told = "equal"
-    intervals = [f"{_signed(found.low)} to {_signed(found.high)}" for found in (windows, both)]
-    return (f"{first} − {second}", _signed(windows.estimate), *intervals, str(len(seeds)), str(a.shape[1]), told)
+    intervals = [f"{_format_signed(found.low)} to {_format_signed(found.high)}" for found in (windows, both)]
+    return (f"{first} − {second}", _format_signed(windows.estimate), *intervals, str(len(seeds)), str(a.shape[1]), told)
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
@@ -270,5 +277,5 @@ def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
         else " Equal weights never fell."
     )
     legend = {name: _COLORS.get(name, "ink") for name in values}
-    draw = partial(value_lines, values, legend, [(fall.peak + 1, fall.end + 1) for fall in falls])
+    draw = partial(draw_portfolio_values, values, legend, [(fall.peak + 1, fall.end + 1) for fall in falls])
     return PageFigure("Value of one unit of money over the test", sentence, draw, legend), sentence

@@ -39,7 +39,7 @@ class PublishedNumber:
     @property
     def text(self) -> str:
         """Mean and deviation as printed; empty in a cell that only we have."""
-        return "" if self.mean is None else number(self.mean, self.std, self.decimals)
+        return "" if self.mean is None else format_mean(self.mean, self.std, self.decimals)
 
 
 @functools.cache
@@ -55,10 +55,10 @@ def published(name: str = "published") -> tuple[PublishedNumber, ...]:
     """
     text = files("pear_lab.report").joinpath(f"{name}.csv").read_text("utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return tuple(_parse(row) for row in rows)
+    return tuple(_parse_published_row(row) for row in rows)
 
 
-def _parse(row: Mapping[str, str]) -> PublishedNumber:
+def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
     pairs = (pair.split("=") for pair in row["condition"].split(";") if pair)
     return PublishedNumber(
         table=row["table"],
@@ -137,14 +137,14 @@ def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - ddof))
 
 
-def best_two(means: Sequence[float | None], decimals: int) -> list[int]:
+def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
     """The place of each mean, 1 for the best (bold) and 2 for the second best (underlined), 0 for all others.
 
     Means are compared as printed. Equals share a place and use up the next one, as in the paper: two best and no
     second best. With fewer than two means there is nothing to compare.
 
     Example:
-        >>> best_two([0.120, 0.104, None, 0.1041], decimals=3)
+        >>> rank_best_two([0.120, 0.104, None, 0.1041], decimals=3)
         [0, 1, 0, 1]
     """
     printed = [None if mean is None or not math.isfinite(mean) else round(mean, decimals) for mean in means]
@@ -155,11 +155,11 @@ def best_two(means: Sequence[float | None], decimals: int) -> list[int]:
     return [place if place <= 2 else 0 for place in places]
 
 
-def number(mean: float, std: float | None, decimals: int) -> str:
+def format_mean(mean: float, std: float | None, decimals: int) -> str:
     """Mean and deviation with the digits of the paper.
 
     Example:
-        >>> number(4.2461, 1.1, 3), number(0.3, None, 2)
+        >>> format_mean(4.2461, 1.1, 3), number(0.3, None, 2)
         ('4.246 ± 1.100', '0.30')
     """
     text = f"{mean:.{decimals}f}"

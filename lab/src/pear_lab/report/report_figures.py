@@ -27,7 +27,7 @@ from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.bootstrap import Interval
 from pear_lab.report.published_numbers import CellVerdict
-from pear_lab.report.table_cells import Cell, StoredRuns, reduced, runs_of
+from pear_lab.report.table_cells import Cell, StoredRuns, is_reduced_run, runs_of_cell
 
 METHOD_COLORS = dict(
     zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear", "pear-deep"), strict=True)
@@ -58,11 +58,11 @@ class RegretRatio:
     ratio: Interval
 
 
-def _color(method: str) -> str:
+def _method_color(method: str) -> str:
     return LIGHT[METHOD_COLORS.get(method, "ink")]
 
 
-def lines(
+def draw_regret_curves(
     ours: Sequence[MethodCurve],
     published: Sequence[MethodCurve],
     x_label: str,
@@ -72,12 +72,12 @@ def lines(
     """Regret, on a log scale, over something: ours as lines, the published numbers as dashes with open marks."""
     with styled_figure(_SIZE) as (figure, axes):
         for one in published:
-            axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_color(one.method), lw=1.2)
+            axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_method_color(one.method), lw=1.2)
         single = all(len(one.x) == 1 for one in ours)
         shape = {"drawstyle": "steps-post"} if steps else {"marker": "o", "markersize": 7 if single else 5.5}
         for one in ours:
             strong = {"lw": 2.4, "zorder": 3} if one.method == "pear" else {"lw": 1.8, "zorder": 2}
-            axes.plot(one.x, one.y, color=_color(one.method), **shape, **strong)
+            axes.plot(one.x, one.y, color=_method_color(one.method), **shape, **strong)
         if log_x:
             set_plain_log_scale(axes, "x")
         else:
@@ -88,13 +88,13 @@ def lines(
         return figure_as_svg(figure)
 
 
-def pairs(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
+def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
     """Bars of the regret before (pale) and after a shift, by method; open marks are the published numbers after it."""
     with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
-                axes.bar(place - 0.2, before[name], 0.36, color=_color(name), alpha=0.4)
-            axes.bar(place + 0.2, after[name], 0.36, color=_color(name))
+                axes.bar(place - 0.2, before[name], 0.36, color=_method_color(name), alpha=0.4)
+            axes.bar(place + 0.2, after[name], 0.36, color=_method_color(name))
             if name in published:
                 axes.plot(place + 0.2, published[name], "D", markersize=6, markerfacecolor=CARD, color=INK, zorder=4)
         axes.set_xticks(range(len(after)), [METHODS.get(name, name) for name in after])
@@ -102,7 +102,7 @@ def pairs(before: Mapping[str, float], after: Mapping[str, float], published: Ma
         return figure_as_svg(figure)
 
 
-def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
+def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
     """Stacked bars of where the time went, by method, with the total in seconds at the end of each bar."""
     with styled_figure((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
         longest = max(sum(parts.values()) for parts in seconds.values()) or 1.0
@@ -120,10 +120,10 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         return figure_as_svg(figure)
 
 
-def contrast_panel(points: Sequence[RegretRatio]) -> str:
+def draw_contrasts(points: Sequence[RegretRatio]) -> str:
     """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
     with styled_figure(_SIZE) as (figure, axes):
-        _draw_contrasts(axes, points)
+        _plot_contrasts(axes, points)
         return figure_as_svg(figure)
 
 
@@ -132,18 +132,20 @@ def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> Non
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with styled_figure((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
-            _draw_contrasts(one, points)
+            _plot_contrasts(one, points)
             one.set_title(title)
         axes[0][0].set_ylabel("regret / regret of PEAR as published")
         shown = {point.method for points in panels.values() for point in points}
         methods = [name for name in METHODS if name in shown]
-        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=METHODS[name])[0] for name in methods]
+        marks = [
+            figure.axes[0].plot([], [], "o", color=_method_color(name), label=METHODS[name])[0] for name in methods
+        ]
         line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=METHODS[REFERENCE])[0]
         figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
         save_figure(figure, to)
 
 
-def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
+def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
     cells = list(dict.fromkeys(one.cell for one in points))
     methods = list(dict.fromkeys(point.method for point in points))
     axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
@@ -151,14 +153,14 @@ def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
         shift = 0.2 * (methods.index(point.method) - (len(methods) - 1) / 2)
         low, high = (max(value, _LEAST_RATIO) for value in (point.ratio.low, point.ratio.high))
         x = cells.index(point.cell) + shift
-        axes.plot([x, x], [low, high], color=_color(point.method), lw=1.8, zorder=2)
-        axes.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_color(point.method), markersize=5.5)
+        axes.plot([x, x], [low, high], color=_method_color(point.method), lw=1.8, zorder=2)
+        axes.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_method_color(point.method), markersize=5.5)
     axes.set_xticks(range(len(cells)), cells, rotation=30, ha="right", fontsize=9.5)
     axes.set_xlim(-0.6, len(cells) - 0.4)
     set_plain_log_scale(axes, "y")
 
 
-def value_lines(
+def draw_portfolio_values(
     values: Mapping[str, Sequence[float]], colors: Mapping[str, str], shaded: Sequence[tuple[int, int]]
 ) -> str:
     """The value of portfolios over the days, one line each, with spans of days shaded.
@@ -183,7 +185,7 @@ _POINTS = 160  # of a mean curve
 _REGRET = "normalized_regret_pct"
 
 
-def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
+def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
     """Every figure, by the table whose section it stands in.
 
     Args:
@@ -193,9 +195,9 @@ def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str,
     degrees = tables["lp_degree"]
     regrets = [cell for cell in degrees if cell.published.metric == _REGRET]
     titles = {task: TASKS[task].title for task in LP_TASKS}
-    trained = {task: _trainings(runs, degrees, task) for task in titles}
+    trained = {task: _trainings_of_highest_degree(runs, degrees, task) for task in titles}
     by_degree = [
-        _over(
+        _regret_figure(
             [cell for cell in regrets if cell.published.task == task],
             "degree",
             f"{title}: regret over the degree, %",
@@ -203,25 +205,25 @@ def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str,
         )
         for task, title in titles.items()
     ]
-    over_time = [_over_time(title, *trained[task]) for task, title in titles.items()]
-    time_split = [_time_split(title, *trained[task]) for task, title in titles.items()]
+    over_time = [_regret_over_time_figure(title, *trained[task]) for task, title in titles.items()]
+    time_split = [_training_time_figure(title, *trained[task]) for task, title in titles.items()]
     return {
         "lp_degree": (*by_degree, *over_time, *time_split),
-        "direction_shift": (_direction(tables["direction_shift"], regrets),),
-        "capacity_shift": _capacities(tables["capacity_shift"]),
+        "direction_shift": (_direction_shift_figure(tables["direction_shift"], regrets),),
+        "capacity_shift": _capacity_figures(tables["capacity_shift"]),
     }
 
 
-def _capacities(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
+def _capacity_figures(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
     found = []
     for degree in sorted({cell.published.condition["degree"] for cell in cells if cell.mean is not None}):
         some = [cell for cell in cells if cell.published.condition["degree"] == degree]
         title = f"Degree {degree:g}: regret over the capacity, %"
-        found.append(_over(some, "capacity", title, "capacity ratio (trained at 0.5)"))
+        found.append(_regret_figure(some, "capacity", title, "capacity ratio (trained at 0.5)"))
     return tuple(found) or (PageFigure("Regret over the capacity, %"),)
 
 
-def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> PageFigure:
+def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str) -> PageFigure:
     """Regret over a condition, ours and published, for the methods we have run."""
     points: tuple[dict[str, list[tuple[float, float]]], ...] = (defaultdict(list), defaultdict(list))
     for cell in cells:
@@ -235,40 +237,47 @@ def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Page
         [MethodCurve(name, *zip(*sorted(found[name]), strict=True)) for name in methods if name in found]
         for found in points
     )
-    caption = "Solid: ours. Dashed, open marks: published. Log scale." + _warning(cells)
-    return PageFigure(title, caption, partial(lines, ours, theirs, label), _legend(methods))
+    caption = "Solid: ours. Dashed, open marks: published. Log scale." + _reduced_cells_note(cells)
+    return PageFigure(title, caption, partial(draw_regret_curves, ours, theirs, label), _method_legend(methods))
 
 
-def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
+def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:
         return PageFigure(title)
     degree = max(cell.published.condition["degree"] for cell in run)
     cells = [cell for cell in run if cell.published.condition["degree"] == degree]
-    after = _means(cells)
+    after = _means_by_method(cells)
     published = {cell.published.method: cell.published.mean for cell in cells if cell.published.mean is not None}
     paths = [cell for cell in trained if cell.published.task == "shortest_path"]
-    before = _means(cell for cell in paths if cell.published.condition["degree"] == degree)
-    caption = f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted." + _warning(cells)
-    return PageFigure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
+    before = _means_by_method(cell for cell in paths if cell.published.condition["degree"] == degree)
+    caption = (
+        f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted."
+        + _reduced_cells_note(cells)
+    )
+    return PageFigure(
+        title, caption, partial(draw_shift_bars, before, {m: after[m] for m in METHODS if m in after}, published)
+    )
 
 
-def _means(cells: Iterable[Cell]) -> dict[str, float]:
+def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
     return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
-def _trainings(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
+def _trainings_of_highest_degree(
+    runs: StoredRuns, cells: Sequence[Cell], task: str
+) -> tuple[float, dict[str, list[RunRecord]]]:
     """The highest degree that was trained, and its runs by method."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
-        found = {item.method: runs_of(runs, item) for item in wanted if item.condition["degree"] == degree}
+        found = {item.method: runs_of_cell(runs, item) for item in wanted if item.condition["degree"] == degree}
         if any(found.values()):
             return degree, {name: group for name, group in found.items() if group}
     return 0.0, {}
 
 
-def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
+def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
     title = f"{task}: validation regret over time, %"
     series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
     if not series:
@@ -277,8 +286,10 @@ def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) 
         f"Degree {degree:g}. The best validation regret so far, mean over the seeds; a training that has stopped keeps "
         "its last value. Seconds of training, checks included; both scales logarithmic."
     )
-    draw = partial(lines, series, [], "seconds", log_x=True, steps=True)
-    return PageFigure(title, caption + _reduced_note(groups), draw, _legend(curve.method for curve in series))
+    draw = partial(draw_regret_curves, series, [], "seconds", log_x=True, steps=True)
+    return PageFigure(
+        title, caption + _reduced_runs_note(groups), draw, _method_legend(curve.method for curve in series)
+    )
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
@@ -295,7 +306,7 @@ def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
     return MethodCurve(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
 
 
-def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
+def _training_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
     title = f"{task}: where the training time goes"
     split = {
         name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}
@@ -304,19 +315,19 @@ def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]])
     }
     if not split:
         return PageFigure(title)
-    return PageFigure(title, f"Degree {degree:g}." + _reduced_note(groups), partial(split_bars, split), PARTS)
+    return PageFigure(title, f"Degree {degree:g}." + _reduced_runs_note(groups), partial(draw_time_bars, split), PARTS)
 
 
-def _legend(methods: Iterable[str]) -> dict[str, str]:
+def _method_legend(methods: Iterable[str]) -> dict[str, str]:
     return {METHODS.get(name, name): METHOD_COLORS.get(name, "ink") for name in methods}
 
 
-def _warning(cells: Sequence[Cell]) -> str:
+def _reduced_cells_note(cells: Sequence[Cell]) -> str:
     return _SOME_REDUCED if any(cell.verdict is CellVerdict.REDUCED for cell in cells) else ""
 
 
-def _reduced_note(groups: Mapping[str, list[RunRecord]]) -> str:
-    return _SOME_REDUCED if any(reduced(group[0]) for group in groups.values()) else ""
+def _reduced_runs_note(groups: Mapping[str, list[RunRecord]]) -> str:
+    return _SOME_REDUCED if any(is_reduced_run(group[0]) for group in groups.values()) else ""
 
 
 _SOME_REDUCED = " Some runs are of a reduced problem."

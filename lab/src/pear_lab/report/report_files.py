@@ -14,8 +14,8 @@ from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.paired_comparison import comparison_section
-from pear_lab.report.paper_tables import caps_section, table_sections
-from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.paper_tables import table_sections, time_cap_section
+from pear_lab.report.portfolio_section import portfolio_sections
 from pear_lab.report.published_numbers import DEFINITION, CellVerdict
 from pear_lab.report.table_cells import StoredRuns
 
@@ -36,7 +36,7 @@ class ReportFiles(NamedTuple):
 
     page: Path
     tables: Path
-    summary: str
+    summarise_report: str
 
 
 def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
@@ -52,13 +52,13 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
     """
     figure_style.require_packages("the report", "jinja2", "matplotlib")
     try:
-        texts, sections, words = _texts(runs)
+        texts, sections, words = _render_report(runs)
     except PearError:
         raise
     except _UNREADABLE as error:
         raise DatabaseError(
-            f"{runs.path} cannot be shown: {_culprit(runs)} ({repr(error)[:200]}); restore the database, or delete "
-            "what is wrong and run pear reproduce again"
+            f"{runs.path} cannot be shown: {_name_unreadable_run(runs)} ({repr(error)[:200]}); restore the database, "
+            "or delete what is wrong and run pear reproduce again"
         ) from error
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -68,18 +68,12 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
     return ReportFiles(folder / PAGE, folder / TABLES, words)
 
 
-def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
+def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
     """The files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
-    others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
-    sections = [
-        *compared,
-        *market_sections(runs),
-        *others,
-        _failed(runs),
-        machines_section(runs),
-    ]
-    words = summary(runs, compared)
+    others = [section for section in (comparison_section(runs), time_cap_section(runs)) if section is not None]
+    sections = [*compared, *portfolio_sections(runs), *others, _failed_runs_section(runs), machines_section(runs)]
+    words = summarise_report(runs, compared)
     values: dict[str, Any] = {
         "title": "The LP experiments beside the paper",
         "summary": words,
@@ -90,27 +84,27 @@ def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
         "runs": runs,
         "compared": compared,
         "sections": sections,
-        "counts": counts,
-        "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or counts(compared)[verdict]],
+        "counts": count_verdicts,
+        "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or count_verdicts(compared)[verdict]],
     }
     return {name: render_template(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
 
 
-def _culprit(runs: StoredRuns) -> str:
+def _name_unreadable_run(runs: StoredRuns) -> str:
     """Name the row that makes the report fail, found by halving the rows."""
     suspects = [*runs.done, *runs.failed]
     while len(suspects) > 1:
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
-        suspects = next((half for half in halves if not _can_be_shown(half, runs)), [])
+        suspects = next((half for half in halves if not _report_can_be_rendered(half, runs)), [])
     if not suspects:
         return "its rows do not fit together"
     return f"the settings or metrics of the row with the key {suspects[0].key[:80]!r} are not those of a run"
 
 
-def _can_be_shown(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
+def _report_can_be_rendered(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
     done, failed = ([row for row in rows if (row.status == "done") is which] for which in (True, False))
     try:
-        _texts(StoredRuns(runs.path, tuple(done), tuple(failed)))
+        _render_report(StoredRuns(runs.path, tuple(done), tuple(failed)))
     except _UNREADABLE:
         return False
     return True
@@ -121,7 +115,7 @@ def section_markdown(section: Section) -> str:
     return render_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
-def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:
+def count_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
     """How many cells have each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
@@ -132,9 +126,9 @@ def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:
     )
 
 
-def summary(runs: StoredRuns, compared: Sequence[Section]) -> str:
+def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
     """The state of the database in two sentences."""
-    found = counts(compared)
+    found = count_verdicts(compared)
     words = ", ".join(
         f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
     )
@@ -144,19 +138,19 @@ def summary(runs: StoredRuns, compared: Sequence[Section]) -> str:
     )
 
 
-def _failed(runs: StoredRuns) -> Section:
+def _failed_runs_section(runs: StoredRuns) -> Section:
     """Failed runs of the same settings and reason together: what was run, the seeds, why they failed."""
     if not runs.failed:
         return Section("failed", "Failed runs", ("None.",))
     found: dict[tuple[str, str], list[int]] = {}
     for run in runs.failed:
-        found.setdefault((_what(run), run.reason or "no reason was given"), []).append(run.seed)
+        found.setdefault((_describe_failed_run(run), run.reason or "no reason was given"), []).append(run.seed)
     rows = tuple((what, ", ".join(map(str, sorted(seeds))), reason) for (what, reason), seeds in found.items())
     grid = Grid("By settings and reason", ("Runs of", "Seeds", "Reason"), rows)
     return Section("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
 
 
-def _what(run: RunRecord) -> str:
+def _describe_failed_run(run: RunRecord) -> str:
     names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
     names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
     settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]

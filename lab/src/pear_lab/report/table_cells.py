@@ -17,8 +17,8 @@ from pear_lab.experiments.table_spec import CONDITIONS, METRICS
 from pear_lab.report.published_numbers import (
     CellVerdict,
     PublishedNumber,
+    format_mean,
     mean_and_deviation,
-    number,
     published,
     verdict,
 )
@@ -74,13 +74,13 @@ class Cell:
     verdict: CellVerdict
     notes: tuple[str, ...] = ()
     failed: int = 0
-    place: int = 0
+    cell_place: int = 0
     published_place: int = 0
 
     @property
     def ours(self) -> str:
         """Our mean and deviation; empty where nothing was run."""
-        return "" if self.mean is None else number(self.mean, self.std, self.published.decimals)
+        return "" if self.mean is None else format_mean(self.mean, self.std, self.published.decimals)
 
     @property
     def paper(self) -> str:
@@ -98,12 +98,12 @@ class Cell:
         return (*self.notes, *([f"{self.failed} failed"] if self.failed else []))
 
 
-def place(wanted: PublishedNumber) -> tuple[str, str, str]:
+def cell_place(wanted: PublishedNumber) -> tuple[str, str, str]:
     """The place of a cell: its part, line and column of the table.
 
     Example:
         >>> from pear_lab.report.published_numbers import published
-        >>> place(published()[0])
+        >>> cell_place(published()[0])
         ('Shortest path: normalised regret, %', 'MSE', 'degree 2')
     """
 
@@ -120,21 +120,21 @@ def place(wanted: PublishedNumber) -> tuple[str, str, str]:
     return f"{parts}: {metric}" if parts else metric, label(table.rows), label(table.columns)
 
 
-def cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
+def fill_cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
     """Compute one cell from the runs of the database."""
-    group = runs_of(runs, wanted)
-    values = by_seed(group, wanted)
-    failed = sum(matches(run, wanted) for run in runs.failed)
+    group = runs_of_cell(runs, wanted)
+    values = cell_values_by_seed(group, wanted)
+    failed = sum(run_matches_cell(run, wanted) for run in runs.failed)
     if not values:
         return Cell(wanted, {}, None, None, CellVerdict.NOT_RUN, failed=failed)
     mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], TABLES[wanted.table].ddof)
     outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
-    if reduced(group[0]) or (wanted.metric == "train_seconds" and own_cap(group[0]) is not None):
+    if is_reduced_run(group[0]) or (wanted.metric == "train_seconds" and unusual_time_cap(group[0]) is not None):
         outcome = CellVerdict.REDUCED
-    return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
+    return Cell(wanted, values, mean, std, outcome, _cell_notes(group, len(values)), failed)
 
 
-def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
+def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
     """One number for each seed, in the unit of the table.
 
     A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
@@ -142,35 +142,37 @@ def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]
     found: dict[int, list[RunRecord]] = defaultdict(list)
     for run in group:
         found[run.seed].append(run)
-    return {seed: _together(runs, wanted) for seed, runs in found.items()}
+    return {seed: _cell_value_of_seed(runs, wanted) for seed, runs in found.items()}
 
 
-def _together(runs: list[RunRecord], wanted: PublishedNumber) -> float:
+def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float:
     """The number of one seed. Folds are pooled: the loss on all test instances over their best value."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
         return 100.0 * lost / best
-    return statistics.fmean(found for run in runs if (found := value(run, wanted)) is not None)
+    return statistics.fmean(found for run in runs if (found := cell_value_of_run(run, wanted)) is not None)
 
 
-def runs_of(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
+def runs_of_cell(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
     """The finished runs that fill a cell, all of the same settings."""
-    return _best_group(run for run in runs.done if matches(run, wanted) and value(run, wanted) is not None)
+    return _best_run_group(
+        run for run in runs.done if run_matches_cell(run, wanted) and cell_value_of_run(run, wanted) is not None
+    )
 
 
-def matches(run: RunRecord, wanted: PublishedNumber) -> bool:
+def run_matches_cell(run: RunRecord, wanted: PublishedNumber) -> bool:
     """Whether a run is one of a cell's: task, method, what is measured, and every condition."""
     same = (run.task, run.method) == (wanted.task, wanted.method)
     return same and TABLES[wanted.table].matches(run, wanted.condition)
 
 
-def value(run: RunRecord, wanted: PublishedNumber) -> float | None:
+def cell_value_of_run(run: RunRecord, wanted: PublishedNumber) -> float | None:
     """What a run says about a cell, in the unit of the table; None where it says nothing."""
     return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
 
 
-def reduced(run: RunRecord) -> bool:
+def is_reduced_run(run: RunRecord) -> bool:
     """Whether the problem is smaller than the paper's, so that the numbers cannot be compared."""
     task = TASKS[run.task]
     paper = task.problem if task.published else {}
@@ -178,39 +180,39 @@ def reduced(run: RunRecord) -> bool:
     return differs or bool(run.settings.get("quick"))
 
 
-def own_cap(run: RunRecord) -> float | None:
+def unusual_time_cap(run: RunRecord) -> float | None:
     """The time cap of a run, where it is not the one of the published trainings."""
     cap = float(run.settings.get("time_cap", TIME_CAP))
     return cap if TASKS[run.task].published and cap != TIME_CAP else None
 
 
-def _best_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
+def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
     """The largest group of runs with equal settings, folds aside; the paper's problem comes first."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
         groups[json.dumps(shared, sort_keys=True)].append(run)
-    return max(groups.values(), key=_worth, default=[])
+    return max(groups.values(), key=_rank_run_group, default=[])
 
 
-def _worth(group: list[RunRecord]) -> tuple[bool, int, float, str]:
+def _rank_run_group(group: list[RunRecord]) -> tuple[bool, int, float, str]:
     budget = float(group[0].settings.get("time_cap", TIME_CAP))
-    return not reduced(group[0]), len(group), budget, max(run.created for run in group)
+    return not is_reduced_run(group[0]), len(group), budget, max(run.created for run in group)
 
 
-def _notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
+def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
     run, notes = group[0], []
     if seeds < len(SEEDS):
         notes.append(f"{seeds} of {len(SEEDS)} seeds")
     elif seeds > len(SEEDS):
         notes.append(f"{seeds} seeds, published {len(SEEDS)}")
-    if reduced(run):
+    if is_reduced_run(run):
         return (*notes, "reduced problem")
     if "fold" in run.settings and len(group) < len(FOLDS) * seeds:
         notes.append(f"{len(group)} of {len(FOLDS) * seeds} folds")
     if not TASKS[run.task].published:
         return tuple(notes)
-    if (cap := own_cap(run)) is not None:
+    if (cap := unusual_time_cap(run)) is not None:
         notes.append(f"time cap {cap:g} s, published {TIME_CAP:g} s")
     epochs = run.settings.get("max_epochs", MAX_EPOCHS)
     if epochs != MAX_EPOCHS:
@@ -218,10 +220,10 @@ def _notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def wanted(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
+def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
     """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
     table = experiment.table
-    printed = [item for item in published() if item.table == table.name] or _unpublished(experiment)
+    printed = [item for item in published() if item.table == table.name] or _unpublished_cells(experiment)
     if table.rows != "method":
         return printed
     known = {item.method for item in printed}
@@ -231,17 +233,17 @@ def wanted(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
         if item.method == "pear"
         for method in sorted({run.method for run in runs.done} - known)
     ]
-    found = {(place(item)[0], item.method) for item in possible if runs_of(runs, item)}
-    extra = [item for item in possible if (place(item)[0], item.method) in found]
+    found = {(cell_place(item)[0], item.method) for item in possible if runs_of_cell(runs, item)}
+    extra = [item for item in possible if (cell_place(item)[0], item.method) in found]
     order = {name: place for place, name in enumerate(METHODS)}
     # Blocks keep the paper's order, since sorting is stable and the block comes first.
-    blocks = list(dict.fromkeys(place(item)[0] for item in printed))
+    blocks = list(dict.fromkeys(cell_place(item)[0] for item in printed))
     return sorted(
-        [*printed, *extra], key=lambda item: (blocks.index(place(item)[0]), order.get(item.method, len(order)))
+        [*printed, *extra], key=lambda item: (blocks.index(cell_place(item)[0]), order.get(item.method, len(order)))
     )
 
 
-def _unpublished(experiment: Experiment) -> list[PublishedNumber]:
+def _unpublished_cells(experiment: Experiment) -> list[PublishedNumber]:
     """The cells of a table that the paper does not have."""
     table = experiment.table
     return [

@@ -5,13 +5,4 @@ from pear_lab.tasks.building_task import Building, building, building_split
 from pear_lab.tasks.energy_task import energy_split
 from pear_lab.tasks.splits import SharedLinear, Subset, TaskSplit
 
-__all__ = [
-    "Building",
-    "SharedLinear",
-    "Subset",
-    "TaskSplit",
-    "building",
-    "building_split",
-    "energy_split",
-    "metrics",
-]
+__all__ = ["Building", "SharedLinear", "Subset", "TaskSplit", "building", "building_split", "energy_split", "metrics"]

@@ -20,7 +20,7 @@ from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.tasks.task import Task, check_finite
 from pear_lab.data.building_data import BuildingData, load_building
-from pear_lab.tasks.splits import TaskSplit, cut
+from pear_lab.tasks.splits import TaskSplit, split_instances
 
 Version = Literal["inequality", "equality"]
 Keys = Sequence[Hashable] | Tensor | None
@@ -85,7 +85,7 @@ class Building(Task):
         units, capacities = self._whole_units
         whole = torch.from_numpy(capacities[rows] >= 0)
         z = torch.empty(values.shape, dtype=torch.float64)
-        found = dynamic_programming.fill(_array(values[whole]), units, capacities, rows[whole.numpy()])
+        found = dynamic_programming.fill(_float64_array(values[whole]), units, capacities, rows[whole.numpy()])
         z[whole] = torch.from_numpy(found.chosen).double()
         if not whole.all():
             z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x
@@ -95,14 +95,16 @@ class Building(Task):
         """(B, n) what to build where a property may be built in part."""
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
-        return torch.from_numpy(fill_by_ratio(_array(values), weights, budget, self.version == "equality")).to(values)
+        return torch.from_numpy(fill_by_ratio(_float64_array(values), weights, budget, self.version == "equality")).to(
+            values
+        )
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
         """The vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
-        for point, row in zip(_array(points), rows, strict=True):
+        for point, row in zip(_float64_array(points), rows, strict=True):
             G, h = self.weights[row, None].numpy(), self.budget[row, None].numpy()
             if self.version == "equality":
                 G, h = np.concatenate([G, -G]), np.concatenate([h, -h])
@@ -191,7 +193,9 @@ def building_split(
     trained = [i for i in range(count) if i not in {*tested, *checked}]
     members = torch.from_numpy(dealt)
     features, prices, costs = (part[members] for part in (data.features, data.prices, data.costs))
-    return cut(features, prices, (trained, checked, tested), lambda ids: building(costs[ids], budget, version))
+    return split_instances(
+        features, prices, (trained, checked, tested), lambda ids: building(costs[ids], budget, version)
+    )
 
 
 def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
@@ -218,5 +222,5 @@ def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool)
     return z
 
 
-def _array(values: Tensor) -> Any:
+def _float64_array(values: Tensor) -> Any:
     return values.cpu().double().numpy() + 0.0  # −0.0 is 0.0

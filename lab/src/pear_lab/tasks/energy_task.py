@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pear.errors import ProblemError
 from pear.tasks.knapsack import Knapsack, knapsack
 from pear_lab.data.energy_data import EnergyData, load_energy
-from pear_lab.tasks.splits import TaskSplit, cut
+from pear_lab.tasks.splits import TaskSplit, split_instances
 
 
 def energy_split(
@@ -32,4 +32,4 @@ def energy_split(
         raise ProblemError(f"{count} days are too few to be cut into {tuple(shares)}")
     task = knapsack(data.weights[None], capacity)
     parts = range(first), range(first, second), range(second, count)
-    return cut(data.features, data.prices * data.weights, parts, lambda ids: task)
+    return split_instances(data.features, data.prices * data.weights, parts, lambda ids: task)

@@ -41,7 +41,7 @@ def mse(predicted: Any, true: Any) -> float:
         >>> mse([[1.0, 2.0]], [[1.0, 4.0]])
         2.0
     """
-    forecast, costs = _pair(predicted, true)
+    forecast, costs = _read_forecast_and_costs(predicted, true)
     return float((forecast.double() - costs.double()).square().mean())
 
 
@@ -61,7 +61,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
         >>> round(unambiguous_regret(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]]), 6)
         1.0
     """
-    forecast, costs = _pair(predicted, true)
+    forecast, costs = _read_forecast_and_costs(predicted, true)
     return task.outcome_of(decide_worst(task, forecast, costs), costs).normalized
 
 
@@ -73,7 +73,7 @@ def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
         predicted: (B, n) ĉ.
         true: (B, n) c.
     """
-    forecast, costs = _pair(predicted, true)
+    forecast, costs = _read_forecast_and_costs(predicted, true)
     if not task.problem.is_integer:
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
@@ -119,17 +119,17 @@ def active_change_rate(
     forecast = as_batch(predicted).detach().double()
     relaxed = problem.relaxed()
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    before = _mask(relaxed, solve(relaxed, forecast, smoothing=smoothing))
+    before = _active_inequalities(relaxed, solve(relaxed, forecast, smoothing=smoothing))
     size = scale * float(forecast.abs().mean())
     changed = 0.0
     for _ in range(draws):
         moved = forecast + size * torch.randn(forecast.shape, generator=generator, dtype=torch.float64).to(forecast)
-        after = _mask(relaxed, solve(relaxed, moved, smoothing=smoothing))
+        after = _active_inequalities(relaxed, solve(relaxed, moved, smoothing=smoothing))
         changed += float((before != after).double().mean()) if before.numel() else 0.0
     return changed / draws
 
 
-def _mask(problem: Problem, solution: Solution) -> Tensor:
+def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
     """Which inequalities are active, as bool (B, m); bounds that are infinite are left out."""
     active, count = solution.active, len(solution.x)
     parts = []
@@ -139,7 +139,7 @@ def _mask(problem: Problem, solution: Solution) -> Tensor:
     return torch.cat(parts, 1) if parts else torch.zeros(count, 0, dtype=torch.bool)
 
 
-def _pair(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
+def _read_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
     forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(forecast, costs)
     return forecast, costs

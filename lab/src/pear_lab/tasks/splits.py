@@ -88,7 +88,7 @@ def value_unit(values: Tensor) -> float:
     return unit
 
 
-def cut(
+def split_instances(
     features: Tensor, values: Tensor, parts: Sequence[Sequence[int]], task: Callable[[list[int]], AnyTask]
 ) -> TaskSplit[AnyTask]:
     """Split instances; scale features and values by the training instances alone.

@@ -127,18 +127,18 @@ def worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
     worst = torch.empty_like(best)
     for i in range(len(best)):
         G, h = (part if part.ndim == dim else part[i] for part, dim in ((problem.G, 2), (problem.h, 1)))
-        rows, limits = as_good_as(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
+        rows, limits = rows_of_tied_decisions(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
         slack = np.append(np.full(len(h), OPTIMAL), 0.0)
         search = Search(charge[i : i + 1].numpy(), TightenedRows.of(rows, limits, slack=slack), best[i : i + 1].numpy())
         worst[i] = torch.from_numpy(search.run().z[0])
         if worst[i].isnan().any():
-            rows, limits = as_good_as(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)
+            rows, limits = rows_of_tied_decisions(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)
             equal = Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True)
             worst[i] = solve(equal, -charge[i : i + 1]).x[0]
     return worst
 
 
-def as_good_as(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
+def rows_of_tied_decisions(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
     """The rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
 
     Args:
@@ -149,7 +149,8 @@ def as_good_as(G: Array, h: Array, value: Array, best: Array, room: float) -> tu
         room: by which share a decision may be worse.
 
     Example:
-        >>> as_good_as(np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0]), room=0.1)[1].tolist()
+        >>> G, h, value, best = np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0])
+        >>> rows_of_tied_decisions(G, h, value, best, room=0.1)[1].tolist()
         [1.0, -0.8]
     """
     most = float(value @ best)

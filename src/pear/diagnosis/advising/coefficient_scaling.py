@@ -36,12 +36,12 @@ def _compare_coefficients(s: Subject, findings: Findings) -> None:
     if not len(entries.logs):
         return
     whole = np.zeros(s.n, dtype=bool) if s.problem.integer is None else s.problem.integer.numpy()
-    _rescale(s, entries, whole, findings)
+    _suggest_rescaling(s, entries, whole, findings)
     if whole.any():
         _find_big_m(s, entries, whole, findings)
 
 
-def _rescale(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
+def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
     """Say which units would bring the coefficients closer together, if any."""
     rows, columns = entries.apart()
     numbers: dict[str, Any] = {"rows_apart": rows, "columns_apart": columns}

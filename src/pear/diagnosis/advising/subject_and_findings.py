@@ -82,109 +82,64 @@ class Clock:
         return max(0.0, self._end - time.perf_counter())
 
 
-@dataclass(frozen=True)
 class Subject:
-    """A problem and its samples.
+    """A problem and its samples, in the form that all examinations take.
+
+    Matrices, right-hand sides and bounds are those of the first sample.
+
+    Args:
+        problem: the argument ``problem`` of ``pear.advise``.
+        costs: the argument ``costs`` of ``pear.advise``.
 
     Attributes:
         given: the user's problem on its own device, restricted to the samples of ``values``.
-        problem: the plain problem, on the CPU.
-        values: (N, k) predicted values of finite samples, or None where there are none.
+        problem: the plain problem, on the CPU. Where right-hand sides are predicted, it has the true ones.
+        n: number of variables.
+        values: (N, k) predicted values of the samples without NaN and infinity, or None if there are none.
         costs: (N, n) the costs of these samples, or None.
-        A: (p, n) CSR matrix of the first sample.
-        G: (m, n) CSR matrix of the first sample.
-        Q: (n, n) CSR matrix of the first sample, or None.
-        b: (p,) right-hand sides of A of the first sample.
-        h: (m,) right-hand sides of G of the first sample.
-        lb, ub: (n,) bounds of the first sample; absent bounds are infinite.
+        samples: N, the number of these samples.
+        A: (p, n) CSR matrix of the equalities.
+        G: (m, n) CSR matrix of the inequalities.
+        Q: (n, n) CSR matrix of the objective, or None.
+        b: (p,) right-hand sides of A.
+        h: (m,) right-hand sides of G.
+        lb, ub: (n,) bounds; absent bounds are infinite.
         rows: names of the rows of A and then of G.
         variables: names of the n variables.
         names: names of the k predicted values.
-        per_sample: fields that differ from sample to sample.
-        recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
+        per_sample: names of the fields that differ from sample to sample.
+        first: end of a sentence about the matrices. If samples differ, it says that it is about the first one.
+        recourse: the model whose right-hand sides are predicted, or None.
         notes: findings about samples that are missing or left out.
-    """
-
-    given: Problem | Model
-    problem: Problem
-    values: Tensor | None
-    costs: Tensor | None
-    A: Any
-    G: Any
-    Q: Any
-    b: Array
-    h: Array
-    lb: Array
-    ub: Array
-    rows: tuple[str, ...]
-    variables: tuple[str, ...]
-    names: tuple[str, ...]
-    per_sample: tuple[str, ...]
-    recourse: Model | None
-    notes: tuple[Finding, ...]
-
-    @property
-    def n(self) -> int:
-        """Number of variables."""
-        return self.problem.n
-
-    @property
-    def samples(self) -> int:
-        """Number of samples that can be used."""
-        return 0 if self.values is None else len(self.values)
-
-    @property
-    def problem_device(self) -> torch.device:
-        """The device of the user's problem."""
-        return plain_problem(self.given).device
-
-    @property
-    def first(self) -> str:
-        """End of a sentence about the matrices. If samples differ, it says that they are those of the first sample."""
-        return ", in the first sample" if self.per_sample else ""
-
-
-def read_subject(problem: Problem | Model, costs: Any) -> Subject:
-    """Read a problem and its costs in the form that all examinations take.
-
-    Args:
-        problem: the argument of ``pear.advise``.
-        costs: the argument of ``pear.advise``.
 
     Raises:
         ProblemError: ``problem`` is no problem, or the costs do not fit it.
     """
-    plain_problem(problem)  # raises for anything that is not a problem
-    columns = tuple(map(str, getattr(costs, "columns", ())))
-    values, notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
-    if values is not None:
-        problem, values, more = _drop_not_finite(problem, values)
-        notes += more
-    here, recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
-    if recourse is not None and values is not None:
-        here = here._with(**recourse.right_hand_sides(values), batch=len(values))
-    A, G, Q = (_first_sample_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
-    named = problem if isinstance(problem, Model) else Model(here, variables=columns)
-    rows = tuple(f"{name}[{i}]" for name, M in (("A", A), ("G", G)) for i in range(M.shape[0]))
-    return Subject(
-        given=problem,
-        problem=here,
-        values=values,
-        costs=problem.cost(values) if isinstance(problem, Model) and values is not None else values,
-        A=A,
-        G=G,
-        Q=None if here.Q is None else Q,
-        b=_first_sample_vector(here.b, np.zeros(0)),
-        h=_first_sample_vector(here.h, np.zeros(0)),
-        lb=_first_sample_vector(here.lb, np.full(here.n, -np.inf)),
-        ub=_first_sample_vector(here.ub, np.full(here.n, np.inf)),
-        rows=named.constraints if len(named.constraints) == len(rows) else rows,
-        variables=named.variables,
-        names=named.names,
-        per_sample=tuple(f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)),
-        recourse=recourse,
-        notes=tuple(notes),
-    )
+
+    def __init__(self, problem: Problem | Model, costs: Any) -> None:
+        plain_problem(problem)  # raises for anything that is not a problem
+        columns = tuple(map(str, getattr(costs, "columns", ())))
+        values, self.notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
+        if values is not None:
+            problem, values, dropped = _drop_not_finite(problem, values)
+            self.notes += dropped
+        here, self.recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
+        if self.recourse is not None and values is not None:
+            here = here._with(**self.recourse.right_hand_sides(values), batch=len(values))
+        self.given, self.problem, self.n = problem, here, here.n
+        self.values, self.samples = values, 0 if values is None else len(values)
+        self.costs = problem.cost(values) if isinstance(problem, Model) and values is not None else values
+        self.A, self.G = (_first_sample_matrix(field, here.n) for field in (here.A, here.G))
+        self.Q: Any = None if here.Q is None else _first_sample_matrix(here.Q, here.n)
+        self.b, self.h = (_first_sample_vector(field, np.zeros(0)) for field in (here.b, here.h))
+        self.lb = _first_sample_vector(here.lb, np.full(here.n, -np.inf))
+        self.ub = _first_sample_vector(here.ub, np.full(here.n, np.inf))
+        named = problem if isinstance(problem, Model) else Model(here, variables=columns)
+        self.variables, self.names = named.variables, named.names
+        rows = tuple(f"{name}[{i}]" for name, M in (("A", self.A), ("G", self.G)) for i in range(M.shape[0]))
+        self.rows = named.constraints if len(named.constraints) == len(rows) else rows
+        self.per_sample = [f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)]
+        self.first = ", in the first sample" if self.per_sample else ""
 
 
 def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:

@@ -53,7 +53,7 @@ class Backtest(NamedTuple):
     @property
     def max_drawdown(self) -> float:
         """The largest fall from a height reached before, as a negative share of it."""
-        return float(_drawdowns(self.value).min())
+        return float(_drawdown_of_each_day(self.value).min())
 
     @property
     def mean_turnover(self) -> float:
@@ -134,7 +134,7 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
         >>> [d.depth for d in deepest_drawdowns(torch.tensor([1.0, 0.5, 1.0, 0.75, 2.0, 1.9]))]
         [-0.5, -0.25]
     """
-    below = _drawdowns(value)
+    below = _drawdown_of_each_day(value)
     found, start = [], -1
     for day, depth in enumerate([*below.tolist(), 0.0]):
         if depth < 0 and start < 0:
@@ -146,7 +146,7 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
     return sorted(sorted(found, key=lambda fall: fall.depth)[:count])
 
 
-def _drawdowns(value: Tensor) -> Tensor:
+def _drawdown_of_each_day(value: Tensor) -> Tensor:
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 

@@ -43,7 +43,7 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
     if not floor >= 0:
         raise ProblemError(f"floor must be a number of at least 0; got {floor!r}")
     n, length = days.shape[1:]
-    centred = factor(days)
+    centred = covariance_factor(days)
     mean = days[:, :, -ahead:].mean(2)
     if n >= length and floor > 0:
         return mean, _Gram.apply(centred, floor)
@@ -56,7 +56,7 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
     return mean, covariance + shift[:, None, None] * unit
 
 
-def factor(days: Tensor) -> Tensor:
+def covariance_factor(days: Tensor) -> Tensor:
     """X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
     return (days - days.mean(2, keepdim=True)) / math.sqrt(days.shape[2] - 1)
 

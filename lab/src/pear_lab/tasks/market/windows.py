@@ -55,10 +55,7 @@ class MarketSplit:
 
 
 def split_windows(
-    returns: Tensor,
-    window: int = WINDOW,
-    ahead: int = AHEAD,
-    shares: tuple[float, float] = (0.7, 0.1),
+    returns: Tensor, window: int = WINDOW, ahead: int = AHEAD, shares: tuple[float, float] = (0.7, 0.1)
 ) -> MarketSplit:
     """Cut a history 70 : 10 : 20 in time.
 
