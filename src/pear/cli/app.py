@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
-from pear.cli.console import ErrorsAsSentences, print_plain
+from pear.cli import advise, decide, demo, diagnose, solvers, train
+from pear.cli.console import ErrorsAsSentences, LazyCommands, print_plain
 from pear.errors import MissingExtraError
 from pear.version import __version__
 
@@ -24,43 +23,29 @@ LAB = {
 """Commands of the package pear-lab, listed whether it is installed or not."""
 
 
-class Commands(ErrorsAsSentences):
-    """The commands of this package and of the laboratory. A command of the laboratory is imported when it is run."""
+class Commands(ErrorsAsSentences, LazyCommands):
+    """The commands of this package, and those of the laboratory, which are imported when they are run."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
-        return [*super().list_commands(ctx), *LAB]
+    lazy = LAB
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name. For a command of the laboratory, return a stub with its name and help."""
-        if cmd_name in LAB:
-            return TyperCommand(cmd_name, help=LAB[cmd_name])
-        return super().get_command(ctx, cmd_name)
+    def load(self, name: str) -> Any:
+        """Load a command of the laboratory from its entry point.
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command to run and its arguments. A command of the laboratory is imported here."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, _load_lab_command(name) if name in LAB else command, rest
+        Raises:
+            MissingExtraError: the package pear-lab, which has the command, is not installed.
+        """
+        from importlib.metadata import entry_points
 
-
-def _load_lab_command(name: str) -> Any:
-    """Load a command of the laboratory from its entry point.
-
-    Raises:
-        MissingExtraError: the package pear-lab, which has the command, is not installed.
-    """
-    from importlib.metadata import entry_points
-
-    for found in entry_points(group=GROUP, name=name):
-        try:
-            return typer.main.get_command(found.load())
-        except ModuleNotFoundError as error:
-            if error.name != found.module.partition(".")[0]:
-                raise
-    raise MissingExtraError(
-        f"pear {name} is a command of the laboratory, a package of its own that is not installed here; "
-        "run pip install pear-lab"
-    )
+        for found in entry_points(group=GROUP, name=name):
+            try:
+                return typer.main.get_command(found.load())
+            except ModuleNotFoundError as error:
+                if error.name != found.module.partition(".")[0]:
+                    raise
+        raise MissingExtraError(
+            f"pear {name} is a command of the laboratory, a package of its own that is not installed here; "
+            "run pip install pear-lab"
+        )
 
 
 app = typer.Typer(
@@ -75,7 +60,7 @@ app.command("train")(train.train)
 app.command("decide")(decide.decide)
 app.command("diagnose")(diagnose.diagnose)
 app.command("advise")(advise.advise)
-app.command("compile")(compile.compile_now)
+app.command("compile")(solvers.compile_now)
 app.command("solvers")(solvers.solvers)
 
 

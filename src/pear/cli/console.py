@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pear.errors import PearError
 
@@ -40,3 +40,32 @@ class ErrorsAsSentences(TyperGroup):
         except PearError as error:
             print_plain(f"Error: {error}", "red", err)
             raise typer.Exit(2) from None
+
+
+class LazyCommands(TyperGroup):
+    """A group of commands some of which are imported only when they are run, so that help needs no imports.
+
+    Attributes:
+        lazy: the help of each such command, by name.
+    """
+
+    lazy: ClassVar[dict[str, str]] = {}
+
+    def load(self, name: str) -> Any:
+        """Import a command of ``lazy``."""
+        raise NotImplementedError
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return [*super().list_commands(ctx), *self.lazy]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name. For a command that is not imported yet, return a stub with name and help."""
+        if cmd_name in self.lazy:
+            return TyperCommand(cmd_name, help=self.lazy[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command to run and its arguments. A command of ``lazy`` is imported here."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, self.load(name) if name in self.lazy else command, rest

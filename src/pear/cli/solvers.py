@@ -1,17 +1,19 @@
-"""``pear solvers``: which solvers there are, what they solve, and how to install them."""
+"""``pear solvers``: which solvers there are and how to install them. ``pear compile``: compile them all now."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.console import out
+from pear.cli.console import out, print_plain
 
 if TYPE_CHECKING:
     from pear.solvers.registry import Backend
+
 
 _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other solver of the qpsolvers package."
 
@@ -38,4 +40,22 @@ def _solver_cells(backend: Backend) -> tuple[Text, ...]:
         installed,
         Text(backend.how_to_install.removeprefix("pip install ")),
         Text(backend.note),
+    )
+
+
+def compile_now() -> None:
+    """Compile the solvers ahead; without this, each is compiled when it is first called."""
+    from pear.solvers.active_set import compiled_tasks
+    from pear.train.compiled.compile_all import compile_all
+
+    total, kept = 0.0, compiled_tasks.run.stats.cache_path
+    for part, seconds, was_cached in compile_all():
+        if not was_cached:
+            print_plain(f"{part}: compiled, {seconds:.1f} s")
+            total += seconds
+    where = "no directory can be written to; set NUMBA_CACHE_DIR to one that can" if kept is None else str(Path(kept))
+    print_plain(
+        f"{total:.1f} s in all; kept in {where}"
+        if total
+        else f"Nothing to do: everything is compiled already, in {where}"
     )

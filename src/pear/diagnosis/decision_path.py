@@ -56,7 +56,7 @@ class DecisionPath:
     size: Tensor
 
 
-class _PathSearch:
+class _Search:
     """The data that all rounds of the search share.
 
     Attributes:
@@ -115,7 +115,7 @@ class _PathSearch:
 
 
 @dataclass
-class _OpenIntervals:
+class _Intervals:
     """Intervals of t in which the decisions are not yet known.
 
     Attributes:
@@ -135,16 +135,16 @@ class _OpenIntervals:
     last_slope: Tensor
     depth: Tensor
 
-    def __getitem__(self, index: Tensor) -> _OpenIntervals:
-        return _OpenIntervals(*(value[index] for value in vars(self).values()))
+    def __getitem__(self, index: Tensor) -> _Intervals:
+        return _Intervals(*(value[index] for value in vars(self).values()))
 
     @staticmethod
-    def cat(parts: list[_OpenIntervals]) -> _OpenIntervals:
+    def cat(parts: list[_Intervals]) -> _Intervals:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return _OpenIntervals(*(torch.cat(column) for column in columns))
+        return _Intervals(*(torch.cat(column) for column in columns))
 
 
-class _StraightPieces:
+class _Pieces:
     """The straight pieces found so far: their integral (B, n), their count (B,), and records (k, 5) for the margin."""
 
     def __init__(self, like: Tensor) -> None:
@@ -189,15 +189,15 @@ def follow_decisions(
     """
     cost, error = problem.sign * true, problem.sign * (predicted - true)
     size = ((cost.abs() + error.abs()) * (best.abs() + chosen.abs())).sum(1)
-    search = _PathSearch(problem, cost, error, solver, size)
+    search = _Search(problem, cost, error, solver, size)
     rows = (error != 0).any(1).nonzero()[:, 0]
-    pieces, failed = _StraightPieces(cost), torch.zeros(len(cost), dtype=torch.bool, device=cost.device)
+    pieces, failed = _Pieces(cost), torch.zeros(len(cost), dtype=torch.bool, device=cost.device)
     pieces.integral[(error == 0).all(1)] = chosen[(error == 0).all(1)]
     zero, one = torch.zeros(len(rows)).to(cost), torch.ones(len(rows)).to(cost)
     slopes = [torch.zeros_like(best[rows])] * 2
     if not search.linear:
         slopes = [search.decide(rows, t)[1] for t in (zero, one)]
-    todo = _OpenIntervals(rows, zero, one, best[rows], chosen[rows], slopes[0], slopes[1], torch.zeros_like(rows))
+    todo = _Intervals(rows, zero, one, best[rows], chosen[rows], slopes[0], slopes[1], torch.zeros_like(rows))
     for _ in range(_MAX_ROUNDS):
         todo = _close_straight(search, pieces, todo)
         todo = todo[~failed[todo.rows] & (pieces.count[todo.rows] < MAX_PIECES)]
@@ -209,7 +209,7 @@ def follow_decisions(
     return DecisionPath(pieces.integral, pieces.margin(size), pieces.count, ~failed, size)
 
 
-def _close_straight(search: _PathSearch, pieces: _StraightPieces, todo: _OpenIntervals) -> _OpenIntervals:
+def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Intervals:
     """Integrate the intervals whose straight line is proven, and return the others."""
     if search.jumps:  # what is optimal at both ends is so between them: of two tied decisions the one nearer to ĉ
         todo = todo[~_close_from_end(search, pieces, todo, todo.start, todo.first, search.straight, last=True)]
@@ -221,31 +221,23 @@ def _close_straight(search: _PathSearch, pieces: _StraightPieces, todo: _OpenInt
     return todo[~straight]
 
 
-def _split_intervals(
-    search: _PathSearch, pieces: _StraightPieces, todo: _OpenIntervals, failed: Tensor
-) -> _OpenIntervals:
+def _split_intervals(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
     """Decide at a point inside every interval, integrate the sides that prove straight, and return the others."""
     t = _next_point_to_decide(search, todo)
     z, slope = search.decide(todo.rows, t)
     lost = z.isnan().any(1)
     failed[todo.rows[lost]] = True
     todo, t, z, slope = todo[~lost], t[~lost], z[~lost], slope[~lost]
-    left = _OpenIntervals(todo.rows, todo.start, t, todo.first, z, todo.first_slope, slope, todo.depth + 1)
-    right = _OpenIntervals(todo.rows, t, todo.end, z, todo.last, slope, todo.last_slope, todo.depth + 1)
+    left = _Intervals(todo.rows, todo.start, t, todo.first, z, todo.first_slope, slope, todo.depth + 1)
+    right = _Intervals(todo.rows, t, todo.end, z, todo.last, slope, todo.last_slope, todo.depth + 1)
     if search.jumps:
         left = left[~_close_from_end(search, pieces, todo, t, z, search.tolerance, last=False)]
         right = right[~_close_from_end(search, pieces, todo, t, z, search.tolerance, last=True)]
-    return _OpenIntervals.cat([left, right])
+    return _Intervals.cat([left, right])
 
 
 def _close_from_end(
-    search: _PathSearch,
-    pieces: _StraightPieces,
-    todo: _OpenIntervals,
-    t: Tensor,
-    best: Tensor,
-    allowed: Tensor,
-    last: bool,
+    search: _Search, pieces: _Pieces, todo: _Intervals, t: Tensor, best: Tensor, allowed: Tensor, last: bool
 ) -> Tensor:
     """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
 
@@ -273,7 +265,7 @@ def _close_from_end(
     return known
 
 
-def _next_point_to_decide(search: _PathSearch, todo: _OpenIntervals) -> Tensor:
+def _next_point_to_decide(search: _Search, todo: _Intervals) -> Tensor:
     """Return the t (k,) to decide at next: where the continued decisions of both ends meet, otherwise the middle."""
     e, d, length = search.error[todo.rows], todo.last - todo.first, todo.end - todo.start
     gap = search.excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision where the first is best

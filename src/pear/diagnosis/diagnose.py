@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair, compare_decisions
-from pear.problem import CostMap, Model, Problem
+from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.model import problem_and_cost_map
@@ -64,14 +63,14 @@ def diagnose(
     """
     check_smoothing(smoothing)
     check_solver(solver)
-    given = read_inputs(problem, predicted, true, names)
+    given = DiagnosisInputs(problem, predicted, true, names)
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost
     chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
     judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
     attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
     relaxed = given.problem.relaxed()
-    error = split_error(relaxed, *costs, smoothing, solver)
+    parts_of_error, smoothing_note = split_error(relaxed, *costs, smoothing, solver)
     qp = relaxed.canonical(given.true_cost)
     constraints = name_constraints(problem, qp, given.variables)
     (binding, price), (best_binding, best_price) = (
@@ -79,7 +78,7 @@ def diagnose(
     )
     arrays: dict[str, Tensor] = {
         **attributed,
-        **{name: value for name, value in vars(error).items() if name != "smoothing"},
+        **parts_of_error,
         **{"regret": judged.regret, "best": judged.best, "decision": chosen.x, "best_decision": best.x},
         **{"predicted": given.predicted, "true": given.true},
     }
@@ -102,7 +101,7 @@ def diagnose(
         sense=given.problem.sense,
         integer=given.problem.is_integer,
         linear=given.problem.phi is None and qp.is_linear,
-        smoothing=error.smoothing.note,
+        smoothing=smoothing_note,
     )
     found.sentences.extend([*describe_diagnosis(found), *notes])
     return found
@@ -153,12 +152,14 @@ def _attribute_regret(
     return attributed, notes
 
 
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
 class DiagnosisInputs:
     """Predicted and true values, and the costs that they make, in float64.
+
+    Args:
+        problem: the argument ``problem`` of ``pear.diagnose``.
+        predicted: the argument ``predicted`` of ``pear.diagnose``.
+        true: the argument ``true`` of ``pear.diagnose``.
+        names: the argument ``names`` of ``pear.diagnose``.
 
     Attributes:
         problem: the plain problem.
@@ -169,48 +170,40 @@ class DiagnosisInputs:
         true_cost: (B, n) costs of the true values.
         names: names of the k values.
         variables: names of the n variables.
-    """
-
-    problem: Problem
-    cost_map: CostMap | None
-    predicted: Tensor
-    true: Tensor
-    predicted_cost: Tensor
-    true_cost: Tensor
-    names: tuple[str, ...]
-    variables: tuple[str, ...]
-
-
-def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> DiagnosisInputs:
-    """Check the values and their names, and map values to costs.
 
     Raises:
         ProblemError: shapes, columns or names do not fit.
     """
-    if isinstance(problem, Model) and problem.constraint_map is not None:
-        raise ProblemError(
-            "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
-            "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
+
+    def __init__(self, problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> None:
+        if isinstance(problem, Model) and problem.constraint_map is not None:
+            raise ProblemError(
+                "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
+                "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts "
+                "costs"
+            )
+        self.problem, self.cost_map = problem_and_cost_map(problem)
+        check_same_order(problem, predicted, true)
+        columns = [column_names(table) for table in (predicted, true)]
+        device, n = self.problem.device, self.problem.n
+        self.predicted, self.true = (as_batch(table).detach().double().to(device) for table in (predicted, true))
+        check_pair(self.predicted, self.true)
+        if not len(self.true):
+            raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")
+        self.predicted_cost, self.true_cost = (
+            values if self.cost_map is None else self.cost_map(values) for values in (self.predicted, self.true)
         )
-    plain, cost_map = problem_and_cost_map(problem)
-    check_same_order(problem, predicted, true)
-    columns = [column_names(table) for table in (predicted, true)]
-    forecast, truth = (as_batch(table).detach().double().to(plain.device) for table in (predicted, true))
-    check_pair(forecast, truth)
-    if not len(forecast):
-        raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")
-    costs = [values if cost_map is None else cost_map(values) for values in (forecast, truth)]
-    model = problem if isinstance(problem, Model) else None
-    variables = tuple(f"x{i}" for i in range(plain.n)) if model is None else model.variables
-    inherited = tuple(f"c{i}" for i in range(plain.n)) if model is None else model.names
-    given = columns[0] or columns[1] or inherited if names is None else names
-    named = tuple(str(name) for name in given)
-    if len(named) != forecast.shape[1]:
-        raise ProblemError(f"names must name the {forecast.shape[1]} predicted values; got {len(named)} names")
-    return DiagnosisInputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)
+        model = problem if isinstance(problem, Model) else None
+        self.variables = tuple(f"x{i}" for i in range(n)) if model is None else model.variables
+        inherited = tuple(f"c{i}" for i in range(n)) if model is None else model.names
+        given = columns[0] or columns[1] or inherited if names is None else names
+        self.names = tuple(str(name) for name in given)
+        count = self.true.shape[1]
+        if len(self.names) != count:
+            raise ProblemError(f"names must name the {count} predicted values; got {len(self.names)} names")
 
 
-def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
+def read_groups(groups: Any, count: int) -> tuple[NDArray[Any] | None, str]:
     """Read a label for each sample.
 
     Dates are grouped by the hour of day where it varies, else by month where they span more than one, else by weekday.
@@ -255,6 +248,6 @@ def _check_labels(labels: Any) -> None:
             )
 
 
-def _are_dates(labels: Array) -> bool:
+def _are_dates(labels: NDArray[Any]) -> bool:
     objects = labels.dtype.kind == "O" and len(labels) > 0
     return labels.dtype.kind == "M" or (objects and all(hasattr(one, "isoformat") for one in labels))

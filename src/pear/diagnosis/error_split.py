@@ -7,7 +7,6 @@ Two decisions give it exactly, whatever active sets lie between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -26,33 +25,9 @@ EXACT = 1e-10
 _FLAT_SHARE = 0.01  # a singular curvature gets this share of its mean added in every direction
 
 
-@dataclass(frozen=True)
-class ErrorSplit:
-    """The squared errors of a batch and their parts.
-
-    Attributes:
-        squared_error: (B,) eᵀH⁻¹e.
-        tangent: (B,) the mean of eᵀPe between c and ĉ.
-        normal: (B,) the other part of ``squared_error``.
-        tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, the part that the gradient of regret depends on. NaN if
-            it and the normal part there do not add up to the whole.
-        zero_gradient: (B,) bool, True if there is an error but the gradient is zero.
-        degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
-        smoothing: the smoothing of the problem.
-    """
-
-    squared_error: Tensor
-    tangent: Tensor
-    normal: Tensor
-    tangent_at_forecast: Tensor
-    zero_gradient: Tensor
-    degenerate: Tensor
-    smoothing: Smoothing
-
-
 def split_error(
     problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
-) -> ErrorSplit:
+) -> tuple[dict[str, Tensor], str]:
     """Split the squared error of every sample into its tangent and its normal part.
 
     Args:
@@ -61,6 +36,11 @@ def split_error(
         true: (B, n) true costs c.
         smoothing: λ, or "auto" to choose it as ``PEARLoss`` does.
         solver: name of the solver, as in ``pear.solve``.
+
+    Returns:
+        The attributes ``squared_error``, ``tangent``, ``normal``, ``tangent_at_forecast``, ``zero_gradient`` and
+        ``degenerate`` of a ``Diagnosis``, each (B,), and a sentence about the smoothing. ``tangent_at_forecast`` is NaN
+        where it and the normal part at ĉ do not add up to the squared error.
     """
     scale = _smoothing_with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
@@ -76,15 +56,15 @@ def split_error(
     holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
     # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
     tangent = _clip_part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
-    return ErrorSplit(
-        squared_error=total,
-        tangent=tangent,
-        normal=total - tangent,
-        tangent_at_forecast=torch.where(holds, _clip_part(local, total), torch.nan),
-        zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
-        degenerate=solved.weak.count() > 0,
-        smoothing=scale,
-    )
+    parts = {
+        "squared_error": total,
+        "tangent": tangent,
+        "normal": total - tangent,
+        "tangent_at_forecast": torch.where(holds, _clip_part(local, total), torch.nan),
+        "zero_gradient": (total > 0) & (local <= NEGLIGIBLE * total),
+        "degenerate": solved.weak.count() > 0,
+    }
+    return parts, scale.note
 
 
 def _clip_part(value: Tensor, whole: Tensor) -> Tensor:

@@ -203,7 +203,7 @@ def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
-        for line in _lines_of_comparison(comparison, runs, comparison.methods):
+        for line in _method_lines(comparison, runs, comparison.methods):
             found.setdefault(line.item.task, []).append(line)
     return found
 
@@ -215,7 +215,7 @@ def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     for comparison in COMPARISONS.values():
         for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
             pairs = {task: (name, OURS) for task, names in comparison.others.items() if name in names}
-            for line in _lines_of_comparison(comparison, runs, pairs):
+            for line in _method_lines(comparison, runs, pairs):
                 found.setdefault(line.item.task, []).append(line)
     return found
 
@@ -263,7 +263,7 @@ def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict
     return panels
 
 
-def _lines_of_comparison(
+def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):

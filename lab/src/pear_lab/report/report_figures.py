@@ -195,7 +195,7 @@ def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) 
     degrees = tables["lp_degree"]
     regrets = [cell for cell in degrees if cell.published.metric == _REGRET]
     titles = {task: TASKS[task].title for task in LP_TASKS}
-    trained = {task: _trainings_of_highest_degree(runs, degrees, task) for task in titles}
+    trained = {task: _trained_runs(runs, degrees, task) for task in titles}
     by_degree = [
         _regret_figure(
             [cell for cell in regrets if cell.published.task == task],
@@ -265,9 +265,7 @@ def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
     return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
-def _trainings_of_highest_degree(
-    runs: StoredRuns, cells: Sequence[Cell], task: str
-) -> tuple[float, dict[str, list[RunRecord]]]:
+def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
     """The highest degree that was trained, and its runs by method."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):

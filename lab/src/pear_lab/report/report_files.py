@@ -36,7 +36,7 @@ class ReportFiles(NamedTuple):
 
     page: Path
     tables: Path
-    summarise_report: str
+    summary: str
 
 
 def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:

@@ -74,7 +74,7 @@ class Cell:
     verdict: CellVerdict
     notes: tuple[str, ...] = ()
     failed: int = 0
-    cell_place: int = 0
+    place: int = 0
     published_place: int = 0
 
     @property

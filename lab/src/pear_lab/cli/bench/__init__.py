@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+
+from pear.cli.console import LazyCommands
 
 BENCHMARKS = {
     "exactness": "Compare decisions and gradients with independent references; exit code 1 where a goal is missed.",
@@ -26,31 +27,19 @@ BENCHMARKS = {
 """Each benchmark and its help. Its module is imported when it is run: help and completion do without torch."""
 
 
-class Benchmarks(TyperGroup):
+class Benchmarks(LazyCommands):
     """The group of all benchmarks."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all benchmarks, in the order of the help."""
-        return list(BENCHMARKS)
+    lazy = BENCHMARKS
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Name and help of a benchmark, without its options; None where there is none of that name."""
-        return TyperCommand(cmd_name, help=BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else None
+    def load(self, name: str) -> Any:
+        """Make the command of a benchmark from its module."""
+        from pear_lab.cli.bench.benchmark_commands import benchmark_command, exactness
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command to run and its arguments; its module is imported here."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, _load_benchmark(name) if name in BENCHMARKS else command, rest
-
-
-def _load_benchmark(name: str) -> Any:
-    """The whole command of a benchmark."""
-    from pear_lab.cli.bench.benchmark_commands import benchmark_command, exactness
-
-    command = typer.Typer(add_completion=False)
-    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
-    command.command(name)(exactness if name == "exactness" else benchmark_command(module))
-    return typer.main.get_command(command)
+        command = typer.Typer(add_completion=False)
+        module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
+        command.command(name)(exactness if name == "exactness" else benchmark_command(module))
+        return typer.main.get_command(command)
 
 
 app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, help="Measure this installation.")
