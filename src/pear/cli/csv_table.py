@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pear.errors import DataError, MissingExtraError, listed
+from pear.errors import DataError, MissingExtraError, list_positions
 
 if TYPE_CHECKING:
     import pandas
@@ -77,14 +77,14 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
     values = pandas.to_numeric(column, errors="coerce")
     texts = column[values.isna() & column.notna()]
     if len(texts):
-        lines = listed("line", [int(i) + 2 for i in texts.index])
+        lines = list_positions("line", [int(i) + 2 for i in texts.index])
         raise DataError(
             f"column {name!r} of {path} holds text, such as {str(texts.iloc[0])!r}, in {lines}; {what} must be "
             "numbers: turn categories into numbers, one column for each, and write 1.5, not 1,5"
         )
     missing = values.isna() | values.isin([float("inf"), -float("inf")])
     if missing.any():
-        lines = listed("line", [int(i) + 2 for i in missing[missing].index])
+        lines = list_positions("line", [int(i) + 2 for i in missing[missing].index])
         raise DataError(
             f"column {name!r} of {path} is empty, NaN or infinite in {lines}; fill these cells or drop the rows"
         )

@@ -16,7 +16,7 @@ from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth_objective import solve_smooth
 from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
 from pear.decisions.solution import Solution
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, list_positions
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, given_fields, is_per_sample
@@ -235,7 +235,8 @@ def report_failures(
     statuses = [Status(int(status[i])) for i in bad]
     alike = {one: [i for i, other in zip(bad, statuses, strict=True) if other == one] for one in statuses}
     named = "; ".join(
-        f"{listed('sample', some)} ({one.name}{_gaps(one, gap, some)}): {one.sentence}" for one, some in alike.items()
+        f"{list_positions('sample', some)} ({one.name}{_gaps(one, gap, some)}): {one.sentence}"
+        for one, some in alike.items()
     )
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}"
     if on_failure == "raise":

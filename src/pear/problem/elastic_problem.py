@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.problem.constraint_map import own_sides
 from pear.problem.derived_problems import add_curvature
-from pear.problem.matrix import is_sparse, matvec, tmatvec, to_csr
+from pear.problem.matrix import matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -37,13 +37,10 @@ class ElasticProblem:
     def __init__(self, problem: Problem, prices: Mapping[str, Tensor]) -> None:
         self.plain, self.n = problem, problem.n
         has = {name: price.isfinite() if name != "b" else price[0].isfinite() for name, price in prices.items()}
-        self._at = {name: where.nonzero()[:, 0] for name, where in has.items()}
-        at = self._at
-        self.price = torch.cat([prices["b"][0, at["b"]], prices["b"][1, at["b"]], *(
-            prices[name][at[name]] for name in ("h", "lb", "ub")
-        )])  # fmt: skip
-        m, own = own_sides(problem)["h"].shape[-1], own_sides(problem)
-        bounds = len(at["lb"]) + len(at["ub"])
+        self._at = at = {name: where.nonzero()[:, 0] for name, where in has.items()}
+        self.price = torch.cat([*prices["b"][:, at["b"]], *(prices[name][at[name]] for name in ("h", "lb", "ub"))])
+        own = own_sides(problem)
+        m, bounds = own["h"].shape[-1], len(at["lb"]) + len(at["ub"])
         # rows of the elastic G that have a slack: the priced rows of G, and all rows made of bounds
         self._rows = torch.cat([at["h"], torch.arange(m, m + bounds, device=problem.device)])
         slacks, e = len(self.price), len(at["b"])
@@ -51,13 +48,12 @@ class ElasticProblem:
         too_much = _slack_columns(own["b"].shape[-1], slacks, at["b"], e, -1.0)
         over = _slack_columns(m + bounds, slacks, self._rows, 2 * e, -1.0)
         bound_rows = sparse.vstack([-_identity_rows(self.n, at["lb"]), _identity_rows(self.n, at["ub"])]).tocsr()
+        G = self.price.new_zeros(0, self.n) if problem.G is None else problem.G
         self.problem = Problem(
             Q=_pad_with_slacks(problem, slacks),
-            A=_append_columns(problem.A, too_little + too_much, problem.device),
+            A=None if problem.A is None else _append(problem, problem.A, too_little + too_much, -1),
             b=problem.b,
-            G=_append_columns(_append_rows(problem.G, bound_rows, problem), over, problem.device)
-            if m + bounds
-            else None,
+            G=_append(problem, _append(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
             h=self.fields(own)["h"] if m + bounds else None,
             lb=self._bound(own["lb"], has["lb"], -torch.inf, 0.0),
             ub=self._bound(own["ub"], has["ub"], torch.inf, torch.inf),
@@ -150,28 +146,12 @@ def _identity_rows(n: int, at: Tensor) -> sparse.csr_array:
     return sparse.csr_array(sparse.eye_array(n, format="csr")[at.cpu().numpy()])
 
 
-def _dense(matrix: sparse.csr_array, device: torch.device) -> Tensor:
-    return torch.from_numpy(matrix.toarray()).to(device)
-
-
-def _append_columns(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
-    """The matrix, dense (r, n) or (N, r, n) or sparse, with further columns ``more`` at the right. None stays None."""
-    if matrix is None:
-        return None
-    if is_sparse(matrix):
-        return sparse.hstack([to_csr(matrix), more], format="csr")
-    columns = _dense(more, device)
-    return torch.cat([matrix, columns.expand(*matrix.shape[:-1], columns.shape[-1])], -1)
-
-
-def _append_rows(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
-    """The matrix with further rows ``more`` at the bottom, as a SciPy matrix where the problem is sparse."""
+def _append(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
+    """A matrix of the problem with the rows (axis −2) or columns (axis −1) ``more`` behind its own."""
     if problem.is_sparse:
-        return more if matrix is None else sparse.vstack([to_csr(matrix), more], format="csr")
-    rows = _dense(more, problem.device)
-    if matrix is None:
-        return rows
-    return torch.cat([matrix, rows.expand(*matrix.shape[:-2], *rows.shape)], -2)
+        return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr(matrix), more], format="csr")
+    dense = torch.from_numpy(more.toarray()).to(problem.device)
+    return torch.cat([matrix, dense.expand(*matrix.shape[:-2], *dense.shape)], axis)
 
 
 def _pad_with_slacks(problem: Problem, slacks: int) -> Any:

@@ -187,8 +187,8 @@ def check_bounds(fields: Mapping[str, Tensor]) -> None:
 
 def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
     """Warn about finite bounds that are so large that they count as absent."""
-    huge = {name: v for name, v in drop_huge_bounds(fields).items() if isinstance(v, Tensor)}
-    counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in huge.items()}
+    left = drop_huge_bounds({name: v for name, v in fields.items() if isinstance(v, Tensor)})
+    counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in left.items()}
     found = [f"{count} in {name}" for name, count in counts.items() if count]
     if found:
         warnings.warn(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.errors import FailedSamplesWarning, ProblemError, listed
+from pear.errors import FailedSamplesWarning, ProblemError, list_positions
 from pear.train.samples.features import Features, call_model, map_features, nonfinite_rows
 
 
@@ -51,7 +51,7 @@ def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training
     """
     if not bad:
         return False
-    message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: {listed('row', bad)}"
+    message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: {list_positions('row', bad)}"
     if not masks_failures(loss):
         raise ProblemError(
             f"{message}. One of them makes every weight NaN: fill or drop them, or make the loss with "
@@ -68,8 +68,9 @@ def check_costs(costs: Tensor, name: str, loss: Any) -> None:
     bad = nonfinite_rows(costs).nonzero()[:, 0].tolist()
     if bad and not masks_failures(loss):
         raise ProblemError(
-            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {listed('row', bad)}. Fill "
-            "or drop them, or make the loss with on_failure='mask', which leaves such samples out"
+            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: "
+            f"{list_positions('row', bad)}. Fill or drop them, or make the loss with on_failure='mask', which "
+            "leaves such samples out"
         )
 
 
