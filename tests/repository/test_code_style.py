@@ -16,8 +16,8 @@ FILES = [*LIBRARY, *sorted(LAB.rglob("*.py"))]
 MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 # Triton and numba compile these as single units; splitting them would cost time at every step.
 KERNELS = {
-    "solvers/active_set/gpu/dual_kernel.py:search_dual",
-    "solvers/active_set/gpu/primal_kernel.py:search_primal",
+    "solvers/active_set/gpu/dual_kernels.py:search_dual",
+    "solvers/active_set/gpu/primal_kernels.py:search_primal",
     "solvers/linalg/ordering.py:minimum_degree",
 }
 

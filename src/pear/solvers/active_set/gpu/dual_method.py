@@ -17,9 +17,7 @@ from torch.nn.functional import pad
 
 from pear.problem.matrix import row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set.gpu.kernel_codes import RUNNING, SINGULAR
-from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
-from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR, KernelMethod, KernelSolution, sample_stride
 from pear.solvers.linalg.dense_factors import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
@@ -132,7 +130,7 @@ class DualMethod(KernelMethod):
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
         """See ``KernelMethod.solve``."""
-        from pear.solvers.active_set.gpu.dual_kernel import search_dual
+        from pear.solvers.active_set.gpu.dual_kernels import search_dual
 
         H, response, outcome = self.curvature(qp) if curvature is None else curvature
         (K, B, _), n, p, size, room = costs.shape, self.n, len(self.independent), self.size, self.room
@@ -144,7 +142,7 @@ class DualMethod(KernelMethod):
         search_dual[(K * B,)](
             response, outcome, H, self.J, self.columns, self.norm, self.lower, self.upper, costs,
             w, Hx, place, since, terms, weight, count, status, B, n, self.R, qp.n, room,
-            *map(stride, (response, H, self.J, self.norm, self.lower)), **self._sizes(H),
+            *map(sample_stride, (response, H, self.J, self.norm, self.lower)), **self._sizes(H),
         )  # fmt: skip
         if p:  # Kx has Aᵀ times the multipliers in it
             y = w[..., qp.n : n]
@@ -164,14 +162,14 @@ class DualMethod(KernelMethod):
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
         """See ``KernelSolution.project``."""
-        from pear.solvers.active_set.gpu.projection_kernels import project_dual
+        from pear.solvers.active_set.gpu.dual_kernels import project_dual
 
         B, decisions = e.shape
         g, converged = e.new_empty(B, self.size), torch.empty(B, dtype=torch.int8, device=e.device)
         sizes = self._sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
         project_dual[(B,)](
             response, H, self.J, self.columns, e.contiguous(), *kept, g, converged, self.n,
-            self.R, decisions, self.room, *map(stride, (response, H, self.J)), **sizes,
+            self.R, decisions, self.room, *map(sample_stride, (response, H, self.J)), **sizes,
         )  # fmt: skip
         return g[:, :decisions], converged.bool()
 

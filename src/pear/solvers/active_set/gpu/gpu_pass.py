@@ -34,7 +34,7 @@ from pear.solvers.active_set.gpu.gpu_points import (
     tangent_of,
     verify_points,
 )
-from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.kernel_method import KernelSolution
 from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
 
 Result = TypeVar("Result")
@@ -132,19 +132,8 @@ class GPUPass:
         for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
             self.problem.checked(call.predicted, Q=Q)  # raises an error where a curvature is not symmetric
         status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
-        parts = Regrets(
-            value=found.value,
-            exact=found.exact,
-            injected=found.injected,
-            x=found.x,
-            best=found.best,
-            status=status,
-            true_status=true_status,
-            kkt_residual=found.kkt_residual,
-            reused=never[0].view(torch.bool),
-            repaired=never[1].view(torch.bool),
-        )
-        return parts, left
+        reused, repaired = (flags.view(torch.bool) for flags in never)
+        return Regrets(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
     def _regret_of(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
         """Choose the function that computes the regrets of a call.
@@ -222,7 +211,7 @@ class GPUPass:
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
-        return DeviceRegrets(value, verdict.kkt_residual[:B], g, injected, x, best, good, solution)
+        return DeviceRegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
 
     def restore(self) -> None:
         """Do nothing: the pass keeps no rows of samples."""

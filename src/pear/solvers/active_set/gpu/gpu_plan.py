@@ -14,8 +14,7 @@ from torch import Tensor
 
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
-from pear.solvers.active_set.gpu.kernel_method import KernelMethod
-from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.kernel_method import KernelMethod, KernelSolution
 from pear.solvers.active_set.gpu.primal_method import ElasticPrimal, VertexPrimal
 
 _MAX_VARIABLES = 1024

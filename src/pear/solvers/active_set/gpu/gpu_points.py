@@ -18,7 +18,7 @@ from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
 from pear.optimality.verify import Verification, verify
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.kernel_method import KernelSolution
 
 
 @dataclass(frozen=True)
@@ -96,25 +96,25 @@ class DeviceRegrets(NamedTuple):
     """Regrets of a batch on the device, before anything has been read back.
 
     Attributes:
-        value, kkt_residual, exact, injected, x, best: as in ``Regrets``.
+        value, exact, injected, x, best, kkt_residual: as in ``Regrets``.
         good: (B,) bool, True where they can be trusted.
         solution: the kernel's solutions.
     """
 
     value: Tensor
-    kkt_residual: Tensor
     exact: Tensor
     injected: Tensor
     x: Tensor
     best: Tensor
+    kkt_residual: Tensor
     good: Tensor
     solution: KernelSolution
 
     def copied(self) -> DeviceRegrets:
         """A copy in memory of its own, with ``good`` on the CPU."""
-        value, residual = torch.stack(self[:2])
-        exact, injected, x, best = torch.stack(self[2:6])
-        return DeviceRegrets(value, residual, exact, injected, x, best, self.good.cpu(), self.solution)
+        value, residual = torch.stack([self.value, self.kkt_residual])
+        exact, injected, x, best = torch.stack(self[1:5])
+        return DeviceRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
 
 
 class VerifiedPoints(NamedTuple):

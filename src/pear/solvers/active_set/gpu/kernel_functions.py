@@ -1,14 +1,13 @@
-"""Functions that the kernels share: products with H and with rows, and updates of the primal working set."""
+"""Functions that the kernels of the primal and of the dual method share."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from pear.solvers.active_set.gpu import kernel_codes
+from pear.optimality import rule
 
-FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = map(tl.constexpr, kernel_codes.PLACES)
-RUNNING, OPTIMAL, NO_ROOM, SINGULAR, INFEASIBLE = map(tl.constexpr, kernel_codes.OUTCOMES)
+_NEGLIGIBLE = tl.constexpr(rule.NEGLIGIBLE)
 
 
 # Triton reads annotations as code, so that there can be none but its own.
@@ -48,128 +47,8 @@ def curvature_times(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
-    s = tl.arange(0, slot.shape[0])
-    tl.store(order + s, slot)
-    tl.store(scratch + s, weight)
-    tl.debug_barrier()
-    total = tl.zeros_like(j).to(tl.float64)
-    c = tl.arange(0, chunk)
-    for first in range(0, last, chunk):
-        row = tl.load(order + first + c)
-        w = tl.load(scratch + first + c)
-        some = (w != 0.0)[:, None] & (j < n)[None, :]
-        tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
-        total += tl.sum(tile * w[:, None], axis=0)
-    tl.debug_barrier()
-    return total
-
-
-@triton.jit
-def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
-    """Load J as a block (rows, width), with zeros outside of J."""
-    return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
-
-
-@triton.jit
-def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
-    """(rows,) J v for v (width,). It reads Jᵀ, so that every thread adds up numbers that it holds."""
-    there = (j < n)[:, None] & (r < R)[None, :]
-    return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
-
-
-@triton.jit
-def on_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
-    """Return (slots,) for each slot the entry of its variable in ``by_variable``, or of its row in ``by_row``."""
-    free = (slot >= 0) & (slot < n)
-    held = slot >= n
-    of_variables = tl.gather(by_variable, tl.where(free, slot, 0), 0)
-    of_rows = tl.gather(by_row, tl.where(held, slot - n, 0), 0)
-    return tl.where(free, of_variables, tl.where(held, of_rows, 0.0))
-
-
-@triton.jit
-def off_slots(by_slot, position):  # type: ignore[no-untyped-def]
-    """Return the entries of ``by_slot`` (slots,) at the positions; zero where a position is −1."""
-    return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
-
-
-@triton.jit
-def nearest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates: the nearer one, and the sum of their sizes, so that one pass over a vector gives both."""
-    first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
-    return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
-
-
-@triton.jit
-def farthest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates: the farther one, and the larger of their sizes."""
-    first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
-    larger = tl.maximum(size, other_size)
-    return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger
-
-
-@triton.jit
-def largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
-    """Return the larger of two numbers and the sum of two others."""
-    return tl.maximum(largest, other_largest), total + other_total
-
-
-@triton.jit
-def border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Load the column of K for an entering index; zeros for index −1.
-
-    Returns:
-        (slots,) the entries of the column on the working set, and its entry on the diagonal.
-    """
-    free = (slot >= 0) & (slot < n)
-    new_variable = (entering >= 0) & (entering < n)
-    if diagonal:
-        border = tl.zeros_like(slot).to(tl.float64)
-        corner = tl.load(H + entering, mask=new_variable, other=0.0)
-    else:
-        border = tl.load(H + entering * n + slot, mask=free & new_variable, other=0.0)
-        corner = tl.load(H + entering * n + entering, mask=new_variable, other=0.0)
-    if rows:
-        border += tl.load(J + (slot - n) * n + entering, mask=(slot >= n) & new_variable, other=0.0)
-        border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
-    return border, corner
-
-
-@triton.jit
-def exchange(  # type: ignore[no-untyped-def]
-    M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows: tl.constexpr
-):
-    """Let an index enter or leave the working set at slot ``at``. Its inverse M changes by a matrix of rank one.
-
-    ``w`` is M times the entering column, or the leaving column of M. ``factor`` is one over the pivot.
-    """
-    M += w[:, None] * (w * factor)[None, :]
-    if leaving >= 0:  # without what rounding leaves
-        M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
-    slot = tl.where(s == at, entering, slot)
-    position = tl.where((j < n) & (j == leaving), -1, tl.where((j < n) & (j == entering), at, position))
-    if rows:
-        row_position = tl.where(r == leaving - n, -1, row_position)
-        row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
-    return M, slot, position, row_position
-
-
-@triton.jit
-def correct_primal(  # type: ignore[no-untyped-def]
-    H, J, columns, M, c, x, y, limit, scratch,
-    slot, position, row_position, j, r, n, R,
-    diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
-):  # fmt: skip
-    """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the changes of x and of the multipliers y.
-
-    The residuals are computed from the data, so that an approximate inverse M is enough.
-    """
-    residual = c + curvature_times(H, x, scratch, n, n, j, diagonal, chunk)
-    off = tl.zeros_like(y)
-    if rows:
-        residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
-        off = tl.where(row_position >= 0, row_products(columns, x, r, j, R, n) - limit, 0.0)
-    step = -tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
-    return off_slots(step, position), off_slots(step, row_position)
+def projection_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return the size that rounding errors in H⁻¹e can have."""
+    step = 1 if diagonal else n + 1
+    largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))
+    return _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)

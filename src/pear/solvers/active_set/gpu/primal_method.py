@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -15,9 +15,15 @@ from pear.problem.matrix import matvec, row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import compiled_arrays
 from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, FREE, UNBOUNDED
-from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
-from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.kernel_method import (
+    AT_LOWER,
+    AT_UPPER,
+    FREE,
+    UNBOUNDED,
+    KernelMethod,
+    KernelSolution,
+    sample_stride,
+)
 
 _CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
 _WIDE = 256  # from more variables on a block has eight warps at least
@@ -54,6 +60,7 @@ class PrimalMethod(KernelMethod):
         equalities: the number of rows that are equalities.
         x: (B or 1, n) the point to start from.
         place: (B or 1, n) int32 codes of the places of its variables.
+        free, held: (k,) int64 the free variables and the held rows of the working set at the start.
         rooms: numbers of slots of the working set, each with the warps of a block and the registers of a thread. They
             are chosen so that M stays in registers.
         elastic: True where the last variable is the remaining share of a violation.
@@ -65,6 +72,8 @@ class PrimalMethod(KernelMethod):
     equalities: int
     x: Tensor
     place: Tensor
+    free: Tensor
+    held: Tensor
 
     @classmethod
     def first_room(cls, qp: QuadraticProgram) -> int:
@@ -77,15 +86,10 @@ class PrimalMethod(KernelMethod):
         """About how many numbers a launch works on, for each sample."""
         return self.room**2
 
-    @property
-    @abstractmethod
-    def start_indices(self) -> tuple[Tensor, Tensor]:
-        """Return (k,) int64 the free variables and the held rows of the working set at the start."""
-
     @cached_property
     def working_set(self) -> WorkingSet:
         """The working set at the start."""
-        free, held = self.start_indices
+        free, held = self.free, self.held
         indices, M = torch.cat([free, self.n + held]), self.x.new_zeros(self.room, self.room)
         slot, where = (
             torch.full((size,), -1, dtype=torch.int32, device=M.device) for size in (len(M), self.n + self.R)
@@ -131,7 +135,7 @@ class PrimalMethod(KernelMethod):
 
     def _search(self, H: Tensor, costs: Tensor, written: tuple[Tensor, ...], diagonal: bool) -> None:
         """Launch the search, which fills the tensors of ``written``."""
-        from pear.solvers.active_set.gpu.primal_kernel import search_primal
+        from pear.solvers.active_set.gpu.primal_kernels import search_primal
 
         start, (K, B, n) = self.working_set, costs.shape
         at_once = K * B <= _FEW_BLOCKS and not self.elastic  # later costs start from where the first became feasible
@@ -141,13 +145,13 @@ class PrimalMethod(KernelMethod):
             H, self.J, self.columns, self.row_size, self.limit, self.lower, self.upper, costs,
             self.x, self.place, start.slot, start.position, start.row_position, start.M,
             *written, order, torch.empty_like(order, dtype=costs.dtype), B, n, self.R, self.equalities,
-            *map(stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
+            *map(sample_stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
             start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._sizes(),
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
         """See ``KernelSolution.project``."""
-        from pear.solvers.active_set.gpu.projection_kernels import project_primal
+        from pear.solvers.active_set.gpu.primal_kernels import project_primal
 
         (B, n), sizes = e.shape, self._sizes()
         if sizes["width"] <= _WIDE:  # two small blocks on an SM are faster than a large one
@@ -155,7 +159,7 @@ class PrimalMethod(KernelMethod):
         e = pad(e, (0, 1)) if self.elastic else e.contiguous()  # the last variable of an elastic start is held
         g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
         project_primal[(B,)](
-            H, self.J, self.columns, e, *kept, g, converged, self.n, self.R, stride(H), stride(self.J),
+            H, self.J, self.columns, e, *kept, g, converged, self.n, self.R, sample_stride(H), sample_stride(self.J),
             diagonal=diagonal, **sizes,
         )  # fmt: skip
         return g[:, :n], converged.bool()
@@ -172,14 +176,7 @@ class PrimalMethod(KernelMethod):
 
 @dataclass(frozen=True, eq=False)
 class VertexPrimal(PrimalMethod):
-    """The primal method for constraints that all samples share. It starts from a vertex of the feasible set.
-
-    Attributes:
-        free, held: (k,) int64, free variables and held rows of the vertex.
-    """
-
-    free: Tensor
-    held: Tensor
+    """The primal method for constraints that all samples share. It starts from a vertex of the feasible set."""
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> VertexPrimal | None:
@@ -200,26 +197,18 @@ class VertexPrimal(PrimalMethod):
             x=torch.from_numpy(start.x[:1, :n].copy()).to(device),
             place=torch.tensor([[codes.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
             free=torch.tensor([v for v in start.basis[0] if v < n], dtype=torch.long, device=device),
-            held=torch.tensor(
-                [i for i in range(qp.p + qp.m) if place[n + i] != compiled_arrays.BASIC],
-                dtype=torch.long,
-                device=device,
-            ),
+            held=torch.from_numpy(np.flatnonzero(place[n : n + qp.p + qp.m] != compiled_arrays.BASIC)).to(device),
         )
-
-    @property
-    def start_indices(self) -> tuple[Tensor, Tensor]:
-        """(k,) int64 free variables and held rows of the vertex."""
-        return self.free, self.held
 
 
 @dataclass(frozen=True, eq=False)
 class ElasticPrimal(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
-    With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, t = 1) satisfies Jx − vt ≤ limit and 0 ≤ t
-    ≤ 1. So t is the share of the violation that is left. It is one more variable, with a cost that is higher than what
-    any decision costs. Once it is zero the kernel leaves it there. The working set at the start is t alone.
+    The point x⁰ lies at the bounds. Let v be Jx⁰ − limit in the rows that x⁰ violates, and zero elsewhere. With t = 1,
+    x⁰ satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more
+    variable, whose cost is higher than what any decision costs. Once t is zero, the kernel leaves it there. The working
+    set at the start is t alone.
 
     Attributes:
         distance: (B,) the largest distance of x⁰ to a row that it violates.
@@ -232,9 +221,7 @@ class ElasticPrimal(PrimalMethod):
     def of(cls, qp: QuadraticProgram) -> ElasticPrimal:
         """Make the method with its start at the bounds."""
         B = max(len(getattr(qp, name)) for name in _CONSTRAINTS)
-        A, b, G, h, lower, upper = (
-            field.expand(B, *field.shape[1:]) for field in (getattr(qp, name) for name in _CONSTRAINTS)
-        )
+        A, b, G, h, lower, upper = (v.expand(B, *v.shape[1:]) for v in (getattr(qp, k) for k in _CONSTRAINTS))
         J, limit = torch.cat([A, G], 1), torch.cat([b, h], 1)
         at_upper = upper.abs() < lower.abs()
         unbounded = lower.isinf() & upper.isinf()
@@ -254,13 +241,10 @@ class ElasticPrimal(PrimalMethod):
             equalities=qp.p,
             x=pad(x, (0, 1), value=1.0),
             place=pad(place, (0, 1), value=FREE),
+            free=torch.tensor([qp.n], device=x.device),
+            held=torch.zeros(0, dtype=torch.long, device=x.device),
             distance=far.amax(1) if far.shape[1] else x.new_zeros(B),
         )
-
-    @property
-    def start_indices(self) -> tuple[Tensor, Tensor]:
-        """Return (1,) int64 the variable t, and (0,) rows."""
-        return torch.tensor([self.n - 1], device=self.x.device), torch.zeros(0, dtype=torch.long, device=self.x.device)
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
         """Return (B, n, n) H with a curvature of t that takes t to zero in one step, or (B, n) where it is diagonal."""

@@ -1,14 +1,13 @@
-"""The primal active-set method as a Triton kernel: one thread block per sample; blocks do not communicate.
+"""The Triton kernels of the primal active-set method: the search, and projections at its solutions.
 
-The working set of a sample is a set of *indices*: j < n is a variable that is free to move, n + i a row that is held.
-With
+One thread block works on one sample; blocks do not communicate. The inverse M of the KKT matrix on the working set
+(``primal_working_set``) stays in registers. One product M · (−gradient) gives the step to the minimum on the working
+set and the multipliers there. An index that enters or leaves changes M by a matrix of rank one. So a step costs a few
+products of a vector with M, and reads only the rows of H that belong to variables that move. At the end the residuals
+of the optimality conditions are computed from the data, and M corrects them, so that rounding errors of earlier steps
+are removed.
 
-    K = [H Jᵀ; J 0]   restricted to the working set,   M = K⁻¹   kept in registers,
-
-one product M · (−gradient) gives the step to the minimum on the working set and the multipliers there. An index that
-enters or leaves changes M by a matrix of rank one. So a step costs a few products of a vector with M, and reads only
-the rows of H that belong to variables that move. At the end the residuals of the optimality conditions are computed
-from the data, and M corrects them, so that the rounding of earlier steps does not stay.
+A projection g = P e solves min ½gᵀHg − eᵀg on the working set. It is computed by rounds of refinement from zero.
 """
 
 from __future__ import annotations
@@ -18,34 +17,41 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.kernel_functions import (
-    AT_LOWER,
-    AT_UPPER,
-    FREE,
-    NO_ROOM,
-    NOWHERE,
-    OPTIMAL,
-    RUNNING,
-    SINGULAR,
-    UNBOUNDED,
-    border,
+from pear.solvers.active_set.gpu.kernel_functions import curvature_times, projection_rounding
+from pear.solvers.active_set.gpu.kernel_method import OUTCOMES, PLACES
+from pear.solvers.active_set.gpu.primal_working_set import (
     correct_primal,
     curvature_moved,
-    curvature_times,
-    exchange,
-    largest_and_sum,
-    nearest,
-    off_slots,
+    entering_column,
+    exchange_index,
+    gather_from_slots,
     row_block,
     row_products,
 )
 
+FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = map(tl.constexpr, PLACES)
+RUNNING, OPTIMAL, NO_ROOM, SINGULAR, INFEASIBLE = map(tl.constexpr, OUTCOMES)
+_PROJECTED = tl.constexpr(rule.PROJECTED)
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _WRONG = tl.constexpr(settings.KERNEL_SIGN)
 _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
+_ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 _STALLED = tl.constexpr(settings.STALLED)
 _PUSHES = tl.constexpr(settings.KERNEL_PUSHES)
 _PUSH = tl.constexpr(settings.KERNEL_PUSH)
+
+
+@triton.jit
+def _nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+    """Combine two candidates: the nearer one, and the sum of their sizes, so that one pass over a vector gives both."""
+    first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
+    return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
+
+
+@triton.jit
+def _largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
+    """Return the larger of two numbers and the sum of two others."""
+    return tl.maximum(largest, other_largest), total + other_total
 
 
 @triton.jit
@@ -159,15 +165,15 @@ def search_primal(  # type: ignore[no-untyped-def]
             # At a vertex nothing can move. Elsewhere M has rounding at variables that the rows hold. So a step is
             # compared with the sum of the sizes of its terms, where |M_jt| is at most √(M_jj M_tt).
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
-            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, largest_and_sum)
+            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, _largest_and_sum)
             rounding = _ROUNDOFF * most_root * terms
             moving = tl.where(free & (freedom > 0) & (tl.abs(step) > rounding), step, 0.0)
-            p = off_slots(moving, position)
+            p = gather_from_slots(moving, position)
             # ratio test: to the first bound, or the first row
             moves = p != 0.0
             distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
             code = 2 * j + tl.where(p > 0, 1, 0)
-            length, met, far = tl.reduce((tl.maximum(distance, 0.0), code, tl.abs(p)), 0, nearest)
+            length, met, far = tl.reduce((tl.maximum(distance, 0.0), code, tl.abs(p)), 0, _nearer_candidate)
             rising = met % 2 == 1
             met = met // 2
             if rows:
@@ -208,7 +214,7 @@ def search_primal(  # type: ignore[no-untyped-def]
                 reduced = slope
                 worst_row = allowed * 0.0
                 if rows:
-                    y = off_slots(step, row_position)
+                    y = gather_from_slots(step, row_position)
                     reduced += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
                     wrong_row = tl.where(row_position >= 0, -y * row_size, 0.0)
                     worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
@@ -240,7 +246,7 @@ def search_primal(  # type: ignore[no-untyped-def]
             if (entering >= 0) & (at == slots):
                 outcome = NO_ROOM
                 entering = -1
-            column, corner = border(H, J, slot, entering, n, diagonal, rows)
+            column, corner = entering_column(H, J, slot, entering, n, diagonal, rows)
             column = tl.where(gone, 1.0, column)
             w = tl.sum(M * column[:, None], axis=0)
             product = tl.sum(column * w)
@@ -256,7 +262,7 @@ def search_primal(  # type: ignore[no-untyped-def]
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, at + 1, 0))
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
-            M, slot, position, row_position = exchange(
+            M, slot, position, row_position = exchange_index(
                 M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
             )
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
@@ -281,3 +287,53 @@ def search_primal(  # type: ignore[no-untyped-def]
             tl.store(position_all + sample * n + j, position, mask=real)
             tl.store(slot_all + sample * slots + s, slot)
             tl.store(M_all + sample * slots * slots + square, M)
+
+
+@triton.jit
+def project_primal(  # type: ignore[no-untyped-def]
+    H, J, columns, error, slot_all, position_all, row_position_all, M_all, g_all, converged,
+    n, R, H_stride, J_stride,
+    diagonal: tl.constexpr, rows: tl.constexpr,
+    width: tl.constexpr, height: tl.constexpr, slots: tl.constexpr, chunk: tl.constexpr,
+):  # fmt: skip
+    """Project errors after the primal method. A projection no larger than the rounding of H⁻¹e becomes zero.
+
+    Args:
+        H, J, columns, their strides: as in ``search_primal``.
+        slot_all, position_all, row_position_all, M_all: as ``search_primal`` writes them.
+        error: (B, n).
+        g_all: (B, n), written.
+        converged: (B,) int8, written: whether the last correction is small.
+    """
+    sample = tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, width)
+    s = tl.arange(0, slots)
+    r = tl.arange(0, height)
+    real = j < n
+    H += sample * H_stride
+    J += sample * J_stride
+    columns += sample * J_stride
+    g_all += sample * n
+    e = tl.load(error + sample * n + j, mask=real, other=0.0)
+    slot = tl.load(slot_all + sample * slots + s)
+    position = tl.load(position_all + sample * n + j, mask=real, other=-1)
+    row_position = tl.load(row_position_all + sample * R + r, mask=r < R, other=-1)
+    M = tl.load(M_all + sample * slots * slots + s[:, None] * slots + s[None, :])
+    noise = projection_rounding(H, e, j, n, n, diagonal)
+    g = tl.zeros((width,), tl.float64)
+    y = tl.zeros((height,), tl.float64)
+    first = noise * 0.0
+    change = first
+    for k in range(0, _ROUNDS):
+        g_change, y_change = correct_primal(
+            H, J, columns, M, -e, g, y, y * 0.0, g_all, slot, position, row_position, j, r, n, R, diagonal, rows, chunk
+        )
+        g += g_change
+        y += y_change
+        change = tl.max(tl.abs(g_change))
+        if k == 0:
+            first = change
+    good = (change <= _PROJECTED * first) | (change <= noise)
+    g = tl.where(tl.max(tl.abs(g)) <= noise, 0.0, g)
+    tl.store(g_all + j, g, mask=real)
+    tl.store(converged + sample, good.to(tl.int8))
