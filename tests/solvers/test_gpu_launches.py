@@ -89,7 +89,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """Everything within runs on a GPU that is not there: whatever wants a value raises."""
     monkeypatch.setattr(gpu_pass.gpu, "supports", lambda qp: True)
     monkeypatch.setattr(gpu_pass.gpu, "prepare", Nothing)
-    monkeypatch.setattr(gpu_pass, "_any", lambda flags: False)
+    monkeypatch.setattr(gpu_pass, "_any_on_device", lambda flags: False)
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield Counter()
 
@@ -98,10 +98,10 @@ def ready(name: str, smoothing: float) -> tuple[GPUPass, Tensor]:
     """The pass after a first call, which prepares it."""
     one_pass, cost = GPUPass(nowhere(PROBLEMS[name]), "any"), torch.empty(4, 5, dtype=torch.float64)
     one_pass._own_programs(smoothing)
-    programs = one_pass._programs(cost, smoothing, None, ())
+    programs = one_pass._programs_for_call(cost, smoothing, None, ())
     assert programs is not None
     assert programs.twice.inverse is not None
-    one_pass._any_error(cost)
+    one_pass._probe_error(cost)
     return one_pass, cost
 
 
@@ -111,8 +111,8 @@ def test_a_regret_waits_for_nothing(name: str, given: bool, launches: Counter) -
     one_pass, cost = ready(name, 0.5)
     Q = torch.empty(4, 5, 5) if given else None
     call = RegretCall(cost, cost, 0.5, 0.1, Q=Q, true_Q=None if Q is None else Q + 1.0)
-    function, curvatures, _ = one_pass._regret_of(call)
-    own = one_pass._programs(cost, 0.5, None, curvatures)
+    function, curvatures, _ = one_pass._regret_function(call)
+    own = one_pass._programs_for_call(cost, 0.5, None, curvatures)
     assert own is not None
     assert len(curvatures) == (2 if given else 0)
     with launches:
@@ -124,7 +124,7 @@ def test_a_regret_waits_for_nothing(name: str, given: bool, launches: Counter) -
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_decision_waits_for_nothing_nor_does_its_derivative(name: str, launches: Counter) -> None:
     one_pass, cost = ready(name, 0.5)
-    programs = one_pass._programs(cost, 0.5, None, ())
+    programs = one_pass._programs_for_call(cost, 0.5, None, ())
     assert programs is not None
     with launches:
         _, tangent, flags = one_pass.decide_on_device(cost, programs)

@@ -29,11 +29,11 @@ def program(case: Planted) -> QuadraticProgram:
 def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four iterations at a time, with the inverse of the factor: what a GPU does, on the CPU."""
     case = ZOO[name]
-    here = dense_interior_point.solve(program(case), TOL)
+    here = dense_interior_point.solve_dense(program(case), TOL)
 
     monkeypatch.setattr(dense_interior_point, "_iterate_on_cpu", dense_interior_point._iterate_on_gpu)
     monkeypatch.setattr(dense_iterates, "factor_cholesky", partial(factor_cholesky, invert=True))
-    there = dense_interior_point.solve(program(case), TOL)
+    there = dense_interior_point.solve_dense(program(case), TOL)
     assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
     torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-6 * case.size)
     torch.testing.assert_close(there.x, case.x, rtol=0, atol=1e-5 * case.size)
@@ -45,8 +45,8 @@ def test_samples_that_take_longer_go_on_alone() -> None:
     cost = torch.randn(12, 20, generator=generator, dtype=torch.float64)
     cost[:9] = 0.0  # the origin is optimal, and where the method starts
     problem = pear.Problem(A=torch.ones(1, 20), b=[0.0], lb=-1.0, ub=1.0)
-    together = dense_interior_point.solve(problem.canonical(cost, 0.1), TOL)
-    alone = dense_interior_point.solve(problem.canonical(cost[9:], 0.1), TOL)
+    together = dense_interior_point.solve_dense(problem.canonical(cost, 0.1), TOL)
+    alone = dense_interior_point.solve_dense(problem.canonical(cost[9:], 0.1), TOL)
     assert together.status.tolist() == [Status.SOLVED] * 12
     torch.testing.assert_close(together.x[9:], alone.x, rtol=0, atol=1e-7)
     torch.testing.assert_close(together.x[:9], torch.zeros(9, 20, dtype=torch.float64), rtol=0, atol=1e-7)

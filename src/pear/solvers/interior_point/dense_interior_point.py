@@ -39,7 +39,7 @@ The last ones take less time than the exchange of a constraint that was guessed 
 """
 
 
-def solve(qp: QuadraticProgram, tol: float) -> Candidate:
+def solve_dense(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve a batch of LPs or QPs to the relative accuracy ``tol``.
 
     Args:

@@ -215,6 +215,7 @@ class DenseIterates:
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
+        """Factor the Newton system with the rows eliminated: H + ρI + D + RᵀWR."""
         R = self.data.R
         M = torch.baddbmm(H, R.mT.expand(len(W), -1, -1), W[:, :, None] * R) if self.k else H.clone()
         M.diagonal(dim1=1, dim2=2).add_(bounds)

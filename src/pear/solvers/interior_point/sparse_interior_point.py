@@ -24,7 +24,7 @@ logger = logging.getLogger("pear")
 _EQUILIBRATIONS = 10
 
 
-def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+def solve_sparse(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
     """Solve every sample to the relative accuracy ``tol``; a sample that fails gets its best iterate.
 
     Args:

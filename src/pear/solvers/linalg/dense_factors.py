@@ -33,7 +33,7 @@ class CholeskyFactor:
     is_inverse: bool
 
     def solve(self, right: Tensor) -> Tensor:
-        """Return solutions (B, k) for right-hand sides (B, k)."""
+        """Solve LLᵀx = right for one right-hand side per sample; ``right`` and the result have shape (B, k)."""
         if self.is_inverse:
             return tmatvec(self.matrix, matvec(self.matrix, right))
         return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)

@@ -67,7 +67,11 @@ class SymbolicFactor:
             self._free: list[Array] = []
 
     def factor(self, data: Array) -> LDLFactor:
-        """Factor the matrix with this pattern and the numbers ``data`` of its upper triangle."""
+        """Factor a matrix of this pattern.
+
+        Args:
+            data: the numbers of the upper triangle, in the order of the CSC form.
+        """
         from pear.solvers.linalg.supernodes import factorise_blocks
 
         try:
@@ -79,7 +83,15 @@ class SymbolicFactor:
 
 
 class LDLFactor:
-    """The factors L and D of one matrix, permuted."""
+    """The factors L and D of one matrix, in the elimination order.
+
+    Args:
+        blocks: the storage plan of L.
+        L: the numbers of L.
+        pivots: (n,) the diagonal of D.
+        found: the number of pivots that were computed.
+        free: where the memory of L goes when it is no longer used.
+    """
 
     def __init__(self, blocks: Blocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
         self._blocks, self._L, self._pivots, self._free = blocks, L, pivots, free
@@ -92,12 +104,12 @@ class LDLFactor:
 
     @property
     def fill(self) -> int:
-        """The number of stored entries."""
+        """The number of entries of L that are stored."""
         return len(self._L)
 
     @property
     def is_positive(self) -> bool:
-        """True where every pivot is positive."""
+        """True where every pivot is positive, so that the matrix is positive definite."""
         return bool((self._pivots > 0).all())
 
     def solve(self, rhs: Array) -> Array:

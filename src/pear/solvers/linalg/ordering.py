@@ -1,4 +1,7 @@
-"""The elimination order of a sparse symmetric matrix, and the tree that follows from it, compiled."""
+"""The elimination order of a sparse symmetric matrix by minimum degree, and its elimination tree, compiled.
+
+Patterns are lists in CSC form: the entries of column j are those at ``indptr[j]`` to ``indptr[j + 1]``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,15 @@ _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered la
 
 @allocating
 def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
-    """Return both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
+    """Return the neighbours of every node in the graph of a symmetric matrix.
+
+    Args:
+        n: the number of rows.
+        indptr, indices: the pattern of the upper triangle.
+
+    Returns:
+        (n + 1,) where the neighbours of each node begin, and all neighbours one after another.
+    """
     count = np.zeros(n + 1, np.int64)
     for j in range(n):
         for k in range(indptr[j], indptr[j + 1]):
@@ -39,8 +50,8 @@ def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]
 
 
 @njit(nogil=True)
-def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Remove a node from the list of nodes with its degree."""
+def _unlink_node(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Remove node i from the linked list of nodes that have its degree."""
     if before[i] >= 0:
         after[before[i]] = after[i]
     else:
@@ -50,8 +61,8 @@ def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> 
 
 
 @njit(nogil=True)
-def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Put a node at the front of the list of nodes with its degree."""
+def _link_node(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Put node i at the front of the linked list of nodes that have its degree."""
     first = head[degree[i]]
     after[i], before[i] = first, -1
     if first >= 0:
@@ -61,13 +72,18 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
 
 @allocating
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
-    """Find an order by approximate minimum degree on the quotient graph.
+    """Find an elimination order by approximate minimum degree on the quotient graph.
 
     An eliminated node stands for the clique of its neighbours at that time. Each remaining node keeps a list of such
     cliques, then of the plain neighbours that no clique covers. A clique within a newer one is dropped.
 
+    Args:
+        n: the number of nodes.
+        ptr, neighbours: the graph, as ``mirror_pattern`` returns it.
+        max_work: the largest number of multiplications that a factorisation may take.
+
     Returns:
-        The order, and False where the fill takes more than ``max_work`` multiplications.
+        (n,) the order; False where a factorisation would take more than ``max_work``, and the order is incomplete.
     """
     order = np.empty(n, np.int64)
     start, cliques, length = ptr[:n].copy(), np.zeros(n, np.int64), np.empty(n, np.int64)
@@ -91,7 +107,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
     degree = length.copy()
     for i in range(n):
         if state[i] == 0:
-            _link(i, head, after, before, degree)
+            _link_node(i, head, after, before, degree)
     seen, outside = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     scratch = np.empty(n + 1, np.int64)
     stamp, least, work = 1, 0, 0.0
@@ -99,7 +115,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
         while head[least] < 0:
             least += 1
         pivot = head[least]
-        _unlink(pivot, head, after, before, degree)
+        _unlink_node(pivot, head, after, before, degree)
         order[step] = pivot
         seen[pivot] = step
         # the new clique: the neighbours of the pivot, directly or through its cliques, which it replaces
@@ -170,9 +186,9 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
                     put += 1
                     bound += 1
             cliques[i], length[i] = held, put - start[i]
-            _unlink(i, head, after, before, degree)
+            _unlink_node(i, head, after, before, degree)
             degree[i] = min(bound, degree[i] + size - 1, n - step - 1)
-            _link(i, head, after, before, degree)
+            _link_node(i, head, after, before, degree)
             least = min(least, degree[i])
         stamp += n + 1
     place = n - waiting
@@ -185,7 +201,16 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
 
 @allocating
 def permute_pattern(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
-    """Return the upper triangle in the new order, and the position of each of its numbers in the old one."""
+    """Permute the pattern of an upper triangle.
+
+    Args:
+        n: the number of rows.
+        indptr, indices: the pattern of the upper triangle.
+        order: (n,) the rows and columns in their new order.
+
+    Returns:
+        The pattern of the permuted upper triangle (two arrays), and the old position of each of its entries.
+    """
     rank = np.empty(n, np.int64)
     for k in range(n):
         rank[order[k]] = k
@@ -209,7 +234,12 @@ def permute_pattern(n: int, indptr: Array, indices: Array, order: Array) -> tupl
 
 @allocating
 def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
-    """Return the elimination tree, the number of entries of every column of L, and the multiplications it takes."""
+    """Find the elimination tree of a symmetric matrix, given by the pattern of its upper triangle.
+
+    Returns:
+        (n,) the parent of every column, −1 for roots; (n,) the number of entries below the diagonal in every column of
+        L; the number of multiplications of a factorisation.
+    """
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
     for j in range(n):
         seen[j] = j
@@ -229,7 +259,7 @@ def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, flo
 
 @allocating
 def postorder(parent: Array) -> Array:
-    """Return an order of the nodes in which every node comes after all of its children."""
+    """Return (n,) an order of the nodes of a tree in which every node comes after all of its descendants."""
     n = len(parent)
     first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     for j in range(n - 1, -1, -1):

@@ -1,9 +1,8 @@
 """Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E: directly, or by conjugate gradients.
 
-The structure is analysed once. Each pair of diagonals is then factored into the same structure. Where curvature that
-couples variables at random would fill the factor, only the diagonal of H is factored together with all of J. This
-*constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on those
-directions the system is positive definite.
+The structure is analysed once and serves all pairs of diagonals. Where off-diagonal entries of H would fill the factor,
+only the diagonal of H is factored together with all of J. This *constraint preconditioner* is used in conjugate
+gradients: every search direction satisfies the rows exactly, and on those directions the system is positive definite.
 """
 
 from __future__ import annotations
@@ -53,10 +52,13 @@ class SaddlePattern:
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
-        """Build the pattern without the variables that only join two rows, and record how they change its numbers.
+        """Build the pattern of the matrix that is left once variables with at most two entries are eliminated.
 
-        A good elimination order begins with these variables in any case. Without them, it is found and factored in less
-        time.
+        A good elimination order begins with these variables in any case. Without them, an order is found and factored
+        in less time. How their elimination changes the numbers of the matrix is recorded.
+
+        Args:
+            coupled: (n, n) the entries of H above the diagonal that are factored.
         """
         joined = np.diff(self.JT.indptr) > _FEW
         joined |= np.bincount(np.concatenate(coupled.nonzero()), minlength=self.n) > 0
@@ -84,7 +86,7 @@ class SaddlePattern:
         self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor with the diagonals D (n,) and E (r,). They must make the matrix quasi-definite."""
+        """Factor the matrix with the diagonals D (n,) and E (r,), which must make it quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
         with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
@@ -93,7 +95,7 @@ class SaddlePattern:
 
 
 class _JoinedRows(NamedTuple):
-    """The pairs of rows that variables with at most two entries join.
+    """The pairs of rows that have a variable with at most two entries in common.
 
     Attributes:
         first, second: the pairs of rows, each pair once, the smaller row first.
@@ -110,7 +112,11 @@ class _JoinedRows(NamedTuple):
 
 
 def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
-    """Find the pairs of rows that variables join; each row of the matrix holds the entries of one variable."""
+    """Find the pairs of rows of J that have one of these variables in common.
+
+    Args:
+        columns: (variables, r) the columns of J of variables with at most two entries, one per row.
+    """
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
     a, b, size = columns.indptr[two], columns.indptr[two] + 1, columns.shape[1]
@@ -122,7 +128,11 @@ def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
 
 
 class Saddle:
-    """One factored system; ``succeeded`` is True where it can be used."""
+    """A factored system for one pair of diagonals.
+
+    Attributes:
+        succeeded: False where a pivot is zero or not finite; then nothing can be solved.
+    """
 
     def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: LDLFactor, inverse: Array) -> None:
         self._pattern, self._D, self._E, self._factor, self._inverse = pattern, D, E, factor, inverse
@@ -139,7 +149,7 @@ class Saddle:
         return self.succeeded and self._factor.is_positive and bool((self._inverse > 0).all())
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
-        """Return the solution x (n,) and v (r,).
+        """Solve ``(H + D) x + Jᵀv = f`` and ``J x − E v = r``; return x (n,) and v (r,).
 
         Args:
             f: (n,) right-hand side of the first block.
@@ -157,7 +167,10 @@ class Saddle:
         return solution[: len(f)], solution[len(f) :]
 
     def _solve_by_factor(self, rhs: Array) -> Array:
-        """Solve with the factor, and eliminate the variables that are not part of it by hand."""
+        """Return (n + r,) the solution by the factor, with the variables that are not part of it eliminated first.
+
+        It solves the whole system, or that of the preconditioner.
+        """
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
             return self._factor.solve(rhs)
@@ -168,6 +181,7 @@ class Saddle:
         return solution
 
     def _matrix_times(self, vector: Array) -> Array:
+        """Return (n + r,) the product of the whole matrix with a vector."""
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
@@ -175,7 +189,7 @@ class Saddle:
     def _conjugate_gradients(self, rhs: Array, solution: Array, tolerance: float) -> Array:
         """Improve a solution by conjugate gradients, preconditioned by the factor without H's off-diagonal entries.
 
-        The residual of the rows stays zero.
+        The residuals of the rows stay zero.
         """
         n = self._pattern.n
         rest = rhs - self._matrix_times(solution)

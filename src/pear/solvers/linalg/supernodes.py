@@ -1,4 +1,6 @@
-"""The numerical part of a sparse LDLᵀ by dense blocks. Columns of L with nearly the same rows form a *supernode*.
+"""Supernodes of a sparse LDLᵀ, and its factorisation by dense blocks, compiled.
+
+Columns of L with nearly the same rows form a *supernode*.
 
 A supernode of w columns with u rows below them is stored as a block (w, w + u), one column of L after another. The
 method is multifrontal: a supernode adds the update matrices of its children, eliminates its columns, and passes an
@@ -99,7 +101,12 @@ def _merge_columns(parent: Array, counts: Array) -> Array:
 
 @allocating
 def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
-    """Return the supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
+    """Find the tree of supernodes, and the sizes of their blocks.
+
+    Returns:
+        (n,) the supernode of every column; (s,) the parent of every supernode; then ``row_start``, ``start``,
+        ``children`` and ``room`` of ``Blocks``.
+    """
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
     row_start, start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -130,7 +137,11 @@ def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, 
 def _supernode_rows(
     ptr: Array, rows: Array, found: Array, first: Array, owner: Array, above: Array, row_start: Array, start: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Return the rows below every supernode, and the entries of the matrix by supernode."""
+    """Find the rows below every supernode, and the places of the entries of the matrix in the blocks.
+
+    Returns:
+        ``rows``, ``entry_start``, ``source`` and ``place`` of ``Blocks``.
+    """
     count, n = len(above), len(owner)
     put, seen = row_start[:count].copy(), np.full(count, -1, np.int64)
     below, entry_start = np.empty(row_start[count], np.uint32), np.zeros(count + 1, np.int64)
@@ -177,7 +188,7 @@ def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
 def _factorise_compiled(
     plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
-    """Run the compiled part of ``factorise_blocks`` in memory that the caller provides."""
+    """Factor a matrix in memory that the caller provides; return how many pivots were computed."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
@@ -204,7 +215,7 @@ def _factorise_compiled(
             below -= size * (size + 1) // 2
             for k in range(size):
                 found[_at(k)] = local[rows[_at(child + k)]]
-            _add_update(stack, below, found, size, L, at, w, u, top)
+            _add_child_update(stack, below, found, size, L, at, w, u, top)
         if w <= _NARROW:
             done = _eliminate_narrow_block(L, at, w, u, stack, top, pivots, begin)
         else:
@@ -222,8 +233,21 @@ def _factorise_compiled(
 
 
 @inner
-def _add_update(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
-    """Add a child's update matrix, an upper triangle packed by rows, at the given places of the block and the rest."""
+def _add_child_update(
+    stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int
+) -> None:
+    """Add the update matrix of a child to the block of its parent and to the parent's own update matrix.
+
+    Args:
+        stack: update matrices; each is an upper triangle packed by rows.
+        left: where the update matrix of the child begins.
+        found: (size,) the positions of the child's rows in the parent: columns of the block first, then rows below.
+        size: the number of rows of the child's update matrix.
+        L: the blocks.
+        at: where the block of the parent begins.
+        w, u: the numbers of columns of the parent and of rows below them.
+        rest: where the update matrix of the parent begins.
+    """
     for a in range(size):
         row = found[_at(a)]
         left -= a
@@ -243,7 +267,10 @@ def _add_update(stack: Array, left: int, found: Array, size: int, L: Array, at: 
 def _eliminate_narrow_block(
     L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int
 ) -> bool:
-    """Eliminate the columns of a narrow block one by one, as ``_eliminate_block`` does for wide blocks."""
+    """Eliminate the columns of a narrow block one by one; return False at a pivot that is zero or not finite.
+
+    The result is that of ``_eliminate_block``.
+    """
     size = w + u
     for k in range(w):
         line = at + k * size
@@ -269,9 +296,16 @@ def _eliminate_narrow_block(
 
 @inner
 def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
-    """Turn the block (w, w + u) into columns of L, and subtract their outer products from the rest.
+    """Eliminate the columns of a block: compute its columns of L and their part of the update matrix.
 
-    Only the upper triangle of the block is used. The upper triangle of the rest is packed by rows.
+    Args:
+        block: (w, w + u) the block, of which the upper triangle is used; overwritten by columns of L.
+        rest: the update matrix (u, u), an upper triangle packed by rows; the outer products are subtracted.
+        pivots: (w,) written.
+        tiles: memory for products of small dense matrices.
+
+    Returns:
+        False at a pivot that is zero or not finite.
     """
     w, size = block.shape
     first, used = 0, 0
@@ -279,11 +313,11 @@ def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> 
         last = min(first + _LINES, w if first < w else size)
         known = min(first, w) if min(first, w) >= _DENSE else 0
         if known > 0:
-            _subtract_tiles(block, rest[used:], pivots, tiles, first, last)
+            _subtract_columns_by_tiles(block, rest[used:], pivots, tiles, first, last)
         for t in range(first, last):
             target = block[t, t:] if t < w else rest[used : used + size - t]
             used += 0 if t < w else size - t
-            _subtract(target, block, pivots, t, known, min(t, w))
+            _subtract_columns(target, block, pivots, t, known, min(t, w))
             if t < w:
                 pivot = target[0]
                 if pivot == 0.0 or not np.isfinite(pivot):
@@ -297,8 +331,8 @@ def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> 
 
 
 @inner
-def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
-    """Subtract columns ``k`` to ``known`` from row ``t``.
+def _subtract_columns(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
+    """Subtract the outer products of columns ``k`` to ``known`` from row ``t`` of a block or an update matrix.
 
     Four columns are subtracted at a time, so that each number of the row is loaded and stored once for four.
     """
@@ -317,10 +351,10 @@ def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known:
 
 
 @inner
-def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
-    """Subtract all earlier columns from rows ``first`` to ``last``, by products of small dense matrices.
+def _subtract_columns_by_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
+    """Subtract the outer products of all earlier columns from rows ``first`` to ``last``.
 
-    They are small enough for BLAS to work in the thread that calls it.
+    They are computed as products of dense tiles, which are small enough for BLAS to work in the calling thread.
     """
     w, size = block.shape
     known, height = min(first, w), last - first

@@ -1,4 +1,4 @@
-"""Solves with a sparse LDLᵀ whose numbers lie in the blocks of supernodes."""
+"""Triangular solves with a sparse LDLᵀ whose numbers lie in the blocks of supernodes, compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pear.solvers.linalg.supernodes import Blocks
 
 
 def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
-    """Return the solution (n,) for the right-hand side ``rhs`` (n,)."""
+    """Solve LDLᵀx = rhs for one right-hand side (n,) in the original order of rows; return x (n,)."""
     memory = np.empty((2, len(rhs)))
     _solve_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
     return memory[1]
@@ -21,19 +21,19 @@ def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Arra
 def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Solve with L, the pivots and Lᵀ; ``memory`` has shape (2, n), and its second row becomes the solution."""
+    """Solve with L, the pivots and Lᵀ; the second row of ``memory`` (2, n) becomes the solution."""
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]
-    _forward(first, row_start, rows, L, x)
-    _backward(first, row_start, rows, L, pivots, x)
+    _solve_lower(first, row_start, rows, L, x)
+    _solve_upper(first, row_start, rows, L, pivots, x)
     for j in range(n):
         result[order[j]] = x[j]
 
 
 @inner
-def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
-    """Replace x by L⁻¹x.
+def _solve_lower(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
+    """Solve with L: replace x by L⁻¹x.
 
     Columns of L with the same row pattern are processed four at a time where possible, so that each row index is
     looked up once for four columns.
@@ -70,8 +70,8 @@ def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) ->
 
 
 @inner
-def _backward(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
-    """Divide by the pivots and solve with Lᵀ in place, by four columns like ``_forward``."""
+def _solve_upper(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
+    """Solve with D and Lᵀ: replace x by L⁻ᵀD⁻¹x, four columns at a time like ``_solve_lower``."""
     at = len(L)
     for s in range(len(first) - 2, -1, -1):
         j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]

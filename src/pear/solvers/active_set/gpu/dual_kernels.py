@@ -43,7 +43,7 @@ _ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 
 @triton.jit
 def _load_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
-    """Load (chunk, width) the entries of the terms k that count; zeros elsewhere."""
+    """Load (chunk, width) the entries of the terms k; zeros at constraints that were added after term k."""
     counts = (k < count)[:, None] & (k[:, None] >= since[None, :]) & (j < size)[None, :]
     return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
@@ -122,7 +122,7 @@ def _correct_dual(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates: the farther one, and the larger of their sizes."""
+    """Combine two candidates of a reduction: the code of the farther one, and the larger of their sizes."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger

@@ -90,7 +90,7 @@ class DualMethod(KernelMethod):
 
     @property
     def numbers(self) -> int:
-        """About how many numbers a launch works on, for each sample."""
+        """About how many numbers a launch keeps in memory for each sample."""
         return 2 * self.room * self.size
 
     @cached_property
@@ -118,18 +118,18 @@ class DualMethod(KernelMethod):
             outcome = torch.where((diagonal > 0).all(1), RUNNING, SINGULAR).int()
         H = diagonal.contiguous() if qp.diagonal and not p else H.contiguous()
         if p:
-            response = _repeated(response, self.A)
-            outcome = torch.maximum(outcome, _add_equalities(response, self.A))
+            response = _repeat_by_sample(response, self.A)
+            outcome = torch.maximum(outcome, _add_equality_responses(response, self.A))
             H = pad(H.expand(len(response), -1, -1), (0, p, 0, p))
             H[:, qp.n :, : qp.n] = self.A
             H[:, : qp.n, qp.n :] = self.A.mT
         if self.R:
-            response = _repeated(response, self.J)
-            _add_rows(response, self.J)
+            response = _repeat_by_sample(response, self.J)
+            _add_row_responses(response, self.J)
         return DualCurvature(H, response, outcome.expand(len(response)).contiguous())
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
-        """See ``KernelMethod.solve``."""
+        """Solve B programs for K costs each, with one launch; see ``KernelMethod.solve``."""
         from pear.solvers.active_set.gpu.dual_kernels import search_dual
 
         H, response, outcome = self.curvature(qp) if curvature is None else curvature
@@ -142,16 +142,16 @@ class DualMethod(KernelMethod):
         search_dual[(K * B,)](
             response, outcome, H, self.J, self.columns, self.norm, self.lower, self.upper, costs,
             w, Hx, place, since, terms, weight, count, status, B, n, self.R, qp.n, room,
-            *map(sample_stride, (response, H, self.J, self.norm, self.lower)), **self._sizes(H),
+            *map(sample_stride, (response, H, self.J, self.norm, self.lower)), **self._launch_sizes(H),
         )  # fmt: skip
         if p:  # Kx has Aᵀ times the multipliers in it
             y = w[..., qp.n : n]
             Hx = Hx[..., : qp.n] - (tmatvec(self.A, y) if len(self.A) == 1 else (y[:, :, None] @ self.A)[:, :, 0])
         kept = (response, H, *(part[0] for part in (since, terms, weight, count)))
-        point = (w, Hx, self._multipliers(w, qp.p), place)
+        point = (w, Hx, self._row_multipliers(w, qp.p), place)
         return KernelSolution.of(qp, point, since[..., n:], status, kept=kept, projection=self._project)
 
-    def _multipliers(self, w: Tensor, p: int) -> Tensor:
+    def _row_multipliers(self, w: Tensor, p: int) -> Tensor:
         """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R)."""
         k = len(self.independent)
         if k == p:
@@ -161,33 +161,33 @@ class DualMethod(KernelMethod):
         return torch.cat([equalities, w[..., self.n :]], 2)
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """See ``KernelSolution.project``."""
+        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``KernelSolution.project``."""
         from pear.solvers.active_set.gpu.dual_kernels import project_dual
 
         B, decisions = e.shape
         g, converged = e.new_empty(B, self.size), torch.empty(B, dtype=torch.int8, device=e.device)
-        sizes = self._sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
+        sizes = self._launch_sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
         project_dual[(B,)](
             response, H, self.J, self.columns, e.contiguous(), *kept, g, converged, self.n,
             self.R, decisions, self.room, *map(sample_stride, (response, H, self.J)), **sizes,
         )  # fmt: skip
         return g[:, :decisions], converged.bool()
 
-    def _sizes(self, H: Tensor) -> dict[str, int]:
-        """The constants that the kernels are compiled for."""
+    def _launch_sizes(self, H: Tensor) -> dict[str, int]:
+        """Return the constants that the kernels are compiled for, by the length of their vectors."""
         width = max(min(LAUNCH), 1 << (self.size - 1).bit_length())
         warps, chunk, registers = LAUNCH[width]
         sizes = {"diagonal": H.dim() == 2, "rows": self.R > 0, "width": width, "chunk": chunk}
         return sizes | {"num_warps": warps, "maxnreg": registers}
 
 
-def _repeated(response: Tensor, rows: Tensor) -> Tensor:
-    """Repeat the matrices for each sample where ``rows`` differ by sample."""
+def _repeat_by_sample(response: Tensor, rows: Tensor) -> Tensor:
+    """Repeat a response matrix that all samples share once per sample, where ``rows`` differ by sample."""
     B = max(len(response), len(rows))
     return response if len(response) == B else response.repeat(B, 1, 1)
 
 
-def _add_equalities(response: Tensor, A: Tensor) -> Tensor:
+def _add_equality_responses(response: Tensor, A: Tensor) -> Tensor:
     """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
 
     Returns:
@@ -207,7 +207,7 @@ def _add_equalities(response: Tensor, A: Tensor) -> Tensor:
     return outcome
 
 
-def _add_rows(response: Tensor, J: Tensor) -> None:
+def _add_row_responses(response: Tensor, J: Tensor) -> None:
     """Append the responses of the rows to those of the variables, in place."""
     B, (R, n) = len(response), J.shape[1:]
     some, rows = slice(0, n), slice(n, n + R)

@@ -1,9 +1,9 @@
 """The fused pass on a GPU: decisions, regrets and gradients of a batch, with one wait for the device.
 
-A kernel solves, the points are verified on the device, and a kernel projects. The time of a small batch is that of its
-launches. So nothing branches on a value, nothing is read back before the end, and what depends on the problem alone is
-computed once. At the end one tensor says for every sample whether its results can be trusted. The pipeline solves the
-other samples and reports a status for each.
+A kernel solves the programs, the points are verified on the device, and a kernel projects. A small batch takes as long
+as its launches. So the host code never branches on a value of a tensor, nothing is read back before the end, and what
+depends on the problem alone is computed once. At the end one tensor says for every sample whether its results can be
+trusted. The pipeline solves the other samples and reports a status for each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pear.solvers.active_set.gpu.gpu_points import (
     CurvedPrograms,
     DeviceRegrets,
     TangentSpace,
-    tangent_of,
+    tangent_space,
     verify_points,
 )
 from pear.solvers.active_set.gpu.kernel_method import KernelSolution
@@ -39,7 +39,7 @@ from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
 
 Result = TypeVar("Result")
 
-_WORK = 16  # numbers that the pass works on for each number that comes with a call
+_WORK = 16  # how many numbers the pass computes with for each number that comes with a call
 
 
 class GPUPass:
@@ -61,21 +61,24 @@ class GPUPass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """True where the pass takes this problem."""
+        """True for dense, continuous problems on a GPU without φ."""
         return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch; return None where the pass does not apply and the pipeline has to decide.
+        """Solve a batch under one cost per sample.
 
         Args:
             cost: (B, n) costs.
             smoothing: λ.
             keys: keys of the samples, or None.
             fields: values that replace fields of the problem in this call.
+
+        Returns:
+            The decisions; None where the pass cannot solve the whole batch and the pipeline has to.
         """
-        own = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.values())
+        own = None if set(fields) - {"Q"} else self._programs_for_call(cost, smoothing, keys, fields.values())
         if own is None:
             return None
 
@@ -83,7 +86,7 @@ class GPUPass:
             return self.decide_on_device(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
 
         while True:
-            (x, tangent, flags), graph = self._run("decide", own, (cost, *fields.values()), decide)
+            (x, tangent, flags), graph = self._run_or_replay("decide", own, (cost, *fields.values()), decide)
             lent = replace(tangent, proven=True)
             if graph is not None:
                 x = x.clone()
@@ -95,9 +98,9 @@ class GPUPass:
                 return None
 
     def decide_on_device(self, cost: Tensor, programs: CurvedPrograms) -> tuple[Tensor, TangentSpace, Tensor]:
-        """Decide for a batch without reading anything back.
+        """Solve a batch without reading anything back to the host.
 
-        An arbitrary error is projected here. If that converges, the backward pass need not check its own projection.
+        An arbitrary error is projected here. If that projection converges, the backward pass need not check its own.
 
         Returns:
             (B, n) decisions; their tangent spaces; (2,) bool: whether all decisions can be trusted, and whether all
@@ -106,8 +109,8 @@ class GPUPass:
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
         points = verify_points(programs, c, solution)
-        tangent, sure = tangent_of(points, programs, len(c))
-        probed = tangent.project(self._any_error(c))[1]
+        tangent, sure = tangent_space(points, programs, len(c))
+        probed = tangent.project(self._probe_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = points.good if programs.usable is None else points.good & programs.usable
         return solution.x, tangent, torch.stack([good, sure]).all(1)
@@ -119,12 +122,12 @@ class GPUPass:
             The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
             apply and the pipeline has to compute all of them.
         """
-        function, given, name = self._regret_of(call)
-        own = self._programs(call.predicted, call.smoothing, call.keys, given)
+        function, given, name = self._regret_function(call)
+        own = self._programs_for_call(call.predicted, call.smoothing, call.keys, given)
         if own is None or (call.injection > 0 and not given and not own.definite):
             return None
         while True:
-            found, graph = self._run(name, own, (call.predicted, call.true, *given), partial(function, own))
+            found, graph = self._run_or_replay(name, own, (call.predicted, call.true, *given), partial(function, own))
             found = found if graph is None else found.copied()
             left = (~found.good.cpu()).nonzero()[:, 0]  # the one wait for the device
             if not len(left) or not self._current_plan.adapt(found.solution):
@@ -135,12 +138,12 @@ class GPUPass:
         reused, repaired = (flags.view(torch.bool) for flags in never)
         return Regrets(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
-    def _regret_of(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
+    def _regret_function(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
         """Choose the function that computes the regrets of a call.
 
         Returns:
-            The function; the curvatures that it is given; a name that tells it from others. The function takes the
-            problem's own programs, predicted and true costs, and the curvatures.
+            The function; the curvatures of the call that it needs; a name under which the function can be captured as a
+            CUDA graph. The function takes the problem's own programs, predicted and true costs, and these curvatures.
         """
         injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
         own_true = call.true_Q is self.problem.Q
@@ -160,13 +163,16 @@ class GPUPass:
 
         return regret, given, ("regret", injection, shared, own_true)
 
-    def _run(
+    def _run_or_replay(
         self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, CapturedFunction | None]:
-        """Run ``function(*tensors)``; return its result, and the CUDA graph that computed it, or None.
+        """Compute ``function(*tensors)``, by a CUDA graph where that saves time.
 
-        Only calls with the programs of the whole problem are captured as graphs. A part of the samples has new tensors
-        in every call.
+        Only functions of the programs of the whole problem are captured as graphs. Programs of some of the samples are
+        new tensors in every call.
+
+        Returns:
+            The result; the graph that computed it, or None.
         """
         given = [tensor.detach() for tensor in tensors]
         graph = None
@@ -185,7 +191,7 @@ class GPUPass:
         pair: tuple[CurvedPrograms, CurvedPrograms],
         change: Tensor | None = None,
     ) -> DeviceRegrets:
-        """Compute regrets and gradients of a batch without reading anything back.
+        """Compute regrets and gradients of a batch without reading anything back to the host.
 
         Args:
             predicted, true_cost: (B, n).
@@ -201,7 +207,7 @@ class GPUPass:
         d = x - best
         points = verify_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
         verdict = points.verdict
-        tangent, sure = tangent_of(points, programs, B)
+        tangent, sure = tangent_space(points, programs, B)
         error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
@@ -220,11 +226,15 @@ class GPUPass:
 
     @property
     def _current_plan(self) -> gpu.GPUPlan:
+        """The plan, where there is one."""
         assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
     def _solve_both(self, programs: CurvedPrograms, true: CurvedPrograms, c: Tensor) -> KernelSolution:
-        """Solve for predicted and true costs c (2B, n). Only the first B solutions can be projected at."""
+        """Solve B programs with predicted and B with true objectives for costs c (2B, n).
+
+        Only the first B solutions keep what a projection needs.
+        """
         plan, B = self._current_plan, len(c) // 2
         if programs is true:
             return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._curvature(programs))
@@ -232,7 +242,10 @@ class GPUPass:
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
     def _curvature(self, programs: CurvedPrograms) -> DualCurvature | None:
-        """Return what the kernel computes from H, made once; None where H differs by sample or comes with the call."""
+        """Return what the dual method computes from H alone; None where H differs by sample or comes with the call.
+
+        It is computed once for a problem.
+        """
         plan, qp = self._current_plan, programs.qp
         if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
             return None
@@ -240,8 +253,8 @@ class GPUPass:
             self._curvatures = {plan.state: plan.curvature(qp, programs.inverse)}
         return self._curvatures[plan.state]
 
-    def _any_error(self, c: Tensor) -> Tensor:
-        """(B, n) an arbitrary error, the same for every sample."""
+    def _probe_error(self, c: Tensor) -> Tensor:
+        """Return (B, n) an arbitrary error, the same for every sample and call."""
         if self._probe is None:
             generator = torch.Generator().manual_seed(0)
             self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
@@ -249,10 +262,10 @@ class GPUPass:
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def _programs(
+    def _programs_for_call(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
     ) -> CurvedPrograms | None:
-        """The problem's own programs for a call, without their costs; None where the pass does not take the call.
+        """Return the programs of a call, without its costs and curvatures; None where the pass cannot take the call.
 
         Args:
             cost: (B, n).
@@ -278,7 +291,7 @@ class GPUPass:
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
     def _own_programs(self, smoothing: float) -> CurvedPrograms | None:
-        """The problem's own programs, prepared once for each λ; None where the kernel does not take them."""
+        """Return the programs of the whole problem; None where no kernel takes them. They are prepared once per λ."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
             self._store, self._curvatures = GraphStore(), {}
@@ -290,12 +303,18 @@ class GPUPass:
                 if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
-                sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = CurvedPrograms(qp, sizes, definite=not _any(is_singular(qp)))
+                sizes = sizes if _any_on_device(qp.lb == qp.ub) else replace(sizes, pinned=None)
+                self._own = CurvedPrograms(qp, sizes, definite=not _any_on_device(is_singular(qp)))
         return self._own
 
     def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:
-        """The programs with a curvature (n, n) or (B, n, n) that comes with the call and has not been checked."""
+        """Return the programs with the curvature Q of a call in place of their own.
+
+        Args:
+            own: the programs.
+            Q: (n, n) or (B, n, n), not yet checked.
+            smoothing: λ.
+        """
         wide = Q.detach().double()
         wide = wide if wide.dim() == 3 else wide[None]
         H = torch.add(wide, wide.mT).mul_(0.5 * self.problem.sign)
@@ -310,6 +329,6 @@ class GPUPass:
         return CurvedPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 
-def _any(flags: Tensor) -> bool:
+def _any_on_device(flags: Tensor) -> bool:
     """True where a flag is true. This waits for the device, and is used only when a problem is prepared."""
     return bool(flags.any())

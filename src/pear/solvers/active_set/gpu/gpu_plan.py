@@ -1,6 +1,6 @@
-"""The plan of a problem for the GPU's active-set kernels: the method that searches, and the room it gets.
+"""The plan of a problem on a GPU: which active-set method solves its batches, and how large working sets may become.
 
-After the first batch of a plan nothing here reads a value from the device, so that launches queue up. Only ``adapt``
+Once the first batch has been solved, a solve reads no value from the device, so that launches queue up. Only ``adapt``
 and the caller that reads the results wait for the device.
 """
 
@@ -20,7 +20,7 @@ from pear.solvers.active_set.gpu.primal_method import ElasticPrimal, VertexPrima
 _MAX_VARIABLES = 1024
 _MAX_PRIMAL_ROWS = 32
 _MAX_DUAL_SIZE = 512  # variables and rows of a program that only the dual method takes
-_MOSTLY_HELD = 0.8  # of all variables: the dual method is faster where solutions hold fewer constraints than that
+_MOSTLY_HELD = 0.8  # the dual method is faster where solutions hold fewer constraints than this share of variables
 _SHARE_OF_MEMORY = 0.25  # of the GPU, that a launch may use
 _SPARE_TERMS = 8  # beside one for each constraint that is held
 
@@ -51,16 +51,16 @@ class GPUPlan:
 
     @property
     def state(self) -> tuple[str, int]:
-        """The name of the method and its room, on which a launch depends beside its programs."""
+        """The name of the method and its room. A launch depends on these and on its programs."""
         return type(self.method).__name__, self.method.room
 
     @property
     def numbers(self) -> int:
-        """About how many numbers a launch works on, for each sample."""
+        """About how many numbers a launch keeps in memory for each sample."""
         return self.method.numbers
 
     def fits(self, B: int, device: torch.device) -> bool:
-        """True where the memory of a GPU has room for B samples at once."""
+        """True where a GPU has enough memory to solve B samples at once."""
         if device.type != "cuda":
             return True
         return 8 * B * self.numbers <= _SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
@@ -71,7 +71,7 @@ class GPUPlan:
         return isinstance(self.method, DualMethod)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor) -> DualCurvature:
-        """Compute the argument ``curvature`` of ``solve``, for programs whose H does not change.
+        """Compute what the dual method needs from H alone, for calls of ``solve`` with the same H.
 
         Args:
             qp: the programs.
@@ -81,13 +81,19 @@ class GPUPlan:
         return self.method.curvature(qp, inverse)
 
     def solve(self, qp: QuadraticProgram, curvature: DualCurvature | None = None) -> KernelSolution:
-        """Solve a batch with the constraints of the plan."""
+        """Solve a batch of programs; see ``solve_all``."""
         return self.solve_all(qp, qp.c[None], curvature)
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
-        """Solve the programs for (K, B, n) costs; return K·B solutions in this order.
+        """Solve B programs with the constraints of the plan for K costs each.
 
-        The first cost is that of ``qp``.
+        Args:
+            qp: the programs, with the first of the costs.
+            costs: (K, B, n) costs.
+            curvature: the result of ``curvature`` for these programs, or None.
+
+        Returns:
+            K·B solutions, those for the first cost first.
         """
         solution = self.method.solve(qp, costs, curvature)
         if not self.settled:
@@ -95,7 +101,7 @@ class GPUPlan:
         return solution
 
     def _choose_method(self, solution: KernelSolution) -> None:
-        """Choose the method from the solutions of the first batch, once there is room for them.
+        """Choose the method from the solutions of the first batch, once their working sets have enough room.
 
         This waits for the device.
         """
@@ -110,7 +116,7 @@ class GPUPlan:
             self._primal, self.method = self.method, DualMethod.of(qp, min(int(held.max()), qp.n) + _SPARE_TERMS)
 
     def adapt(self, solution: KernelSolution) -> bool:
-        """Make more room where it was missing, or return to the primal method where the dual one fails.
+        """Change the plan where samples failed: more room for working sets, or the primal method in place of the dual.
 
         This waits for the device.
 

@@ -1,4 +1,4 @@
-"""The records of the pass on a GPU: programs without their costs, verified points, tangent spaces."""
+"""The data of the fused pass on a GPU: programs without costs, verified points, tangent spaces, regrets."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class CurvedPrograms:
 
     @cached_property
     def inverse(self) -> Tensor:
-        """(B or 1, n, n) H⁻¹, by operations that a CUDA graph can capture."""
+        """(B or 1, n, n) H⁻¹, computed by operations that a CUDA graph can capture."""
         one = torch.eye(self.qp.n, dtype=self.qp.H.dtype, device=self.qp.H.device)
         half = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self.qp.H).L, one, upper=False)
         return half.mT @ half
 
     def inverse_times(self, e: Tensor) -> Tensor:
-        """Compute (B, n) H⁻¹e.
+        """Return (B, n) H⁻¹e for e (B, n).
 
-        It uses the Cholesky factor where there is one, else the stored inverse with one round of refinement.
+        The Cholesky factor is used where it is known, otherwise the inverse and one round of refinement.
         """
         if self.qp.diagonal:
             return e / self.sizes.top
@@ -67,12 +67,12 @@ class CurvedPrograms:
 
     @cached_property
     def twice(self) -> CurvedPrograms:
-        """The batch followed by itself, for the verification of 2B points. H is not repeated."""
+        """The constraints and sizes of the batch, each twice, for the verification of 2B points. H is not repeated."""
         sizes = Sizes(**_doubled(self.sizes, (one.name for one in fields(self.sizes))))
         return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=sizes)
 
     def joined(self, other: CurvedPrograms, B: int) -> CurvedPrograms:
-        """The batch followed by another of B programs with the same constraints. H is not repeated."""
+        """As ``twice``, but the second half has the sizes of B other programs with the same constraints."""
 
         def both(name: str) -> Tensor:
             rows = (getattr(one.sizes, name) for one in (self, other))
@@ -87,7 +87,7 @@ _CURVATURE = ("top", "root", "root_top")
 
 
 def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the named fields; those that differ by sample are repeated once."""
+    """Return the named fields of an object. Each field that differs by sample is concatenated with itself."""
     values = ((name, getattr(fields, name)) for name in names)
     return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
 
@@ -111,7 +111,7 @@ class DeviceRegrets(NamedTuple):
     solution: KernelSolution
 
     def copied(self) -> DeviceRegrets:
-        """A copy in memory of its own, with ``good`` on the CPU."""
+        """Copy the tensors out of the memory of a CUDA graph; ``good`` is copied to the CPU."""
         value, residual = torch.stack([self.value, self.kkt_residual])
         exact, injected, x, best = torch.stack(self[1:5])
         return DeviceRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
@@ -122,7 +122,7 @@ class VerifiedPoints(NamedTuple):
 
     Attributes:
         solution: K solutions of the kernel.
-        verdict: on all of them.
+        verdict: the verification of all K points.
         good: (K,) bool, where the kernel reports an optimum, the cost is finite and the verdict is "solved".
         fixed: (K, n) bool, variables held at a bound.
     """
@@ -191,7 +191,7 @@ def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution)
     return VerifiedPoints(solution, verdict, good, fixed)
 
 
-def tangent_of(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
+def tangent_space(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
     """Return the tangent spaces of the first B points, and (B,) bool, True where they are certain.
 
     The second result is None where all are certain. A weakly active constraint can hide that the decision is not

@@ -1,4 +1,4 @@
-"""The inverse of every sample's H on a GPU, which the dual method starts from.
+"""Inverses of a batch of matrices on a GPU. The dual method starts from the inverse of every sample's H.
 
 A matrix that fits is inverted within the registers of one thread block. A larger one is cut into halves: with
 H = [A B; Bᵀ C] and the Schur complement S = C − BᵀA⁻¹B, the inverses of A and S, of half the size, give that of H by
@@ -64,7 +64,7 @@ def _invert_part(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, fi
 
 @triton.jit
 def _three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
-    """Add three pairs of numbers."""
+    """Combine two triples of a reduction: their sums."""
     return first + other_first, second + other_second, third + other_third
 
 

@@ -16,9 +16,9 @@ _NEGLIGIBLE = tl.constexpr(rule.NEGLIGIBLE)
 # times.
 @triton.jit
 def weighted_rows(matrix, weights, count, stride, column, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ_k weights_k matrix[k, column] over k < count; zero where ``column`` is not one of the ``stride`` columns.
+    """Compute Σ_k weights_k matrix[k, column] over k < count.
 
-    Rows of weight zero are not read.
+    The sum is zero where ``column`` is not one of the ``stride`` columns. Rows of weight zero are not read.
     """
     total = tl.zeros_like(column).to(tl.float64)
     c = tl.arange(0, chunk)
@@ -35,7 +35,10 @@ def weighted_rows(matrix, weights, count, stride, column, chunk: tl.constexpr): 
 def curvature_times(  # type: ignore[no-untyped-def]
     H, v, scratch, n, stride, j, diagonal: tl.constexpr, chunk: tl.constexpr
 ):
-    """H v for v (width,), zero beyond n. H has n rows of ``stride`` numbers, ``scratch`` has room for n numbers."""
+    """Compute H v for v (width,), which is zero beyond n.
+
+    H has n rows of ``stride`` numbers. ``scratch`` has room for n numbers.
+    """
     if diagonal:
         total = v * tl.load(H + j, mask=j < n, other=0.0)
     else:
@@ -48,7 +51,7 @@ def curvature_times(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def projection_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the size that rounding errors in H⁻¹e can have."""
+    """Return a bound on the rounding errors in H⁻¹e, relative to which a projection of e is zero."""
     step = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))
     return _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)

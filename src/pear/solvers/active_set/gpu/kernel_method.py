@@ -108,12 +108,12 @@ class KernelSolution:
         return self.projection(e, *self.kept)
 
     def joined(self, other: KernelSolution) -> KernelSolution:
-        """These solutions followed by those of another batch. Only these can be projected at."""
+        """Append the solutions of another batch. Projections stay those of this batch."""
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)
 
     def copied(self) -> KernelSolution:
-        """The same solutions, with a copy of the tensors that projections read."""
+        """Copy the tensors that projections read; the other tensors are shared."""
         return replace(self, kept=tuple(part.clone() for part in self.kept))
 
 
@@ -151,24 +151,27 @@ class KernelMethod(ABC):
     @property
     @abstractmethod
     def numbers(self) -> int:
-        """About how many numbers a launch works on, for each sample."""
+        """About how many numbers a launch keeps in memory for each sample."""
 
     @abstractmethod
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
-        """Solve the programs for K costs each; return the K·B solutions in this order.
+        """Solve B programs for K costs each.
 
         Args:
-            qp: the programs; the first of the costs is theirs.
+            qp: the programs, with the first of the costs.
             costs: (K, B, n) costs.
             curvature: what the method computes from H alone, where the caller has it, else None.
+
+        Returns:
+            K·B solutions, those for the first cost first.
         """
 
     def wider(self) -> KernelMethod | None:
-        """Return the method with the next larger room; None where there is none."""
+        """Return the method with the next larger room for working sets; None where this is the largest."""
         more = next((room for room in self.rooms if room > self.room), None)
         return None if more is None else replace(self, room=more)
 
 
 def sample_stride(values: Tensor) -> int:
-    """Return the number of entries between two samples; 0 where all samples share one row."""
+    """Return the number of entries from one sample of a tensor to the next; 0 where all samples share one entry."""
     return 0 if values.shape[0] == 1 else values[0].numel()

@@ -43,14 +43,14 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 @triton.jit
 def _nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates: the nearer one, and the sum of their sizes, so that one pass over a vector gives both."""
+    """Combine two candidates of a reduction: the code of the nearer one, and the sum of their sizes."""
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
 
 @triton.jit
 def _largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
-    """Return the larger of two numbers and the sum of two others."""
+    """Combine two pairs of a reduction: the larger of the first numbers, and the sum of the second ones."""
     return tl.maximum(largest, other_largest), total + other_total
 
 

@@ -77,18 +77,18 @@ class PrimalMethod(KernelMethod):
 
     @classmethod
     def first_room(cls, qp: QuadraticProgram) -> int:
-        """Return the room for the first batch."""
+        """Return the number of slots that the working sets of the first batch get."""
         some, more, *_ = cls.rooms
         return some if qp.n + qp.p + qp.m < some else more
 
     @property
     def numbers(self) -> int:
-        """About how many numbers a launch works on, for each sample."""
+        """About how many numbers a launch keeps in memory for each sample."""
         return self.room**2
 
     @cached_property
     def working_set(self) -> WorkingSet:
-        """The working set at the start."""
+        """The working set at the start, with its free variables first."""
         free, held = self.free, self.held
         indices, M = torch.cat([free, self.n + held]), self.x.new_zeros(self.room, self.room)
         slot, where = (
@@ -107,15 +107,15 @@ class PrimalMethod(KernelMethod):
         return self.J.abs().amax(2) if self.R else self.J[:, :, 0]
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(B or 1, n, n) H of the kernel's programs, or (B or 1, n) where it is diagonal."""
+        """Return H of the kernel's programs: (B or 1, n, n), or (B or 1, n) where it is diagonal."""
         return H
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(K, B, n) costs of the kernel's programs."""
+        """Return the costs (K, B, n) of the kernel's programs."""
         return costs
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
-        """See ``KernelMethod.solve``."""
+        """Solve B programs for K costs each, with one launch; see ``KernelMethod.solve``."""
         (K, B, _), n, R, room = costs.shape, self.n, self.R, self.room
         costs = self.extend_costs(costs, qp).contiguous()
         H = self.extend_curvature(qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H, qp).contiguous()
@@ -124,7 +124,7 @@ class PrimalMethod(KernelMethod):
             torch.empty(shape, dtype=torch.int32, device=x.device)
             for shape in ((K, B, n), (K, B, R), (B, n), (B, room), (K, B))
         )
-        self._search(H, costs, (x, y, Hx, place, row_position, position, slot, M, status), qp.diagonal)
+        self._launch_search(H, costs, (x, y, Hx, place, row_position, position, slot, M, status), qp.diagonal)
         kept, projection = (H, slot, position, row_position[0], M), partial(self._project, qp.diagonal)
         held = row_position[..., qp.p :]
         solution = KernelSolution.of(qp, (x, Hx, y, place), held, status, kept=kept, projection=projection)
@@ -133,8 +133,8 @@ class PrimalMethod(KernelMethod):
         feasible = (place[..., -1] == AT_LOWER) & (x[..., -1] == 0)  # nothing of the violation is left
         return replace(solution, optimal=solution.optimal & feasible.flatten())
 
-    def _search(self, H: Tensor, costs: Tensor, written: tuple[Tensor, ...], diagonal: bool) -> None:
-        """Launch the search, which fills the tensors of ``written``."""
+    def _launch_search(self, H: Tensor, costs: Tensor, written: tuple[Tensor, ...], diagonal: bool) -> None:
+        """Launch the kernel that searches for the solutions and fills the tensors of ``written``."""
         from pear.solvers.active_set.gpu.primal_kernels import search_primal
 
         start, (K, B, n) = self.working_set, costs.shape
@@ -146,14 +146,14 @@ class PrimalMethod(KernelMethod):
             self.x, self.place, start.slot, start.position, start.row_position, start.M,
             *written, order, torch.empty_like(order, dtype=costs.dtype), B, n, self.R, self.equalities,
             *map(sample_stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
-            start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._sizes(),
+            start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._launch_sizes(),
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """See ``KernelSolution.project``."""
+        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``KernelSolution.project``."""
         from pear.solvers.active_set.gpu.primal_kernels import project_primal
 
-        (B, n), sizes = e.shape, self._sizes()
+        (B, n), sizes = e.shape, self._launch_sizes()
         if sizes["width"] <= _WIDE:  # two small blocks on an SM are faster than a large one
             sizes["num_warps"] = min(sizes["num_warps"], 4)
         e = pad(e, (0, 1)) if self.elastic else e.contiguous()  # the last variable of an elastic start is held
@@ -164,8 +164,8 @@ class PrimalMethod(KernelMethod):
         )  # fmt: skip
         return g[:, :n], converged.bool()
 
-    def _sizes(self) -> dict[str, int]:
-        """The constants that the kernels are compiled for."""
+    def _launch_sizes(self) -> dict[str, int]:
+        """Return the constants that the kernels are compiled for, by the numbers of variables, rows and slots."""
         width, height = (max(least, 1 << (size - 1).bit_length()) for least, size in ((16, self.n), (2, self.R)))
         warps, registers = self.rooms[self.room]
         warps = max(warps, 8) if width > _WIDE else warps
@@ -248,7 +248,7 @@ class ElasticPrimal(PrimalMethod):
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
         """Return (B, n, n) H with a curvature of t that takes t to zero in one step, or (B, n) where it is diagonal."""
-        corner = self._price(qp.c, qp)
+        corner = self._violation_cost(qp.c, qp)
         if qp.diagonal:
             return torch.cat([H.expand(len(corner), -1), corner[:, None]], 1)
         padded = pad(H.expand(len(corner), -1, -1), (0, 1, 0, 1))
@@ -258,11 +258,11 @@ class ElasticPrimal(PrimalMethod):
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
         """Return (K, B, n) costs with a cost of t. The search for the first cost has to bring t to zero."""
         padded = pad(costs, (0, 1))
-        padded[0, :, -1] = self._price(costs[0], qp)
+        padded[0, :, -1] = self._violation_cost(costs[0], qp)
         return padded
 
-    def _price(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Estimate (B,) a cost of t that exceeds what it costs to end the violation."""
+    def _violation_cost(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
+        """Return (B,) a cost of t that is likely to exceed what it costs to reach a feasible point."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)

@@ -14,7 +14,10 @@ from pear.solvers.active_set.gpu.kernel_functions import curvature_times
 
 @triton.jit
 def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
+    """Compute (width,) Σ_t weight_t H[slot_t, :] over t < last: how Hx changes where free variables move by ``weight``.
+
+    ``order`` and ``scratch`` have room for all slots.
+    """
     s = tl.arange(0, slot.shape[0])
     tl.store(order + s, slot)
     tl.store(scratch + s, weight)
@@ -39,7 +42,7 @@ def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
-    """(rows,) J v for v (width,). It reads Jᵀ, so that every thread adds up numbers that it holds."""
+    """Compute (rows,) J v for v (width,). Jᵀ is read, so that every thread adds up numbers that it holds."""
     there = (j < n)[:, None] & (r < R)[None, :]
     return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
 
@@ -56,13 +59,13 @@ def gather_to_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-de
 
 @triton.jit
 def gather_from_slots(by_slot, position):  # type: ignore[no-untyped-def]
-    """Return the entries of ``by_slot`` (slots,) at the positions; zero where a position is −1."""
+    """Return the entries of ``by_slot`` (slots,) at the slots ``position``; zero where the slot is −1."""
     return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
 
 
 @triton.jit
 def entering_column(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Load the column of K for an entering index; zeros for index −1.
+    """Load the column of K = [H Jᵀ; J 0] that belongs to an entering index; zeros for index −1.
 
     Returns:
         (slots,) the entries of the column on the working set, and its entry on the diagonal.
@@ -90,7 +93,7 @@ def exchange_index(  # type: ignore[no-untyped-def]
     ``w`` is M times the entering column, or the leaving column of M. ``factor`` is one over the pivot.
     """
     M += w[:, None] * (w * factor)[None, :]
-    if leaving >= 0:  # without what rounding leaves
+    if leaving >= 0:  # exact zeros in place of rounding errors
         M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
     slot = tl.where(s == at, entering, slot)
     position = tl.where((j < n) & (j == leaving), -1, tl.where((j < n) & (j == entering), at, position))
