@@ -21,7 +21,7 @@ from scipy import sparse
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_programs import _least, complete, verify_integers
+from pear.decisions.integer_programs import _smallest_coefficients, complete_continuous, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
@@ -174,18 +174,18 @@ def test_rounding_is_followed_by_the_best_continuous_variables() -> None:
     qp = switched(1e7)
     loose = claimed(qp, [0.9, 0.9e-7], -0.9)
     assert verify_integers(qp, loose).status.tolist() == [INACCURATE]
-    whole = complete(qp, loose)
+    whole = complete_continuous(qp, loose)
     assert whole.x.round(decimals=6).tolist() == [[0.0, 0.0]]
     assert verify_integers(qp, whole).status.tolist() == [INACCURATE]  # its bound was that of the loose point
     assert bool(verify_integers(qp, whole).feasible)
-    inexact = complete(qp, claimed(qp, [0.9 - 1e-7, 1.0], 9.1))
+    inexact = complete_continuous(qp, claimed(qp, [0.9 - 1e-7, 1.0], 9.1))
     assert inexact.x.tolist() == [[0.9, 1.0]]
 
 
 def test_without_a_completion_there_is_no_solution() -> None:
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.5], lb=0.0, ub=[1.0, 0.4], integer=[0])
     qp = problem.canonical(torch.ones(1, 2, dtype=torch.float64))
-    assert verify_integers(qp, complete(qp, claimed(qp, [1.0, 0.4], 1.4))).status.tolist() == [INACCURATE]
+    assert verify_integers(qp, complete_continuous(qp, claimed(qp, [1.0, 0.4], 1.4))).status.tolist() == [INACCURATE]
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])
@@ -375,9 +375,9 @@ def test_slacks_of_a_sparse_program_are_finite() -> None:
     """Both variables at 1 violate the row, whatever the matrix is stored in."""
     dense = pear.Problem(G=[[1.0, 4.0]], h=[3.0], lb=0.0, ub=1.0, integer=[True, True])
     qp = dense.canonical(torch.ones(1, 2))
-    assert _least(qp.G, qp.integer).tolist() == [[1.0]]
+    assert _smallest_coefficients(qp.G, qp.integer).tolist() == [[1.0]]
     stored = SparseMatrix(sparse.csr_array(np.array([[1.0, 4.0]])), shared=True)
-    assert _least(stored, qp.integer).tolist() == [[1.0]]
+    assert _smallest_coefficients(stored, qp.integer).tolist() == [[1.0]]
 
 
 def test_a_bound_that_is_off_by_rounding() -> None:

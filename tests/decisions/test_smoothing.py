@@ -335,9 +335,9 @@ def test_a_warning_where_most_gradients_are_zero(
 def test_a_range_is_the_distance_between_the_bounds() -> None:
     bounds = torch.tensor([2.0, -1.0], dtype=torch.float64), torch.tensor([5.0, 3.0], dtype=torch.float64)
     decisions = torch.tensor([[2.0, -1.0], [5.0, 3.0]], dtype=torch.float64)
-    assert smoothing._units(decisions, bounds, lambda idle: idle.double()).tolist() == [3.0, 4.0]
+    assert smoothing._variable_ranges(decisions, bounds, lambda idle: idle.double()).tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(("costs", "size"), [([], 1.0), ([3.0, 3.0], 3.0), ([0.0, 0.0], 1.0)])
 def test_costs_that_do_not_vary_have_a_size(costs: list[float], size: float) -> None:
-    assert smoothing._size(torch.tensor([costs], dtype=torch.float64)) == size
+    assert smoothing._cost_size(torch.tensor([costs], dtype=torch.float64)) == size

@@ -10,7 +10,7 @@ from scipy import sparse
 import pear
 from pear.errors import ProblemError
 from pear.losses import METHODS, OwnProblem, make_loss
-from pear.losses.regret import regret_gradient
+from pear.losses.regret_metrics import regret_gradient
 
 HOURS = 4
 

@@ -79,9 +79,9 @@ SETTINGS = {
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
     "optimality/definiteness.py": "rounding of float32",
     "sensitivity/program_curvature.py": "rounding of Lanczos estimates",
-    "decisions/smooth_objective.py": "Newton's method",
+    "decisions/continuous_programs.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
-    "losses/regret.py": "keeps the normalised regret finite",
+    "losses/regret_metrics.py": "keeps the normalised regret finite",
 }
 NOT_A_TOLERANCE = 1e-100  # numbers below keep a division from overflowing
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
 
 import pear
-from pear.decisions.solve import solve_verified
+from pear.decisions.continuous_programs import solve_verified
 from pear.optimality.active_set_rule import guess_active
 from pear.optimality.duals_and_active_sets import Duals
 from pear.sensitivity.dense_reduced import ReducedKKT

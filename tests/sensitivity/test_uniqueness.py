@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from zoo import Arrays, arrays
 
 import pear
-from pear.decisions.solve import solve_verified
+from pear.decisions.continuous_programs import solve_verified
 from pear.sensitivity.uniqueness import is_unique
 
 n = 4

@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.decisions.solve import solve_verified
+from pear.decisions.continuous_programs import solve_verified
 from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.sparse_reduced import SparseSystems

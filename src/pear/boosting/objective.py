@@ -14,10 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from pear.decisions.solve import OnFailure
+from pear.decisions.failures import OnFailure
 from pear.errors import ProblemError
-from pear.losses.defaults import BOOSTING
-from pear.losses.guided_regret import check_guidance
+from pear.losses.defaults import BOOSTING, check_strength
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
@@ -73,7 +72,7 @@ class Objective(_CallReader):
 
     def __init__(self, problem: Problem | Model, true: Any, loss: PEARLoss, guidance: float, decay: float) -> None:
         super().__init__(problem, true)
-        check_guidance(guidance)
+        check_strength("guidance", guidance)
         if not 0 <= decay <= 1:
             raise ProblemError(f"decay must be between 0 and 1; got {decay!r}")
         self.loss, self.guidance, self.decay, self.rounds = loss, float(guidance), float(decay), 0

@@ -21,7 +21,7 @@ from pear.errors import DataError
 if TYPE_CHECKING:
     import pandas
 
-    from pear.losses.regret import Outcome
+    from pear.losses.regret_metrics import Outcome
     from pear.train.estimator.regressor import DecisionRegressor
 
 _LEAST = 10  # rows that can be split in three at all
@@ -184,7 +184,7 @@ def _split_rows(features: pandas.DataFrame, costs: pandas.DataFrame, share: floa
 
 def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
     """Judge the decisions on the test rows, in the unit of the objective."""
-    from pear.losses.regret import outcome_of_forecast
+    from pear.losses.regret_metrics import outcome_of_forecast
 
     return outcome_of_forecast(
         problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -11,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.batch_regrets import Statuses, gradient_error, regret_of_program, renumber_errors
-from pear.decisions.solve import report_failures, solve_verified
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
-from pear.sensitivity.projection import inject_normal, project
+from pear.problem.array_conversion import given_fields
+from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import FusedDecisions, FusedPass, RegretCall, Regrets
+from pear.solvers.fused import FusedDecisions, FusedPass
 from pear.solvers.registry import choose, get
 from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
 
@@ -105,13 +105,13 @@ class Decider:
         """Return the lock that protects the stored warm starts; without keys a context that does nothing."""
         return nullcontext() if keys is None else self.starts.lock
 
-    def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
-        """Return the problem of these samples.
+    def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
+        """Return the row numbers (B,) of samples: their keys where the problem has fields per sample, or ``rows``."""
+        return rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
 
-        Where fields differ by sample, keys select rows of the problem; without keys, ``rows`` does. Otherwise all
-        samples share one problem.
-        """
-        rows = rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
+    def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
+        """Return the problem of these samples; ``row_numbers`` says which rows it has where fields differ by sample."""
+        rows = self.row_numbers(keys, rows)
         return self.problem if rows is None else self.problem[rows]
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -130,8 +130,7 @@ class Decider:
         """
 
         def solve() -> VerifiedSolutions:
-            rows = None if keys is None or self.problem.batch is None else torch.tensor(keys)
-            again = self.solve(cost, smoothing, None, rows, **fields)
+            again = self.solve(cost, smoothing, None, self.row_numbers(keys), **fields)
             report_failures(again.status, "raise", "the derivative of the decision layer")
             return again
 
@@ -163,8 +162,8 @@ class Decider:
         problem = self.problem_of(keys, rows)
         if keys is None:
             return solve_verified(problem, cost, smoothing, self.solver, known=known, **fields)
-        table, slots = self._starts("predicted", cost, keys, fields)
-        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), known, **fields)
+        table, slots = self._start_table("predicted", cost, keys, fields)
+        solved = solve_verified(problem, cost, smoothing, self.solver, _stored_starts(table, slots), known, **fields)
         table.put(slots, solved.as_start())
         self._keep_failures("predicted", solved.status, cost, smoothing, keys, fields)
         return solved
@@ -190,83 +189,15 @@ class Decider:
         if keys is None:
             solved = solve_verified(problem, cost, smoothing, self.solver, known=known, **fields)
             return solved.as_start(), solved.status
-        table, slots = self._starts("true", cost, keys, fields)
-        mark = fingerprint(cost, smoothing, _given(fields))
+        table, slots = self._start_table("true", cost, keys, fields)
+        mark = fingerprint(cost, smoothing, given_fields(**fields))
         status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device) if known is None else known
         if bool((table.holds_exact(slots, mark) | (status != Status.SOLVED)).all()):
-            return _rows(table, slots), status
-        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), known, **fields)
+            return _stored_starts(table, slots), status
+        solved = solve_verified(problem, cost, smoothing, self.solver, _stored_starts(table, slots), known, **fields)
         table.put(slots, solved.as_start(), mark, solved.solved)
         self._keep_failures("true", solved.status, cost, smoothing, keys, fields)
         return solved.as_start(), solved.status
-
-    # -- regrets -----------------------------------------------------------------------------------------------------
-
-    def known_failures_of(self, call: RegretCall) -> Statuses | None:
-        """Return stored failures of the predicted and the true problems of a call; None where there are none."""
-        pairs = ("predicted", call.predicted, call.Q), ("true", call.true, call.true_Q)
-        found = [self.known_failures(name, c, call.smoothing, call.keys, {"Q": Q}) for name, c, Q in pairs]
-        return both_statuses(*found)
-
-    def regrets_of_failures(self, statuses: Statuses) -> Regrets:
-        """Return zero regrets for samples that failed with these statuses."""
-        return Regrets.of_failures(*statuses, self.problem.n)
-
-    def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
-        """Compute regrets in the fused pass; the pipeline solves the samples that the pass could not solve.
-
-        See ``RegretDecider.regrets`` for the arguments and the result.
-        """
-        found = None
-        if self.fused is not None:
-            began = time.perf_counter()
-            found = self.fused.regret(call)
-            seconds["solve"] += time.perf_counter() - began
-        if found is None or len(found[1]) == len(call.predicted):
-            return self._regrets_by_pipeline(call, wanted, seconds), False
-        regrets, left = found
-        if len(left):
-            with renumber_errors(left):
-                regrets.put(left, self._regrets_by_pipeline(call.only(left), wanted, seconds))
-        return regrets, len(left) == 0
-
-    def _regrets_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> Regrets:
-        """Compute regrets and gradients in the pipeline, on any device and with any solver."""
-        lam, at = call.smoothing, (call.keys, call.rows)
-        problem = self.problem_of(*at)
-        began = time.perf_counter()
-        solved = self.solve(call.predicted, lam, *at, Q=call.Q)
-        # no cost mends constraints that contradict each other
-        known = torch.where(solved.status == Status.INFEASIBLE, solved.status, 0)
-        ideal, ideal_status = self.solve_true(call.true, lam, *at, known=known, Q=call.true_Q)
-        seconds["solve"] += time.perf_counter() - began
-        good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
-        true_program = problem.canonical(call.true, lam, Q=call.true_Q)
-        value = torch.where(good[:, 0], regret_of_program(problem, solved.x, ideal, true_program), 0.0)
-        began = time.perf_counter()
-        exact = injected = torch.zeros_like(solved.x)
-        if wanted:
-            error = torch.where(good, gradient_error(solved, call.predicted, call.true, call.Q, call.true_Q), 0.0)
-            exact = torch.where(good, project(solved, error), 0.0)
-            injected = torch.where(good, inject_normal(solved.qp, error, exact, call.injection), 0.0)
-        seconds["gradient"] += time.perf_counter() - began
-        return Regrets(
-            value=value,
-            exact=exact,
-            injected=injected,
-            x=torch.where(good, solved.x, 0.0),
-            best=torch.where(good, ideal.x, 0.0),
-            status=solved.status,
-            true_status=ideal_status,
-            kkt_residual=solved.kkt_residual,
-            reused=solved.reused,
-            repaired=solved.repaired,
-        )
-
-    def verify(self, call: RegretCall) -> VerifiedSolutions:
-        """Solve again under the predicted costs of a call; stored warm starts are neither used nor changed."""
-        at = call.rows if call.keys is None or self.problem.batch is None else torch.tensor(call.keys)
-        return self.solve(call.predicted, call.smoothing, None, at, Q=call.Q)
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
@@ -290,7 +221,7 @@ class Decider:
         """
         if keys is None or self.problem.phi is not None:
             return None
-        failures, marks = self.starts.failures, self._marks(cost, smoothing, fields)
+        failures, marks = self.starts.failures, self._fingerprints(cost, smoothing, fields)
         found = [failures.status(question, keys, mark) for question, mark in zip((_ROWS, name), marks, strict=True)]
         known = [status.to(cost.device) for status in found if status is not None]
         return torch.stack(known).amax(0) if known else None
@@ -298,20 +229,21 @@ class Decider:
     def _keep_failures(
         self, name: str, status: Tensor, cost: Tensor, smoothing: float, keys: list[Hashable], fields: dict[str, Any]
     ) -> None:
+        """Store which samples failed, for ``known_failures``; statuses (B,) replace those stored before."""
         infeasible = status == Status.INFEASIBLE
-        by_rows, by_cost = self._marks(cost, smoothing, fields)
+        by_rows, by_cost = self._fingerprints(cost, smoothing, fields)
         self.starts.failures.put(_ROWS, keys, torch.where(infeasible, status, 0), by_rows)
         self.starts.failures.put(name, keys, torch.where(infeasible, 0, status), by_cost)
 
-    def _marks(
+    def _fingerprints(
         self, cost: Tensor, smoothing: float, fields: dict[str, Any]
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         """Return two functions: the fingerprints of the constraints (B,), and of constraints, cost and λ (B,)."""
-        given = _given(fields)
+        given = given_fields(**fields)
         rows = {name: value for name, value in given.items() if name != "Q"}
         return lambda: fingerprint(cost[:, :0], 0.0, rows), lambda: fingerprint(cost, smoothing, given)
 
-    def _starts(
+    def _start_table(
         self, name: str, cost: Tensor, keys: list[Hashable], fields: dict[str, Any]
     ) -> tuple[SampleTable[Start], Any]:
         """Return the table of warm starts for costs of this name, and the samples' row numbers in it."""
@@ -333,19 +265,7 @@ class Decider:
         return {"problem": self.problem, "solver": self.solver, "starts": self.starts}
 
 
-def both_statuses(predicted: Tensor | None, true: Tensor | None) -> Statuses | None:
-    """Pair two statuses (B,); a missing one becomes zeros. The result is None where both are missing."""
-    any_of_them = predicted if true is None else true
-    if any_of_them is None:
-        return None
-    nothing = torch.zeros_like(any_of_them)
-    return nothing if predicted is None else predicted, nothing if true is None else true
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _rows(table: SampleTable[Start], slots: Any) -> Start:
+def _stored_starts(table: SampleTable[Start], slots: Any) -> Start:
+    """Return the warm starts that a table holds at these row numbers."""
     rows: Start = table.rows[torch.from_numpy(slots).to(table.rows.x.device)]
     return rows

@@ -1,4 +1,4 @@
-"""The reason why a sample has no solution: infeasible, unbounded, or too inaccurate to tell.
+"""Failed samples: why they have no solution (infeasible, unbounded, or too inaccurate to tell), and their report.
 
 Linear programs search for a certificate of infeasibility or unboundedness, and ``optimality.certificate`` checks it. A
 solver's own claim is never trusted. Samples with the same constraints are tested for feasibility only once.
@@ -6,9 +6,10 @@ solver's own claim is never trusted. Samples with the same constraints are teste
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, list_positions
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.duals_and_active_sets import Duals, Status
 from pear.optimality.rule import RANK, ROUNDOFF
@@ -28,6 +30,7 @@ from pear.solvers.adapters.scipy import solve_linear_program
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
+OnFailure = Literal["raise", "mask"]
 
 _FEASIBILITY = ("A", "b", "G", "h", "lb", "ub")  # the fields that feasibility depends on
 _RECESSION = ("H", "c", "A", "G", "h", "lb", "ub")  # the fields that boundedness depends on
@@ -263,3 +266,57 @@ def _scale_rows(weight: Array, matrix: Any) -> Any:
     return (
         sparse.csr_array(sparse.diags_array(weight) @ matrix) if sparse.issparse(matrix) else weight[:, None] * matrix
     )
+
+
+def check_on_failure(on_failure: str) -> None:
+    """Raise ProblemError where ``on_failure`` is neither "raise" nor "mask"."""
+    if on_failure not in ("raise", "mask"):
+        raise ProblemError(f"on_failure must be 'raise' or 'mask'; got {on_failure!r}")
+
+
+def report_failures(
+    status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None
+) -> None:
+    """Raise an error, or warn, where samples are not solved; the message names each reason with its samples.
+
+    Args:
+        status: (B,) int8 of ``Status``.
+        on_failure: "raise" or "mask".
+        what: the problem that was to be solved, in words.
+        spreads: whether the samples come from a model that is being trained. The warning then says that NaN in its
+            inputs makes the gradient of its weights NaN.
+        gap: (B,) gaps of integer programs; the message names them for samples with TIME_LIMIT.
+
+    Raises:
+        SolveError: a sample is not solved, and ``on_failure`` is "raise".
+    """
+    bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
+    if not bad:
+        return
+    statuses = [Status(int(status[i])) for i in bad]
+    alike = {one: [i for i, other in zip(bad, statuses, strict=True) if other == one] for one in statuses}
+    named = "; ".join(
+        f"{list_positions('sample', some)} ({one.name}{_describe_gaps(one, gap, some)}): {one.sentence}"
+        for one, some in alike.items()
+    )
+    message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}"
+    if on_failure == "raise":
+        hint = "leave them out, or pass on_failure='mask' where it is an argument"
+        raise SolveError(f"{message}. To go on, {hint}", bad, statuses)
+    if spreads and Status.NOT_FINITE in statuses:
+        message += (
+            ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because "
+            "0 × NaN is NaN: leave these rows out before the model sees them, as pear.fit does"
+        )
+    warnings.warn(message, FailedSamplesWarning, stacklevel=3)
+
+
+def _describe_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
+    """Describe the gaps (B,) of samples that ran out of time; "" for other statuses."""
+    if status != Status.TIME_LIMIT or gap is None:
+        return ""
+    found = [float(gap[i]) for i in samples if not bool(gap[i].isnan())]
+    if not found:
+        return ", no point"
+    without = f", {len(samples) - len(found)} without a point" if len(found) < len(samples) else ""
+    return f", {'gap' if len(samples) == 1 else 'gaps up to'} {max(found):.1e}{without}"

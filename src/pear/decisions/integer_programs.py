@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.pipeline import solve_programs
+from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
@@ -33,16 +34,27 @@ logger = logging.getLogger("pear")
 _LP_SOLVERS = 2  # tried for the continuous variables; where both fail, the integer solver's own values are kept
 
 
-def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Solution:
+def solve_integer(
+    problem: Problem, cost: Tensor, smoothing: float | str = 0.0, solver: str = "auto", **overrides: Any
+) -> Solution:
     """Solve a batch of integer programs; every returned solution is feasible and proven optimal.
 
     Samples without a verified solution go to the next solver that takes integer programs.
 
     Args:
-        problem: the problem that the programs belong to.
-        qp: B programs; B may be 0.
-        solver: "auto" or a name of the registry.
+        problem, smoothing, solver, overrides: as for ``pear.solve``.
+        cost: (B, n); B may be 0.
+
+    Raises:
+        ProblemError: the objective is not linear.
     """
+    check_smoothing(smoothing)
+    if smoothing != 0 or problem.is_curved or overrides.get("Q") is not None:
+        raise ProblemError(
+            "an integer problem must have a linear objective: expected smoothing=0, no Q and no phi; "
+            "solve problem.relaxed() to smooth the continuous relaxation"
+        )
+    qp = problem.canonical(cost, 0.0, **overrides)
     status = screen(qp)
     status[status == Status.SOLVED] = int(Status.INACCURATE)
     found = CheckedIntegers(
@@ -59,7 +71,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
             break
         logger.debug("%d integer programs go to %s", len(index), backend.name)
         part = qp if len(index) == qp.batch else qp[index]
-        found.put(index, verify_integers(part, complete(part, backend.solve(part, OPTIMAL))))
+        found.put(index, verify_integers(part, complete_continuous(part, backend.solve(part, OPTIMAL))))
     if time_limit.seconds_left() == 0:
         status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
     solved = status == Status.SOLVED
@@ -106,9 +118,9 @@ def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntege
     assert qp.integer is not None
     x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # −0.0 is 0.0
     distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
-    equality, rows, lower, upper = _slacks(qp, x)
+    equality, rows, lower, upper = _relative_slacks(qp, x)
     violation = torch.cat([-equality.abs(), rows, lower, upper], 1).amin(1).clamp(max=0).abs()
-    gap = _gap(qp, x, candidate.bound)
+    gap = _relative_gap(qp, x, candidate.bound)
     feasible = (distance <= INTEGRAL) & (violation <= OPTIMAL)
     proven = feasible & (gap <= GAP)
     status = candidate.status.clone()
@@ -121,7 +133,7 @@ def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntege
     return CheckedIntegers(x, residual, gap, feasible, status, active)
 
 
-def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
+def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     """Replace a candidate's continuous variables by the exact optimum for its rounded integers.
 
     A solver's own values are only accurate to its tolerance, and they belong to its integers before rounding: beside a
@@ -133,13 +145,13 @@ def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
         return candidate
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
-    lp = _with_fixed(part, torch.where(qp.integer, x.round(), 0.0), rest)
+    lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
     solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
     x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 
 
-def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
+def _programs_with_fixed_integers(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
     """Make the linear programs in some variables while the others are fixed.
 
     Args:
@@ -150,28 +162,19 @@ def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticP
     H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
     ones = fixed.new_ones(qp.batch, len(rest))
     # A row of integers alone does not constrain the other variables; verify_integers checks it.
-    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
-    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
+    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _multiply_by_sample(qp.A, fixed), 0.0)
+    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _multiply_by_sample(qp.G, fixed), torch.inf)
     H, c, lb, ub = H.index_select(1, rest), qp.c[:, rest], qp.lb[:, rest], qp.ub[:, rest]
     return QuadraticProgram(H=H, c=c, A=A, b=b, G=G, h=h, lb=lb, ub=ub, diagonal=qp.diagonal)
 
 
-def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
+def _multiply_by_sample(matrix: Any, x: Tensor) -> Tensor:
     """Multiply sample by sample, because the rounding of a batched product depends on the size of the batch."""
     rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
     return torch.cat(rows)
 
 
-def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, Any]) -> None:
-    """Raise ProblemError where an integer problem has more than a linear objective."""
-    if smoothing > 0 or problem.is_curved or overrides.get("Q") is not None:
-        raise ProblemError(
-            "an integer problem must have a linear objective: expected smoothing=0, no Q and no phi; "
-            "solve problem.relaxed() to smooth the continuous relaxation"
-        )
-
-
-def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _relative_slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute the slacks of equalities, inequality rows, lower bounds and upper bounds at x (B, n).
 
     Each slack is divided by the size of the terms that it is computed from. Terms that are zero do not count, however
@@ -180,8 +183,8 @@ def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     """
     assert qp.integer is not None
     size = torch.where(qp.integer, x.abs().clamp(min=1.0), x.abs())
-    equality = matvec(qp.A.abs(), x.abs()) + qp.b.abs() + _least(qp.A, qp.integer)
-    rows = matvec(qp.G.abs(), x.abs()) + finite_abs(qp.h) + _least(qp.G, qp.integer)
+    equality = matvec(qp.A.abs(), x.abs()) + qp.b.abs() + _smallest_coefficients(qp.A, qp.integer)
+    rows = matvec(qp.G.abs(), x.abs()) + finite_abs(qp.h) + _smallest_coefficients(qp.G, qp.integer)
     return (
         (qp.b - matvec(qp.A, x)) / positive(equality),
         (qp.h - matvec(qp.G, x)) / positive(rows),
@@ -190,7 +193,7 @@ def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     )
 
 
-def _least(matrix: Any, integer: Tensor) -> Tensor:
+def _smallest_coefficients(matrix: Any, integer: Tensor) -> Tensor:
     """Return the smallest non-zero absolute coefficient of each row, (B or 1, r); 0 for rows without an integer."""
     if matrix.is_sparse:
         csr, whole = matrix.csr, integer.numpy()
@@ -203,7 +206,7 @@ def _least(matrix: Any, integer: Tensor) -> Tensor:
     return torch.where((matrix[:, :, integer] != 0).any(2), least_used, 0.0)
 
 
-def _gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
+def _relative_gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
     """Compute the gap ``|c·x − bound|`` relative to the terms of c·x, (B,).
 
     It is infinite without a bound, and zero where it is within rounding. A bound above the objective proves nothing;

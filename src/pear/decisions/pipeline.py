@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
-from pear.decisions.failed_guesses import FailedGuesses
 from pear.decisions.failures import known_infeasible, name_failures
-from pear.decisions.repair import RepairResult, repair, sharpen_points
+from pear.decisions.repair import FailedGuesses, RepairResult, repair, sharpen_points
 from pear.optimality.active_set_rule import guess_active, tight_constraints
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.optimality.kkt_residual import kkt_residual
@@ -295,7 +294,7 @@ class _PipelineRun:
         good = self._repair(index[left], x, duals, guess, max_exchanges)
         if self.complete:
             return self.verified
-        self.guesses.keep(index[left[~good]], guess[~good], self.solver)
+        self.guesses.add_guesses(index[left[~good]], guess[~good], self.solver)
         passed[left] = good
         return passed
 
@@ -307,7 +306,7 @@ class _PipelineRun:
         """
         if self.qp.is_sparse:  # without exact refinement, other multipliers are worth a try
             return torch.zeros_like(index, dtype=torch.bool)
-        tried = self.guesses.tried(index, guess, self.solver)
+        tried = self.guesses.failed_before(index, guess, self.solver)
         self.agreed[index[tried]] += 1
         self.status[index[self.agreed[index] >= _AGREED]] = int(Status.INACCURATE)
         return tried

@@ -8,18 +8,19 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.decider import Decider
-from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
-from pear.decisions.solution import Solution
-from pear.decisions.solve import OnFailure, as_solution, check_smoothing, logger, report_failures, solve, solve_verified
+from pear.decisions.integer_programs import solve_integer
+from pear.decisions.smoothing import Smoothing, given_or_auto, smoothing_from_decisions
+from pear.decisions.solution import Solution, as_solution
+from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
@@ -117,31 +118,25 @@ class RecourseDecider:
         forecasts: the ``Decider`` for forecasts, on the elastic problem.
         truths: the ``Decider`` for true right-hand sides and true costs.
         guides: the ``Decider`` for true right-hand sides and predicted costs.
+        side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem.
+        deciders: all deciders in use, by name.
         plain: the model's problem, relaxed and smoothed.
         weights: (n,) the metric of a ``Projection``; None for a ``Penalty``.
     """
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
         self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
-        relaxed, curvature = model.problem.relaxed(), _curvature(model, smoothing)
+        relaxed, curvature = model.problem.relaxed(), _added_curvature(model, smoothing)
         self.plain = relaxed if curvature is None else add_curvature(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
         best = self.forecasts.problem if self.weights is None else self.plain
         self.truths, self.guides = Decider(best, solver), Decider(best, solver)
-        self._side_guides = Decider(self.forecasts.problem, solver)
-        self._nearest = None if self.weights is None else Decider(nearest_point_problem(relaxed, self.weights), solver)
-
-    def deciders(self) -> dict[str, Decider]:
-        """Return a dict of the ``Decider`` objects that are in use, by name."""
-        all_of_them = {
-            "forecasts": self.forecasts,
-            "truths": self.truths,
-            "guides": self.guides,
-            "side guides": self._side_guides,
-            "nearest": self._nearest,
-        }
-        return {name: decider for name, decider in all_of_them.items() if decider is not None}
+        self.side_guides = Decider(self.forecasts.problem, solver)
+        self.deciders = {"forecasts": self.forecasts, "truths": self.truths, "guides": self.guides}
+        self.deciders["side guides"] = self.side_guides
+        if self.weights is not None:
+            self.deciders["nearest"] = Decider(nearest_point_problem(relaxed, self.weights), solver)
 
     def copy(self) -> RecourseDecider:
         """Return a ``RecourseDecider`` with the same settings and no warm starts."""
@@ -152,10 +147,6 @@ class RecourseDecider:
         values = values.double()
         own = own_sides(select_rows(self.model.problem, keys))
         return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
-
-    def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
-        """Return the lock that protects the stored warm starts; without keys a context that does nothing."""
-        return self.forecasts.locked(keys)
 
     def decide(self, forecast: Values, keys: list[Hashable] | None, known: Tensor | None = None) -> Forecast:
         """Decide under a forecast.
@@ -195,7 +186,7 @@ class RecourseDecider:
         found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m)))
         if len(rows):
             some = values.only(rows)
-            nothing, fields = self.elastic.cost(torch.zeros_like(some.cost)), self.elastic.fields(some.sides)
+            nothing, fields = self.elastic_data(some._replace(cost=torch.zeros_like(some.cost)))
             solved = solve_verified(problem[rows], nothing, 0.0, "auto", **fields)
             known = solved.solved[:, None]
             each = self.elastic.charge(solved.x)[:, None], -solved.duals.equality, -solved.duals.inequality
@@ -203,56 +194,34 @@ class RecourseDecider:
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
 
-    def solve_integers(
-        self,
-        values: Values,
-        keys: list[Hashable] | None,
-        smoothing: float | Literal["auto"] = 0.0,
-        on_failure: OnFailure = "raise",
-    ) -> Solution:
+    def solve_integers(self, values: Values, keys: list[Hashable] | None, smoothing: float | str = 0.0) -> Solution:
         """Solve the elastic problem with its integers, under a forecast or under the truth."""
-        problem, fields = select_rows(self.elastic.problem, keys), self.elastic.fields(values.sides)
-        return solve(problem, self.elastic.cost(values.cost), smoothing, self._made_with[0], on_failure, **fields)
+        problem, (cost, fields) = select_rows(self.elastic.problem, keys), self.elastic_data(values)
+        return solve_integer(problem, cost, smoothing, self._made_with[0], **fields)
 
-    def true_fields(self, truth: Values) -> dict[str, Any]:
-        """Return the fields of the true problem that the truth replaces."""
+    def elastic_data(self, values: Values) -> tuple[Tensor, dict[str, Any]]:
+        """Return the costs (B, n + slacks) of the elastic problem, and the fields of it that values replace."""
+        return self.elastic.cost(values.cost), self.elastic.fields(values.sides)
+
+    def true_data(self, truth: Values) -> tuple[Tensor, dict[str, Any]]:
+        """Return the costs of the true problem, and the fields of it that the truth replaces.
+
+        The true problem is the elastic problem with a ``Penalty``, and the model's own with a ``Projection``.
+        """
         if self.weights is None:
-            return self.elastic.fields(truth.sides)
+            return self.elastic_data(truth)
         assert self.model.constraint_map is not None
-        return {name: truth.sides[name] for name in self.model.constraint_map.sides}
-
-    def true_cost(self, cost: Tensor) -> Tensor:
-        """Return the costs of the true problem from costs (B, n); with a ``Penalty`` the prices of slacks follow."""
-        return self.elastic.cost(cost) if self.weights is None else cost
+        return truth.cost, {name: truth.sides[name] for name in self.model.constraint_map.sides}
 
     def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
         """Solve the true problem; returns the solutions and their statuses (B,)."""
-        return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
+        cost, fields = self.true_data(truth)
+        return self.truths.solve_true(cost, 0.0, keys, **fields)
 
     def known_failures(self, forecast: Values, keys: list[Hashable] | None) -> Tensor | None:
         """Return the statuses (B,) of samples that failed before under the same forecast; None where there are none."""
-        cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
+        cost, fields = self.elastic_data(forecast)
         return self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
-
-    def known_true_failures(self, truth: Values, keys: list[Hashable] | None) -> Tensor | None:
-        """Return the statuses (B,) of samples that failed before under the same truth; None where there are none."""
-        return self.truths.known_failures("true", self.true_cost(truth.cost), 0.0, keys, self.true_fields(truth))
-
-    def solve_guiding_costs(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> VerifiedSolutions:
-        """Solve under predicted costs (B, n) and the true right-hand sides."""
-        return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
-
-    def solve_guiding_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> VerifiedSolutions:
-        """Solve the elastic problem under true costs (B, n) and the predicted right-hand sides of ``found``."""
-        cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
-        return self._side_guides.solve(cost, 0.0, keys, **found.fields)
-
-    def multipliers(self, best: Start) -> tuple[Tensor, Tensor]:
-        """Return the multipliers of the true problem, arranged as those of b and h of the elastic problem."""
-        duals = best.duals
-        if self.weights is None:
-            return duals.equality, duals.inequality
-        return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
     def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> RealisedCosts:
         """Apply recourse to decisions under the truth.
@@ -263,49 +232,53 @@ class RecourseDecider:
             keys: sample ids, or None.
             wanted: whether to compute the derivative of the realised cost.
         """
-        problem, fields = self.truths.problem_of(keys), self.true_fields(truth)
-        program = problem.canonical(self.true_cost(truth.cost), 0.0, **fields)
-        if self._nearest is None or self.weights is None:
+        cost, fields = self.true_data(truth)
+        program = self.truths.problem_of(keys).canonical(cost, 0.0, **fields)
+        if self.weights is None:
             violation = self.elastic.violation(z, program)
             x, status = torch.cat([z, violation], 1), torch.zeros(len(z), dtype=torch.int8, device=z.device)
-            upstream = _slope(program, x)[:, : self.elastic.n] + self.elastic.slope(violation > 0, program)
+            upstream = _objective_gradient(program, x)[:, : self.elastic.n] + self.elastic.slope(violation > 0, program)
             return RealisedCosts(x, program, upstream, status)
-        near = self._nearest.decide(-self.weights * z, 0.0, keys, fields, by_rows=False)
+        near = self.deciders["nearest"].decide(-self.weights * z, 0.0, keys, fields, by_rows=False)
         upstream = torch.zeros_like(z)
         if wanted:
-            slope = _slope(program, near.x)
+            slope = _objective_gradient(program, near.x)
             upstream = self.weights * near.project(torch.where(slope.isfinite(), slope, 0.0))
         return RealisedCosts(near.x, program, upstream, near.status)
 
 
+def refuse_fields(fields: Mapping[str, Any]) -> None:
+    """Raise ProblemError where fields of the problem came with a model that predicts right-hand sides."""
+    if fields:
+        raise ProblemError(
+            f"{', '.join(fields)} came with a model that predicts right-hand sides; put them into its problem"
+        )
+
+
 def choose_recourse_smoothing(
-    model: Model, values: Tensor, smoothing: float | Literal["auto"], keys: list[Hashable] | None
+    model: Model, values: Tensor, smoothing: float | str, keys: list[Hashable] | None
 ) -> Smoothing:
     """Return the given λ, or choose λ for "auto" from true values (B, k) and the decisions under them.
 
     Where no cost is predicted, smoothing only has to choose between equally good decisions. The λ of "auto" is then a
     hundredth of its usual size.
     """
-    check_smoothing(smoothing)
-    if smoothing != "auto":
-        return Smoothing.given(float(smoothing))
-    if model.problem.is_curved:
-        found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
-    else:
+
+    def choose() -> Smoothing:
         decider = RecourseDecider(model)
         truth = decider.values(values.detach(), keys)
-        best, status = decider.best(truth, None if keys is None else list(keys))
+        best, status = decider.best(truth, keys)
         x, n = best.x, model.problem.n
         costs, bounds = model.problem.sign * truth.cost, (truth.sides["lb"], truth.sides["ub"])
         found = smoothing_from_decisions(
             costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
         )
-        found = found if model.predicts_costs else found.times(_TIES)
-    logger.info(found.note)
-    return found
+        return found if model.predicts_costs else found.times(_TIES)
+
+    return given_or_auto(smoothing, model.problem.is_curved, choose)
 
 
-def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["auto"], solver: str) -> Solution:
+def solve_forecast(model: Model, values: Tensor, smoothing: float | str, solver: str) -> Solution:
     """Solve the elastic problem under predicted values, as ``pear.solve`` does for such a model.
 
     Args:
@@ -321,7 +294,7 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
     if model.problem.is_integer:
         decider = RecourseDecider(model, solver)
         forecast = decider.values(values.detach(), None)
-        return _without_slacks(model, decider.solve_integers(forecast, None, smoothing, "mask"))
+        return _without_slacks(model, decider.solve_integers(forecast, None, smoothing))
     decider = RecourseDecider(model, solver, choose_recourse_smoothing(model, values, smoothing, None))
     found = decider.decide(decider.values(values.detach(), None), None)
     solution = as_solution(decider.forecasts.problem, found.solved)
@@ -329,21 +302,6 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
         charged = (solution.x * found.cost)[:, n:].sum(1)
         solution = replace(solution, value=solution.value - charged)
     return _without_slacks(model, solution)
-
-
-def decide_forecast(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
-    """Decide under predicted values (B, k), with integers and without smoothing; returns (B, n) decisions.
-
-    Raises:
-        SolveError: a sample is not solved.
-    """
-    decider = RecourseDecider(model, solver)
-    forecast = decider.values(values.detach(), keys)
-    if model.problem.is_integer:
-        return decider.solve_integers(forecast, keys).x[:, : model.problem.n]
-    solved = decider.decide(forecast, keys).solved
-    report_failures(solved.status, "raise", "the forecast")
-    return solved.x[:, : model.problem.n]
 
 
 def _without_slacks(model: Model, solution: Solution) -> Solution:
@@ -361,11 +319,12 @@ def _without_slacks(model: Model, solution: Solution) -> Solution:
     return replace(solution, x=solution.x[:, :n], active=sets(solution.active), weak=sets(solution.weak), duals=duals)
 
 
-def _slope(program: QuadraticProgram, x: Tensor) -> Tensor:
+def _objective_gradient(program: QuadraticProgram, x: Tensor) -> Tensor:
+    """Compute the gradient (B, n) of the programs' objectives at x (B, n)."""
     return matvec(program.H, x) + program.c
 
 
-def _curvature(model: Model, smoothing: Smoothing | None) -> Tensor | None:
+def _added_curvature(model: Model, smoothing: Smoothing | None) -> Tensor | None:
     """Return the curvature (n,) that a smoothing adds to each variable; None where it adds none."""
     if smoothing is None or smoothing.value == 0:
         return None

@@ -15,7 +15,6 @@ Guidance multiplies F and D, and falls to zero.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,9 +22,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.batch_regrets import Statuses, objective_value, regret_of_program
-from pear.decisions.decider import both_statuses
+from pear.decisions.continuous_programs import objective_value
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
+from pear.decisions.regrets import RegretFinder, assemble_regrets, regret_of_program, timed
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.quadratic_program import QuadraticProgram
@@ -54,7 +53,7 @@ class _Slopes(NamedTuple):
         return _Slopes(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-class RecourseRegrets:
+class RecourseRegrets(RegretFinder):
     """Computes regrets with recourse; its calls hold predicted and true values (B, k) in place of costs.
 
     Args:
@@ -64,73 +63,56 @@ class RecourseRegrets:
     def __init__(self, decider: RecourseDecider) -> None:
         self.decider = decider
 
-    def known_failures_of(self, call: RegretCall) -> Statuses | None:
-        """Return stored failures under the forecast and under the truth; None where there are none."""
+    def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
+        """Return stored failures (B,) under the forecast and under the truth; None where none is stored."""
         if call.keys is None:
-            return None
-        forecast, truth = self._values(call)
-        predicted = self.decider.known_failures(forecast, call.keys)
-        return both_statuses(predicted, self.decider.known_true_failures(truth, call.keys))
+            return None, None
+        forecast, truth = self._forecast_and_truth(call)
+        cost, fields = self.decider.true_data(truth)
+        true = self.decider.truths.known_failures("true", cost, 0.0, call.keys, fields)
+        return self.decider.known_failures(forecast, call.keys), true
 
-    def regrets_of_failures(self, statuses: Statuses) -> Regrets:
-        """Return zero regrets for samples that failed with these statuses."""
-        wide = torch.zeros(len(statuses[0]), self.decider.model.inputs, dtype=torch.float64, device=statuses[0].device)
-        zeros = Regrets.of_failures(*statuses, self.decider.elastic.n)
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+        """Return zero regrets for samples with these statuses (B,) under the forecast and under the truth."""
+        wide = torch.zeros(len(status), self.decider.model.inputs, dtype=torch.float64, device=status.device)
+        zeros = Regrets.of_failures(status, true_status, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
 
-    def verify(self, call: RegretCall) -> VerifiedSolutions:
+    def solve_again(self, call: RegretCall) -> VerifiedSolutions:
         """Solve the elastic problem under the forecast again, without changing the stored warm starts."""
         fresh = self.decider.copy()
         return fresh.decide(fresh.values(call.predicted, call.keys), call.keys).solved
 
-    def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
-        """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations.
-
-        See ``RegretDecider.regrets`` for the arguments and the result.
-        """
+    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+        """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations."""
         decider, ids = self.decider, call.keys
-        forecast, truth = self._values(call)
-        began = time.perf_counter()
-        found = decider.decide(forecast, ids)
-        ideal, ideal_status = decider.best(truth, ids)
-        n, solved = decider.elastic.n, found.solved
-        realised = decider.realise(solved.x[:, :n], truth, ids, wanted)
-        true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
-        good = solved.solved & (true_status == Status.SOLVED)
-        value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
-        cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
-        side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
-        excess, by_excess = self._excess(found, truth, ids)
-        seconds["solve"] += time.perf_counter() - began
-        began = time.perf_counter()
+        forecast, truth = self._forecast_and_truth(call)
+        with timed(seconds, "solve"):
+            found = decider.decide(forecast, ids)
+            ideal, ideal_status = decider.best(truth, ids)
+            n, solved = decider.elastic.n, found.solved
+            realised = decider.realise(solved.x[:, :n], truth, ids, wanted)
+            true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
+            good = solved.solved & (true_status == Status.SOLVED)
+            value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
+            cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
+            side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
+            excess, by_excess = self._excess_violation(found, truth, ids)
         exact = injected = gradient = value.new_zeros(len(value), decider.model.inputs)
         if wanted:
-            slopes = self._slopes(found, realised)
-            normal = self._normal(call, found, forecast.cost - truth.cost)
-            exact = self._by_values(slopes, good)
-            slopes = slopes._replace(cost=slopes.cost + normal)
-            injected = self._by_values(slopes, good)
-            pull = _Slopes(by_cost, *by_excess).plus(_Slopes(torch.zeros_like(by_cost), *by_sides))
-            gradient = self._by_values(slopes.plus(pull), good)
-        seconds["gradient"] += time.perf_counter() - began
-        keep = good[:, None]
-        regrets = Regrets(
-            value=torch.where(good, value, 0.0),
-            exact=exact,
-            injected=injected,
-            x=torch.where(keep, solved.x[:, :n], 0.0),
-            best=torch.where(keep, ideal.x[:, :n], 0.0),
-            status=solved.status,
-            true_status=true_status,
-            kkt_residual=solved.kkt_residual,
-            reused=solved.reused,
-            repaired=solved.repaired,
-            extra=torch.where(good, cost_gap + side_gap + excess, 0.0),
-            gradient=gradient,
-        )
-        return regrets, False
+            with timed(seconds, "gradient"):
+                slopes = self._regret_slopes(found, realised)
+                exact = self._by_values(slopes, good)
+                normal = self._normal_component(call, found, forecast.cost - truth.cost)
+                slopes = slopes._replace(cost=slopes.cost + normal)
+                injected = self._by_values(slopes, good)
+                pull = _Slopes(by_cost, *by_excess).plus(_Slopes(torch.zeros_like(by_cost), *by_sides))
+                gradient = self._by_values(slopes.plus(pull), good)
+        decisions, extra = (solved.x[:, :n], ideal.x[:, :n]), torch.where(good, cost_gap + side_gap + excess, 0.0)
+        gradients = {"exact": exact, "injected": injected, "extra": extra, "gradient": gradient}
+        return assemble_regrets(good, value, decisions, solved, true_status, **gradients), False
 
-    def _values(self, call: RegretCall) -> tuple[Values, Values]:
+    def _forecast_and_truth(self, call: RegretCall) -> tuple[Values, Values]:
         """Compute costs and right-hand sides of the forecast and of the truth."""
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
@@ -143,13 +125,13 @@ class RecourseRegrets:
         slope = model.cost_map.pull_back(slopes.cost) + model.constraint_map.pull_back(sides)
         return torch.where(where[:, None], slope, 0.0)
 
-    def _slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
+    def _regret_slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
         """Compute the exact derivatives of the regret."""
         upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
         by_cost, _, _, by_b, _, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
         return _Slopes(by_cost()[:, : self.decider.elastic.n], by_b(), by_h())
 
-    def _normal(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
+    def _normal_component(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
         """Compute the term (B, n) that is added to the gradient by the costs, zero if ``call.injection`` is 0.
 
         The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_normal``.
@@ -167,7 +149,8 @@ class RecourseRegrets:
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
-        solved = decider.solve_guiding_costs(forecast.cost, truth, call.keys)
+        cost, fields = decider.true_data(truth._replace(cost=forecast.cost))
+        solved = decider.guides.solve(cost, 0.0, call.keys, **fields)
         gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
         pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
         keep = solved.solved
@@ -189,8 +172,11 @@ class RecourseRegrets:
                 torch.zeros_like(duals.inequality),
             )
         if decider.model.predicts_costs:
-            solved = decider.solve_guiding_sides(truth.cost, found, call.keys)
-        by_b, by_h = decider.multipliers(best)
+            cost = torch.cat([truth.cost, found.cost[:, decider.elastic.n :]], 1)
+            solved = decider.side_guides.solve(cost, 0.0, call.keys, **found.fields)
+        by_b, by_h = best.duals.equality, best.duals.inequality
+        if decider.weights is not None:  # the true problem is not elastic: its bounds become rows
+            by_h = decider.elastic.as_rows(by_h, best.duals.bound)
         sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
         value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
         for name, multiplier in (("b", by_b), ("h", by_h)):
@@ -202,7 +188,7 @@ class RecourseRegrets:
         pulls = tuple(strength * torch.where(usable[:, None], slope, 0.0) for slope in slopes)
         return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
 
-    def _excess(
+    def _excess_violation(
         self, found: Forecast, truth: Values, ids: list[Hashable] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute V (B,), the least violation of the forecast beyond that of the truth, with derivatives by b and h."""

@@ -309,3 +309,36 @@ def _exchange_constraints(qp: QuadraticProgram, working: ActiveSet, exchange: Ac
     both = lower & upper
     nearer_lower = (x - qp.lb).abs() <= (x - qp.ub).abs()
     return ActiveSet(working.rows ^ exchange.rows, lower & ~(both & ~nearer_lower), upper & ~(both & nearer_lower))
+
+
+class FailedGuesses(dict[tuple[int, bytes], str]):
+    """Guessed working sets from which the repair failed, each with the name of the first solver that led to it.
+
+    Where the repair fails from a guess, it nearly always fails from the same guess of another solver too, because both
+    candidates agree to several digits. A more accurate candidate of the same solver is tried again.
+    """
+
+    def add_guesses(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
+        """Store guesses that failed.
+
+        Args:
+            index: (k,) numbers of the samples.
+            guess: (k, …) their guessed working sets.
+            solver: the name of the solver whose candidates led to the guesses.
+        """
+        for name in _name_guesses(index, guess):
+            self.setdefault(name, solver)
+
+    def failed_before(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
+        """Return which guesses have already failed for a candidate of another solver, (k,) bool.
+
+        The arguments are those of ``add_guesses``.
+        """
+        failed = [self.get(name, solver) != solver for name in _name_guesses(index, guess)]
+        return torch.tensor(failed, dtype=torch.bool, device=index.device)
+
+
+def _name_guesses(index: Tensor, guess: ActiveSet) -> list[tuple[int, bytes]]:
+    """Return a key for each guess (k, …): the number of its sample, and the members of its working set as bytes."""
+    rows = torch.cat([guess.rows, guess.lower, guess.upper], 1).cpu().numpy()
+    return [(i, row.tobytes()) for i, row in zip(index.tolist(), rows, strict=True)]

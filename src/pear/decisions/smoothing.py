@@ -1,7 +1,9 @@
-"""``Smoothing``, and the choice of λ for ``smoothing="auto"`` in any units of costs and variables."""
+"""``Smoothing``: the curvature λ that is added to the objective, and how ``smoothing="auto"`` chooses it."""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,8 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.decisions.continuous_programs import solve_verified
+from pear.errors import ProblemError
 from pear.problem import Problem
+from pear.problem.array_conversion import given_fields, is_per_sample
 from pear.problem.derived_problems import fields_in_units, in_units
+
+logger = logging.getLogger("pear")
 
 STRENGTH = 0.5
 """ρ: the cost that smoothing adds, relative to the typical difference in cost between two decisions."""
@@ -18,6 +25,7 @@ _LOOSE = 10.0  # bounds more than this many times wider than the spread of the d
 _SAME = 1e-5  # relative difference below which two numbers count as equal
 _PAIRS = 8  # other samples that each sample is compared with
 _USUAL = 0.4  # share of the deviation of all costs that is used where no two decisions can be compared
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # most samples, and most variables without a range, that "auto" solves for
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,70 @@ class Smoothing:
         return values if self.units is None else values / self.units.to(values)
 
 
+def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **overrides: Any) -> Smoothing:
+    """Return the given λ; for "auto", choose λ from costs and the decisions under them.
+
+    Args:
+        problem: the continuous problem of these samples.
+        cost: (B, n).
+        smoothing: λ or "auto".
+        **overrides: as for ``solve``.
+    """
+    curved = problem.is_curved or overrides.get("Q") is not None
+    return given_or_auto(smoothing, curved, lambda: _smoothing_from_costs(problem, cost, given_fields(**overrides)))
+
+
+def given_or_auto(smoothing: float | str, curved: bool, choose: Callable[[], Smoothing]) -> Smoothing:
+    """Return the smoothing for a λ or for "auto"; the choice of "auto" is logged.
+
+    Args:
+        smoothing: λ or "auto".
+        curved: whether the objective has curvature of its own. "auto" then adds none.
+        choose: makes the choice of "auto" for an objective without curvature.
+    """
+    check_smoothing(smoothing)
+    if smoothing != "auto":
+        return Smoothing.given(float(smoothing))
+    curved_note = "smoothing='auto' settled on λ = 0: the objective is curved by itself"
+    found = Smoothing(0.0, note=curved_note) if curved else choose()
+    logger.info(found.note)
+    return found
+
+
+def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
+    """Solve some of the samples without smoothing, and choose λ from their decisions."""
+    fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
+
+    def solve_for(costs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        given = {name: fields[name] for name in overrides}
+        own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
+        solved = solve_verified(problem[rows], costs, 0.0, "auto", **own)
+        # Put variables that a bound holds exactly on it: the rounding between them is not a range.
+        x = torch.where(solved.active.lower, solved.qp.lb, torch.where(solved.active.upper, solved.qp.ub, solved.x))
+        return x, solved.solved
+
+    def reach(variables: Tensor) -> Tensor:
+        if len(variables) > enough:
+            return torch.full_like(cost[0, variables], torch.nan, dtype=torch.float64)
+        ends = torch.zeros(len(variables), problem.n, dtype=torch.float64, device=cost.device)
+        ends.scatter_(1, variables[:, None], 1.0)
+        points, solved = solve_for(torch.cat([ends, -ends]), torch.zeros_like(variables).repeat(2))
+        low, high = (points * ends.repeat(2, 1)).sum(1).chunk(2)
+        return torch.where(solved.reshape(2, -1).all(0), (high - low).abs(), torch.nan)
+
+    some = torch.linspace(0, len(cost) - 1, min(len(cost), enough), device=cost.device).round().long()
+    decisions, solved = solve_for(cost[some], some)
+    costs = problem.sign * cost.detach()[some]
+    return smoothing_from_decisions(costs, decisions, solved, (fields.get("lb"), fields.get("ub")), reach)
+
+
+def check_smoothing(smoothing: float | str) -> None:
+    """Raise ProblemError where λ is neither a finite number of at least 0 nor "auto"."""
+    number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
+    if smoothing != "auto" and not (number and 0 <= float(smoothing) < math.inf):
+        raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
+
+
 def smoothing_from_decisions(
     costs: Tensor,
     decisions: Tensor,
@@ -95,12 +167,12 @@ def smoothing_from_decisions(
             allow them, NaN where unknown.
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
-    units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
-    known, spread = units.isfinite(), _spread(costs, 0)
+    units, deciding, costs = _variable_ranges(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
+    known, spread = units.isfinite(), _standard_deviation(costs, 0)
     if not bool(known.any()):  # nothing limits the decisions: any unit would do
         units, known = torch.ones_like(units), ~known
-    units = torch.where(known, units, _matching(spread, units, known))
-    size = _contrast(deciding * units, decisions / units) or _USUAL * _size(costs * units)
+    units = torch.where(known, units, _units_from_costs(spread, units, known))
+    size = _median_cost_of_exchange(deciding * units, decisions / units) or _USUAL * _cost_size(costs * units)
     least, most = float(units.min()), float(units.max())
     origin = f"{STRENGTH:g} × what the decision of another sample typically costs a unit of squared distance"
     if most - least > _SAME * most:
@@ -112,7 +184,9 @@ def smoothing_from_decisions(
     )
 
 
-def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]) -> Tensor:
+def _variable_ranges(
+    decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Compute the range of every variable, (n,).
 
     The range is the distance between its bounds or, where these are far apart, the spread of the decisions. Where the
@@ -136,7 +210,7 @@ def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach
     return units
 
 
-def _contrast(costs: Tensor, decisions: Tensor) -> float:
+def _median_cost_of_exchange(costs: Tensor, decisions: Tensor) -> float:
     """Return the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with other decisions; 0 without any."""
     ratios = [costs.new_zeros(0)]
     for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
@@ -149,18 +223,18 @@ def _contrast(costs: Tensor, decisions: Tensor) -> float:
     return float(found.median()) if len(found) else 0.0
 
 
-def _size(costs: Tensor) -> float:
+def _cost_size(costs: Tensor) -> float:
     """Return the deviation of all costs (k, n); their mean size where all are equal, and 1 where all are zero."""
     entries = costs.flatten()
-    return float(_spread(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
+    return float(_standard_deviation(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 
 
-def _spread(values: Tensor, dim: int) -> Tensor:
+def _standard_deviation(values: Tensor, dim: int) -> Tensor:
     """Return the standard deviation along ``dim``; 0 where there are no values."""
     return values.std(dim, correction=0) if len(values) else values.sum(dim)
 
 
-def _matching(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
+def _units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
     """Return units (n,) for variables of unknown range, in which their costs vary as much as those of the others."""
     typical = (spread * units)[known & (spread > 0)]
     if not len(typical):

@@ -1,13 +1,18 @@
-"""``Solution``: the result of ``pear.solve``."""
+"""``Solution``: the result of ``pear.solve``, and its description in one line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from pear.decisions.continuous_programs import objective_value
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord
+from pear.problem import Problem
 from pear.problem.html_tables import html_table
+from pear.problem.matrix import matvec
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,3 +79,22 @@ def worst_residual(residual: Tensor) -> dict[str, str]:
     """Return the largest finite residual (B,) as text, under the name "kkt_residual"; {} where none is finite."""
     known = residual[residual.isfinite()]
     return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}
+
+
+def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
+    """Convert verified solutions to a ``Solution``, with values in the problem's own sense."""
+    value = problem.sign * objective_value(v.qp, v.x)
+    if problem.phi is not None:  # v.qp contains the quadratic model of φ at z, which lacks a constant
+        slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)
+        value = value + (problem.phi.value(v.x) - (v.x * (slope - 0.5 * matvec(curvature, v.x))).sum(1))
+    return Solution(
+        x=torch.where(v.solved[:, None], v.x, torch.nan),
+        value=torch.where(v.solved, value, torch.nan),
+        status=v.status,
+        active=v.active,
+        weak=v.weak,
+        duals=v.duals,
+        kkt_residual=v.kkt_residual,
+        repaired=v.repaired,
+        gap=torch.where(v.solved, 0.0, torch.nan).to(v.x),
+    )

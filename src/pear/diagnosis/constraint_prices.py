@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.solve import report_failures, solve_verified
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Model, Problem
 from pear.problem.quadratic_program import QuadraticProgram

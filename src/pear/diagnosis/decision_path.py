@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.solve import solve, solve_verified
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.solve import solve
 from pear.optimality.rule import GAP
 from pear.problem import Problem
 from pear.problem.matrix import matvec

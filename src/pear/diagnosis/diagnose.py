@@ -10,15 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.failures import report_failures
+from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
-from pear.decisions.solve import check_smoothing, check_solver, report_failures, solve, solve_verified
+from pear.decisions.solve import check_solver, solve
 from pear.diagnosis.constraint_prices import name_constraints, price_constraints
 from pear.diagnosis.decision_path import ACCURACY, follow_decisions
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
 from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair, compare_decisions
+from pear.losses.regret_metrics import check_pair, compare_decisions
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names

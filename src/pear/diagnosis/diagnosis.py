@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
 from pear.errors import MissingExtraError, ProblemError
-from pear.losses.regret import TINY
+from pear.losses.regret_metrics import TINY
 
 if TYPE_CHECKING:
     import pandas

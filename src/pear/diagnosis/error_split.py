@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.smoothing import Smoothing
-from pear.decisions.solve import choose_smoothing, report_failures, solve_verified
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.failures import report_failures
+from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decisions
-from pear.decisions.recourse_decider import Values
-from pear.decisions.solve import OnFailure, report_failures
-from pear.errors import ProblemError
-from pear.losses.decision_module import DecisionModule
+from pear.decisions.failures import OnFailure, report_failures
+from pear.decisions.recourse_decider import Values, refuse_fields
+from pear.losses.decision_module import DecisionModule, eager
 from pear.losses.defaults import DECISION
-from pear.losses.eager import eager
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
@@ -104,11 +102,11 @@ class DecisionLayer(DecisionModule):
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
         with self.decider.locked(ids):
             decisions = self.decider.decide(cost.detach(), lam, ids, given, by_rows)
-        self._check(decisions, cost)
+        self._report_failures(decisions, cost)
         decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
         return scale.times_units(decision)
 
-    def _check(self, decisions: Decisions, inputs: Tensor) -> None:
+    def _report_failures(self, decisions: Decisions, inputs: Tensor) -> None:
         """Store the statuses; raise an error or warn where samples failed."""
         self.status = decisions.status
         if not decisions.all_solved:
@@ -117,17 +115,14 @@ class DecisionLayer(DecisionModule):
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
         """Solve the elastic problem under predicted values (B, k); returns differentiable decisions (B, n)."""
-        if given:
-            raise ProblemError(
-                f"{', '.join(given)} came with a model that predicts right-hand sides; put them into its problem"
-            )
+        refuse_fields(given)
         decider = self.recourse_decider(values.detach(), ids)
         forecast, elastic = decider.values(values, ids), decider.elastic
         detached = Values(forecast.cost.detach(), {name: side.detach() for name, side in forecast.sides.items()})
-        with decider.locked(ids):
+        with self.decider.locked(ids):
             found = decider.decide(detached, ids, decider.known_failures(detached, ids))
         decisions = Decisions(found.solved)
-        self._check(decisions, values)
+        self._report_failures(decisions, values)
         fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
         decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
@@ -141,9 +136,8 @@ class _Decision(torch.autograd.Function):
     def forward(ctx: Any, decisions: Decisions, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
         ctx.decisions, ctx.sign = decisions, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
-        return decisions.x.to(
-            cost.dtype, copy=True
-        )  # a copy: the caller may change it in place, and the backward pass needs the original
+        # a copy: the caller may change it in place, and the backward pass needs the original
+        return decisions.x.to(cost.dtype, copy=True)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -156,7 +150,7 @@ class _Decision(torch.autograd.Function):
         grads: list[Tensor | None] = [None] * len(needed)
         for i, derivative in enumerate(found):
             kind = ctx.inputs[i]
-            grads[i] = _shaped(derivative(), *kind) if needed[i] and kind is not None else None
+            grads[i] = _fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
         return (None, None, *grads)
 
 
@@ -164,7 +158,7 @@ def _wants_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def _shaped(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+def _fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Bring a derivative to the dtype and shape of its input: sum over samples or variables that shared an entry."""
     if len(shape) == derivative.dim() - 1:
         derivative = derivative.sum(0)

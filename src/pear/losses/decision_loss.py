@@ -1,20 +1,20 @@
-"""``DecisionLoss``: the base class of losses that use decisions but no derivatives of them."""
+"""``DecisionLoss``: the base class of the baselines, which use decisions but no derivatives of them."""
 
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from pear.decisions.regrets import timed
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.eager import eager
-from pear.losses.regret import check_pair
-from pear.problem import CostMap, Model, Problem
+from pear.losses.decision_module import eager
+from pear.losses.regret_metrics import check_pair
+from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import describe_problem, problem_and_cost_map
@@ -40,6 +40,7 @@ class DecisionLoss(nn.Module):
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
     Attributes:
+        cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
@@ -54,7 +55,7 @@ class DecisionLoss(nn.Module):
         check_number("mse_weight", mse_weight, least=0.0)
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._decide = None if decide is None else KeyedFunction(decide)
+        self._decide = decide
 
     @eager
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
@@ -72,8 +73,8 @@ class DecisionLoss(nn.Module):
         check_pair(predicted, true)
         true = true.detach().to(predicted)
         ids = as_keys(keys, len(predicted))
-        if self._cost_map is not None:
-            predicted, true = self._cost_map(predicted, ids), self._cost_map(true, ids)
+        if self.cost_map is not None:
+            predicted, true = self.cost_map(predicted, ids), self.cost_map(true, ids)
         value = self.value(predicted, true, ids)
         if self.mse_weight:
             with self.timed("gradient"):
@@ -87,13 +88,8 @@ class DecisionLoss(nn.Module):
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
-        self._problem, self._cost_map = problem_and_cost_map(problem)
+        self._problem, self.cost_map = problem_and_cost_map(problem)
         self.starts = WarmStarts()
-
-    @property
-    def cost_map(self) -> CostMap | None:
-        """The map from predicted values to costs; None where the costs themselves are predicted."""
-        return self._cost_map
 
     def sample_state(self) -> dict[str, Any]:
         """Return the stored best decisions, as arrays, numbers and strings."""
@@ -106,9 +102,8 @@ class DecisionLoss(nn.Module):
     def extra_repr(self) -> str:
         """Return the problem and the settings in one line."""
         settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
-        return ", ".join(
-            [describe_problem(self.problem, self._cost_map), *(f"{name}={v:g}" for name, v in settings.items())]
-        )
+        described = describe_problem(self.problem, self.cost_map)
+        return ", ".join([described, *(f"{name}={value:g}" for name, value in settings.items())])
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
@@ -124,7 +119,10 @@ class DecisionLoss(nn.Module):
         """Compute the best decisions (B, n) for costs (B, n), in their dtype."""
         cost = cost.detach()
         with self.timed("solve"):
-            z = solve(select_rows(self.problem, ids), cost).x if self._decide is None else self._decide(cost, ids)
+            if self._decide is None:
+                z = solve(select_rows(self.problem, ids), cost).x
+            else:
+                z = call_with_keys(self._decide, cost, ids)
         if z.shape != cost.shape:
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
@@ -145,25 +143,20 @@ class DecisionLoss(nn.Module):
                 kept.put(slots, known, mark)
         return known
 
-    @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        """Add the time spent inside the context to ``seconds[what]``."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[what] += time.perf_counter() - began
+    def timed(self, what: str) -> AbstractContextManager[None]:
+        """Return a context that adds the time spent inside it to ``seconds[what]``."""
+        return timed(self.seconds, what)
 
 
-class KeyedFunction(Generic[Result]):
-    """A function that may take sample ids: they are passed on where it has an argument ``keys``."""
+def takes_keys(function: Callable[..., Any]) -> bool:
+    """Whether a function, or the ``forward`` of a module, has an argument ``keys`` for the sample ids."""
+    function = function.forward if isinstance(function, nn.Module) else function
+    return "keys" in inspect.signature(function).parameters
 
-    def __init__(self, function: Callable[..., Result]) -> None:
-        self._function, self._takes_keys = function, "keys" in inspect.signature(function).parameters
 
-    def __call__(self, rows: Tensor, ids: list[Hashable] | None) -> Result:
-        """Call the function with ``rows``, and with ``ids`` where it takes them."""
-        return self._function(rows, keys=ids) if self._takes_keys else self._function(rows)
+def call_with_keys(function: Callable[..., Result], rows: Tensor, ids: list[Hashable] | None) -> Result:
+    """Call a function with ``rows`` (B, n), and with the sample ids where it takes ``keys``."""
+    return function(rows, keys=ids) if takes_keys(function) else function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:

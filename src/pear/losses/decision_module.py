@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
+from pear.decisions.failures import OnFailure, check_on_failure
 from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing
-from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
-from pear.problem import CostMap, Model, Problem
+from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
+from pear.decisions.solve import check_solver
+from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Decorate a function so that ``torch.compile`` does not trace it.
+
+    ``torch.compiler.disable`` does the same, but it imports the compiler, which takes as long as importing torch. This
+    decorator imports the compiler only during compilation.
+    """
+
+    @wraps(function)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
 
 
 class DecisionModule(nn.Module):
@@ -29,6 +51,10 @@ class DecisionModule(nn.Module):
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
+
+    Attributes:
+        cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
+        decider: the ``Decider`` of the problem; with predicted right-hand sides, that of the forecasts.
     """
 
     def __init__(
@@ -58,16 +84,11 @@ class DecisionModule(nn.Module):
         self.given = problem  # with its integers, because the validation metric needs them
         self.recourse_model = recourse_model(problem)
         self._problem = plain_problem(problem).relaxed()
-        self._cost_map = problem.cost_map if isinstance(problem, Model) else None
-
-    @property
-    def cost_map(self) -> CostMap | None:
-        """The map from predicted values to costs; None where the costs themselves are predicted."""
-        return self._cost_map
+        self.cost_map = problem.cost_map if isinstance(problem, Model) else None
 
     def costs(self, values: Tensor, keys: list[Hashable] | None = None) -> Tensor:
         """Compute costs (B, n) from predicted or true values (B, k); without a cost map the values are the costs."""
-        return values if self._cost_map is None else self._cost_map(values, keys)
+        return values if self.cost_map is None else self.cost_map(values, keys)
 
     @property
     def solver(self) -> str:
@@ -115,17 +136,12 @@ class DecisionModule(nn.Module):
             times: a factor that multiplies the chosen λ.
         """
         costs = as_batch(costs)
-        own = self.problem.batch if self._cost_map is None else self._cost_map.batch or self.problem.batch
+        own = self.problem.batch if self.cost_map is None else self.cost_map.batch or self.problem.batch
         if keys is None and own is not None:
             keys = range(len(costs))
         ids = as_keys(keys, len(costs))
         unsettled = self._chosen is None
-        if self.recourse_model is None:
-            chosen = self.settle_smoothing(self.costs(costs, ids), ids)
-        else:
-            self.recourse_decider(costs, ids)
-            assert self._chosen is not None
-            chosen = self._chosen
+        chosen = self.settle_smoothing(costs if self.recourse_model is not None else self.costs(costs, ids), ids)
         if unsettled and times != 1:
             chosen = chosen.times(times)
             self._use_smoothing(chosen)
@@ -138,9 +154,7 @@ class DecisionModule(nn.Module):
             values: (B, k) true values, from which "auto" chooses λ.
             keys: sample ids, or None.
         """
-        assert self.recourse_model is not None
-        if self._recourse is None:
-            self._use_smoothing(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
+        self.settle_smoothing(values, keys)
         assert self._recourse is not None
         return self._recourse
 
@@ -148,16 +162,19 @@ class DecisionModule(nn.Module):
         """Return the smoothing in use; the first call chooses λ for "auto".
 
         Args:
-            costs: (B, n) costs, from which "auto" chooses λ.
+            costs: (B, n) true costs, from which "auto" chooses λ; (B, k) true values where right-hand sides are
+                predicted.
             keys: sample ids, or None.
             **fields: fields that replace those of the problem in this call.
         """
-        if self._chosen is None:
-            self._use_smoothing(
-                choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields)
-            )
-            assert self._chosen is not None
-        return self._chosen
+        chosen, costs = self._chosen, costs.detach()
+        if chosen is None:
+            if self.recourse_model is None:
+                chosen = choose_smoothing(self.decider.problem_of(keys), costs, self._smoothing, **fields)
+            else:
+                chosen = choose_recourse_smoothing(self.recourse_model, costs, self._smoothing, keys)
+            self._use_smoothing(chosen)
+        return chosen
 
     def times_units(self, values: Tensor) -> Tensor:
         """Multiply by ``units``: converts decisions (..., n) to the user's variables, or costs (..., n) from them."""
@@ -204,7 +221,8 @@ class DecisionModule(nn.Module):
             decider.restore(state[name])
 
     def _deciders(self) -> dict[str, Decider]:
-        return {"decider": self.decider} if self._recourse is None else self._recourse.deciders()
+        """Return the deciders whose warm starts are saved, by name."""
+        return {"decider": self.decider} if self._recourse is None else self._recourse.deciders
 
     def extra_repr(self) -> str:
         """Return the problem and the settings, in a line each."""
@@ -213,4 +231,4 @@ class DecisionModule(nn.Module):
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
         model = self.recourse_model
         rows = "" if model is None else f", {model.constraint_map}, {model.recourse}"
-        return f"{describe_problem(self.problem, self._cost_map)}{rows}\n{given}"
+        return f"{describe_problem(self.problem, self.cost_map)}{rows}\n{given}"

@@ -12,22 +12,13 @@ decision is a vertex, the gradient of regret is zero and that of F is not.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
 from pear.problem.matrix import matvec
 from pear.solvers.fused import RegretCall, Regrets
-
-
-def check_guidance(guidance: float) -> None:
-    """Raise ProblemError unless α is a finite number of at least 0."""
-    number = isinstance(guidance, (int, float)) and not isinstance(guidance, bool)
-    if not (number and 0 <= guidance < math.inf):
-        raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
 
 
 def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool = False) -> Tensor:

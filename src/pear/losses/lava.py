@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, KeyedFunction, check_number
-from pear.losses.own_problem import OwnProblem
+from pear.losses.decision_loss import Decide, DecisionLoss, call_with_keys, check_number
+from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import select_rows
 
 Adjacent = Callable[..., list[Tensor]]
 """A function from vertices (B, n) to B tensors (k, n), the neighbours of each vertex; it may take ``keys``."""
@@ -56,7 +57,7 @@ class LAVALoss(DecisionLoss):
         super().__init__(problem.relaxed(), decide)
         check_number("threshold", threshold)
         self.threshold = float(threshold)
-        self._adjacent = KeyedFunction(adjacent or OwnProblem(self.problem).adjacent)
+        self._adjacent = adjacent
         self._away: dict[tuple[Hashable, bytes], _Differences] = {}
         self._away_in = self.problem
 
@@ -68,7 +69,7 @@ class LAVALoss(DecisionLoss):
             slots = len(away) * max(one.vectors for one in away)
             if slots == 0:
                 return 0.0 * predicted.sum()
-            dearer = self.problem.sign * _products(away, predicted)
+            dearer = self.problem.sign * _multiply_by_costs(away, predicted)
             return torch.where(dearer >= self.threshold, dearer, 0.0).sum() / slots
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
@@ -87,7 +88,11 @@ class LAVALoss(DecisionLoss):
             with self.timed("solve"):
                 rows = list(new.values())
                 vertices, keys = best[rows], None if ids is None else [ids[i] for i in rows]
-                for name, z, neighbours in zip(new, vertices, self._adjacent(vertices, keys), strict=True):
+                if self._adjacent is None:
+                    found = adjacent_in_problem(select_rows(self.problem, keys), vertices)
+                else:
+                    found = call_with_keys(self._adjacent, vertices, keys)
+                for name, z, neighbours in zip(new, vertices, found, strict=True):
                     self._away[name] = _Differences.of(z - neighbours.detach().to(z).reshape(-1, len(z)))
         return [self._away[name] for name in names]
 
@@ -114,7 +119,7 @@ class _Differences(NamedTuple):
         return cls(len(rows), row, column, rows[row, column])
 
 
-def _products(away: list[_Differences], cost: Tensor) -> Tensor:
+def _multiply_by_costs(away: list[_Differences], cost: Tensor) -> Tensor:
     """Multiply each sample's differences by its cost (B, n); returns one tensor with all products of all samples.
 
     There is no padding, because a degenerate vertex may have thousands of neighbours and the others a hundred.

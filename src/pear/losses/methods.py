@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.dbb import DBBLoss
+from pear.losses.baselines import DBBLoss, MSELoss, PFYLLoss, SPOPlusLoss
 from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
-from pear.losses.mse import MSELoss
-from pear.losses.own_problem import OwnProblem
 from pear.losses.pear_loss import PEARLoss
-from pear.losses.pfyl import PFYLLoss
-from pear.losses.spo_plus import SPOPlusLoss
+from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import select_rows
+from pear.problem.model import problem_and_cost_map
 
 
 class TaskLike(Protocol):
@@ -41,6 +42,42 @@ class TaskLike(Protocol):
     def decide_relaxed(self, cost: Any) -> Tensor:
         """Return the decisions (B, n) of the continuous relaxation under costs (B, n)."""
         ...
+
+
+class OwnProblem:
+    """A task made of a user's problem: decides by ``pear.solve``, and finds the neighbours of a vertex.
+
+    Args:
+        problem: the decision problem. Where it has fields per sample, ``keys`` selects its rows.
+
+    Example:
+        >>> import pear
+        >>> simplex = OwnProblem(pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0))
+        >>> simplex.adjacent(simplex.decide([[1.0, 2.0, 3.0]]))[0]
+        tensor([[0., 1., 0.],
+                [0., 0., 1.]], dtype=torch.float64)
+    """
+
+    name = "own problem"
+
+    def __init__(self, problem: Problem | Model) -> None:
+        self.problem = problem
+
+    def _problem_of(self, keys: list[Hashable] | None) -> Problem:
+        """Return the problem of the samples with these keys, without its cost map."""
+        return select_rows(problem_and_cost_map(self.problem)[0], keys)
+
+    def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
+        """Return the best decisions (B, n) for costs (B, n)."""
+        return solve(self._problem_of(keys), cost).x
+
+    def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
+        """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""
+        return solve(self._problem_of(keys).relaxed(), cost).x
+
+    def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
+        """Find the neighbours of each vertex in z (B, n), as ``adjacent_in_problem`` does: B tensors (k, n)."""
+        return adjacent_in_problem(self._problem_of(keys), z)
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,30 @@
-"""``PEARLoss``: the regret of decisions under predicted costs, with its exact gradient from one projection."""
+"""``PEARLoss``: the regret of decisions with its exact gradient, and ``LastCall``, the statistics of a call."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pear.decisions.batch_regrets import BatchRegrets, RegretDecider, find_regrets
+from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_regrets import RecourseRegrets
-from pear.decisions.solve import OnFailure, report_failures
+from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
+from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError
-from pear.losses import defaults
-from pear.losses.decision_module import DecisionModule
-from pear.losses.defaults import GUIDED
-from pear.losses.eager import eager
-from pear.losses.guided_regret import GuidedRegret, check_guidance
-from pear.losses.last_call import LastCall
-from pear.losses.regret import check_injection, check_pair, true_curvature
+from pear.losses.decision_module import DecisionModule, eager
+from pear.losses.defaults import DECAY, GUIDED, check_strength
+from pear.losses.guided_regret import GuidedRegret
+from pear.losses.regret_metrics import check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")
@@ -30,6 +32,68 @@ logger = logging.getLogger("pear")
 Reduction = Literal["mean", "sum", "none"]
 
 _MANY_CALLS = 1000  # gradients without a call of ``step``, after which a warning reminds the user of it
+
+
+@dataclass(repr=False)
+class LastCall:
+    """Decisions and statistics of the last call of a loss.
+
+    Attributes:
+        decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
+        regret: (B,) regret of each sample; zero where it was masked.
+        reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
+            problems that a GPU kernel solves, because solving again is faster than checking.
+        kkt_residual: (B,) the KKT residuals of the decisions, as in ``pear.Solution``.
+    """
+
+    decision: Tensor
+    regret: Tensor
+    reuse_rate: float
+    kkt_residual: Tensor
+    _parts: Regrets
+    _wanted: bool
+    _call: RegretCall
+    _finder: RegretFinder
+
+    def __repr__(self) -> str:
+        facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
+        facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
+        text = "".join(f"; {name} {fact}" for name, fact in facts.items())
+        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{text})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the cached properties."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
+    def status(self) -> Tensor:
+        """The status of each sample, (B,) int8: of the predicted problem or, where that is solved, of the true one."""
+        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
+
+    @property
+    def repaired_rate(self) -> float:
+        """The share of samples for which the solver's active set was wrong and has been corrected."""
+        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
+
+    @property
+    def zero_gradient_rate(self) -> float:
+        """The share of samples whose gradient is exactly zero; NaN where no gradient was computed."""
+        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
+        return zero / max(len(self.regret), 1)
+
+    @cached_property
+    def _verified(self) -> VerifiedSolutions:
+        return self._finder.solve_again(self._call)
+
+    @property
+    def weakly_active(self) -> Tensor:
+        """The number of weakly active constraints of each sample, (B,); computed on first use."""
+        return self._verified.weak.count()
+
+    @property
+    def tangent_dim(self) -> Tensor:
+        """The dimension of each sample's tangent space, (B,); computed on first use."""
+        return self._verified.systems.tangent_dim()
 
 
 class PEARLoss(DecisionModule):
@@ -88,7 +152,7 @@ class PEARLoss(DecisionModule):
         super().__init__(problem, smoothing, solver, on_failure)
         if reduction not in ("mean", "sum", "none"):
             raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
-        check_injection(injection)
+        check_strength("injection", injection)
         self.injection = float(injection)
         self.guidance = guidance
         self.reduction = reduction
@@ -103,7 +167,7 @@ class PEARLoss(DecisionModule):
 
     @guidance.setter
     def guidance(self, guidance: float) -> None:
-        check_guidance(guidance)
+        check_strength("guidance", guidance)
         self._guidance = self._alpha = float(guidance)
         self._calls = 0  # calls with a gradient since the last step
 
@@ -120,7 +184,7 @@ class PEARLoss(DecisionModule):
         Args:
             steps: the number of steps that the optimiser has taken.
         """
-        self._alpha *= defaults.DECAY**steps
+        self._alpha *= DECAY**steps
         self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -179,14 +243,14 @@ class PEARLoss(DecisionModule):
         check_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
         shares_curvature = Q is not None and true_Q is Q
-        decider: RegretDecider
+        finder: RegretFinder
         if self.recourse_model is None:
             predicted, true = self.costs(predicted, ids), self.costs(true, ids)
             lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
-            decider = self.decider  # after in_units, which may replace it
+            finder = CostRegrets(self.decider)  # after in_units, which may replace the decider
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
-            lam, decider = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
+            lam, finder = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or _requires_grad(true_Q)):
             raise ProblemError(
@@ -204,12 +268,12 @@ class PEARLoss(DecisionModule):
             guidance=self._alpha,
         )
         with self.decider.locked(ids):
-            found = find_regrets(decider, call, wanted, self.seconds)
+            found = finder.find(call, wanted, self.seconds)
             regrets = found.regrets
             if not found.all_solved:
-                self._fail(found, wanted)
+                self._report_failures(found, wanted)
             fresh = found.all_solved and regrets.reused.is_cuda  # a fused pass on a GPU uses no warm starts
-            last = self.record(call, regrets, wanted, reused=0 if fresh else None, decider=decider)
+            last = self.record(call, regrets, wanted, reused=0 if fresh else None, finder=finder)
         good = len(regrets.value)
         if not found.all_solved:
             good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
@@ -260,7 +324,7 @@ class PEARLoss(DecisionModule):
                 "pass true.detach()"
             )
 
-    def _fail(self, found: BatchRegrets, wanted: bool) -> None:
+    def _report_failures(self, found: BatchRegrets, wanted: bool) -> None:
         """Raise an error for failed samples, or warn of failures that are not known yet."""
         regrets, known = found.regrets, found.known
         status, true_status = regrets.status, torch.where(regrets.status == 0, regrets.true_status, 0)
@@ -281,7 +345,7 @@ class PEARLoss(DecisionModule):
         parts: Regrets,
         wanted: bool = True,
         reused: int | None = None,
-        decider: RegretDecider | None = None,
+        finder: RegretFinder | None = None,
     ) -> LastCall:
         """Store the results of a call in ``last``, and add its samples to the totals.
 
@@ -290,7 +354,7 @@ class PEARLoss(DecisionModule):
             parts: its regrets.
             wanted: whether gradients were computed.
             reused: how many samples kept their working set; counted from ``parts`` where left out.
-            decider: the decider of the call; the loss's own decider where left out.
+            finder: what computed the regrets; regrets of predicted costs where left out.
         """
         reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
@@ -302,7 +366,7 @@ class PEARLoss(DecisionModule):
             _parts=parts,
             _wanted=wanted,
             _call=call._replace(predicted=call.predicted.clone()),  # a copy, because the caller may change the tensor
-            _decider=self.decider if decider is None else decider,
+            _finder=CostRegrets(self.decider) if finder is None else finder,
         )
         return last
 

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.optimality.rule import RANK, TIGHT
+from pear.problem import Problem
 
 Array = NDArray[np.float64]
 
 _PAIRS = 2**22  # pairs of rays that are tested together, in arrays of 16 MB
 _MOST_PAIRS = 2**32  # pairs of rays that are tested at most, which takes minutes
+
+
+def adjacent_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
+    """Find the vertices of the continuous relaxation that share an edge with each vertex in z (B, n).
+
+    Args:
+        problem: the decision problem; its fields may differ by sample.
+        z: (B, n) vertices.
+
+    Returns:
+        B tensors of shape (k, n).
+    """
+    if problem.is_sparse:
+        raise ProblemError("the neighbours of a vertex are found for dense problems; this one is sparse: use PEAR")
+    qp = problem.canonical(torch.zeros_like(z, dtype=torch.float64, device=problem.device))
+    fields = [getattr(qp, name).cpu().numpy() for name in ("G", "h", "lb", "ub", "A")]
+    found = []
+    for i, point in enumerate(z.detach().double().cpu().numpy()):
+        G, h, lb, ub, A = (field[min(i, len(field) - 1)] for field in fields)
+        there = np.isfinite(h)
+        found.append(torch.from_numpy(adjacent_vertices(point, G[there], h[there], lb, ub, A)).to(z))
+    return found
 
 
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pear.decisions import solve
-from pear.decisions.solve import report_failures
+from pear.decisions.failures import report_failures
 from pear.errors import ProblemError
-from pear.losses.regret import Outcome, check_pair, compare_decisions, true_curvature
+from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 import math
 import time
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.losses.decision_loss import takes_keys
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
@@ -246,8 +246,7 @@ def _train(
 
 def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
     """Call ``calibrate`` with all true costs, and with the samples' ids where there are some and it takes ``keys``."""
-    takes_keys = "keys" in inspect.signature(calibrate).parameters
-    named = {"keys": train.keys} if takes_keys and train.keys is not None else {}
+    named = {"keys": train.keys} if takes_keys(calibrate) and train.keys is not None else {}
     calibrate(train.costs, **named)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor, nn
 
 from pear.losses import PEARLoss
+from pear.losses.decision_loss import takes_keys
 from pear.train.samples.features import Keys
 
 
@@ -29,10 +29,7 @@ def accept_keys(loss: Callable[..., Tensor]) -> KeyedLoss:
         >>> accept_keys(torch.nn.MSELoss())(ones, ones, keys=torch.arange(2))
         tensor(0.)
     """
-    signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
-    if "keys" in signature.parameters:
-        return loss
-    return _WithoutKeys(loss)
+    return loss if takes_keys(loss) else _WithoutKeys(loss)
 
 
 class _WithoutKeys(nn.Module):

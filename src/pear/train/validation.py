@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import report_failures, solve
+from pear.decisions.failures import report_failures
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.recourse_outcome import RecourseOutcome, best_status
-from pear.losses.regret import Outcome, compare_decisions
+from pear.losses.regret_metrics import Outcome, RecourseOutcome, best_status, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys, select_rows

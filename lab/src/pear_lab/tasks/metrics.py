@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.losses.regret import Outcome, check_pair
+from pear.losses.regret_metrics import Outcome, check_pair
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.decisions import solve
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair
+from pear.losses.regret_metrics import check_pair
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.recourse_decider import choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, smoothing_from_decisions
-from pear.decisions.solve import choose_smoothing
+from pear.decisions.smoothing import Smoothing, choose_smoothing, smoothing_from_decisions
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.diagnosis.wording import count_noun

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.solve import solve, solve_verified
+from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.solve import solve
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.diagnosis.wording import count_noun, format_seconds, list_names
 from pear.errors import FailedSamplesWarning, SolveError
-from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret import Outcome, compare_decisions
+from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.sensitivity.uniqueness import is_unique

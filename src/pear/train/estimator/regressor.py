@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
-from pear.losses.regret import normalized_regret
+from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names, is_frame
 from pear.problem.model import input_count, plain_problem

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.regret import normalized_regret
+from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import input_count, plain_problem
 from pear.train.validation import own_rows

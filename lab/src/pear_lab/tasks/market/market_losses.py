@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import report_failures
+from pear.decisions.failures import report_failures
 from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem.keys_and_columns import as_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.losses.regret import Outcome
+from pear.losses.regret_metrics import Outcome
 from pear.tasks.portfolio import Portfolio
 from pear_lab.tasks.market.moments import moments
 from pear_lab.tasks.market.windows import AHEAD

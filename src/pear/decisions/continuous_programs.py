@@ -1,14 +1,16 @@
-"""Problems with a smooth convex term φ in the objective: Newton's method, with an exact QP in every step.
+"""Continuous programs: quadratic ones go to the pipeline, those with a smooth convex term φ to Newton's method.
 
-At z the objective is replaced by its second-order model. The direction leads to the minimiser of the model over the
-constraints, and a backtracking line search lowers the objective along it. Near the solution the steps are full and
-converge quadratically. The gradient of the decision uses the last model, whose H is the Hessian at the solution.
+Newton's method replaces the objective at z by its second-order model and solves that QP exactly. The direction leads to
+the minimiser of the model over the constraints, and a backtracking line search lowers the objective along it. Near the
+solution the steps are full and converge quadratically. The gradient of the decision uses the last model, whose H is the
+Hessian at the solution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +22,8 @@ from pear.problem import Problem
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.registry import Backend
+from pear.solvers.candidate import Start
+from pear.solvers.registry import Backend, resolve
 
 _MAX_STEPS = 100
 _HALVINGS = 40  # of a step in the line search
@@ -28,8 +31,43 @@ _STILL = 1e-11  # relative length of a step that counts as zero
 _ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
 
 
-def solve_smooth(
-    problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool = False
+def solve_verified(
+    problem: Problem,
+    cost: Tensor,
+    smoothing: float,
+    solver: str,
+    start: Start | None = None,
+    known: Tensor | None = None,
+    **overrides: Any,
+) -> VerifiedSolutions:
+    """Solve the continuous relaxation exactly, in float64 and as a minimisation.
+
+    No error is raised for failed samples; their status says why they failed.
+
+    Args:
+        problem, cost, smoothing, solver, overrides: as for ``pear.solve``.
+        start: warm starts, or None.
+        known: (B,) int8 statuses of samples that are known to fail, SOLVED elsewhere.
+    """
+    qp = problem.canonical(cost, smoothing, **overrides)
+    kind = "lp" if problem.phi is None and qp.is_linear else "qp"
+    solvers = resolve(solver, kind, problem.is_sparse)
+    named = solver != "auto"
+    if problem.phi is not None:
+        return _solve_by_newton(problem, qp, solvers, named)
+    # the problem's own curvature was checked at construction; that of a call has not been checked
+    given = overrides.get("Q") is not None
+    vertex = not named and problem.is_sparse
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
+
+
+def objective_value(qp: QuadraticProgram, x: Tensor) -> Tensor:
+    """Compute the quadratic objective of the programs at x (B, n); the result has shape (B,)."""
+    return (x * (0.5 * matvec(qp.H, x) + qp.c)).sum(1)
+
+
+def _solve_by_newton(
+    problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool
 ) -> VerifiedSolutions:
     """Solve ``min φ(z) + ½zᵀHz + cᵀz`` over the constraints of ``base`` for every sample.
 
@@ -45,7 +83,7 @@ def solve_smooth(
     nearest = _feasible_start(problem, base, solvers, named)
     z, start = nearest.x, None
     for _ in range(_MAX_STEPS):
-        result = solve_programs(_model(problem, base, z), solvers, start)
+        result = solve_programs(_quadratic_model(problem, base, z), solvers, start)
         direction = torch.where(result.solved[:, None], result.x - z, torch.zeros_like(z))
         still = direction.abs().amax(1) <= _STILL * z.abs().amax(1).clamp(min=1e-300)
         resting = still | ~result.solved
@@ -80,7 +118,7 @@ def _feasible_start(
     return nearest
 
 
-def _model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProgram:
+def _quadratic_model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProgram:
     """Make the quadratic programs whose objective agrees with the true one at z (B, n) up to second order."""
     assert problem.phi is not None
     curvature = problem.sign * problem.phi.hessian(z)
@@ -88,10 +126,10 @@ def _model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProg
     return replace(base, H=base.H + curvature, c=base.c + slope - matvec(curvature, z), diagonal=False)
 
 
-def _objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
+def _objective_with_phi(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
+    """Compute the objective (B,) with φ at z (B, n); infinite outside the domain of φ and of its gradient."""
     assert problem.phi is not None
-    quadratic = (z * (0.5 * matvec(base.H, z) + base.c)).sum(1)
-    value = quadratic + problem.sign * problem.phi.value(z)
+    value = objective_value(base, z) + problem.sign * problem.phi.value(z)
     # a point on the edge of φ's domain may have a value, but no slope to go on from
     inside = problem.phi.gradient(z).isfinite().all(1) & ~value.isnan()
     return torch.where(inside, value, torch.inf)
@@ -102,11 +140,11 @@ def _step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction:
     assert problem.phi is not None
     slope = base.c + matvec(base.H, z) + problem.sign * problem.phi.gradient(z)
     fall = (slope * direction).sum(1)
-    here = _objective(problem, base, z)
+    here = _objective_with_phi(problem, base, z)
     noise = 1e-14 * here.abs()  # near the solution the decrease is below rounding, and a full step is right
     length = torch.ones_like(here)
     for _ in range(_HALVINGS):
-        there = _objective(problem, base, z + length[:, None] * direction)
+        there = _objective_with_phi(problem, base, z + length[:, None] * direction)
         high = ~(there <= here + _ARMIJO * length * fall + noise)
         if not bool(high.any()):
             break

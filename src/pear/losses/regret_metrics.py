@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pear.decisions.batch_regrets import gradient_error
-from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, report_failures, solve, solve_verified
+from pear.decisions.continuous_programs import objective_value, solve_verified
+from pear.decisions.failures import OnFailure, check_on_failure, report_failures
+from pear.decisions.recourse_decider import RecourseDecider, Values
+from pear.decisions.regrets import gradient_error
+from pear.decisions.smoothing import choose_smoothing
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.defaults import GRADIENT
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.defaults import GRADIENT, check_strength
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import as_batch
@@ -63,8 +66,8 @@ def regret_gradient(
         tensor([[-0.2000,  0.2000]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
-    check_injection(injection)
-    plain, cost_map, predicted, true = _costs(problem, predicted, true)
+    check_strength("injection", injection)
+    plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
     problem = plain.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
@@ -155,7 +158,7 @@ def outcome_of_forecast(
     model = recourse_model(problem)
     if model is not None:
         return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
-    problem, _, predicted, true = _costs(problem, predicted, true)
+    problem, _, predicted, true = _detached_costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     with within(time_limit):
@@ -194,6 +197,70 @@ class Outcome(NamedTuple):
         return float(self.regret.sum() / (self.best.abs().sum() + TINY))
 
 
+class RecourseOutcome:
+    """Scores predicted values by the regret of the decisions under them, with integers and without smoothing.
+
+    Args:
+        model: a model with a constraint map; integers stay integers.
+        true: (B, k) true values; the constructor computes their best decisions.
+        keys: B sample ids, which select rows of a problem or cost map with fields per sample.
+        solver: "auto" or a name that ``pear solvers`` lists.
+
+    Attributes:
+        best: (B,) the value of the best decision, in the problem's own sense.
+
+    Raises:
+        SolveError: a sample has no best decision.
+    """
+
+    def __init__(self, model: Model, true: Tensor, keys: list[Hashable] | None = None, solver: str = "auto") -> None:
+        self.model, self.keys = model, keys
+        self._decider = RecourseDecider(model, solver)
+        self._truth = self._decider.values(true.detach(), keys)
+        if model.problem.is_integer:
+            x = self._solve_integers(self._decider, self._truth)
+        else:
+            best, status = self._decider.best(self._truth, keys)
+            report_failures(status, "raise", "the true values")
+            x = best.x
+        self.best = self.value(x[:, : model.elastic.n])
+
+    def _solve_integers(self, decider: RecourseDecider, values: Values) -> Tensor:
+        """Solve the elastic problem with its integers; returns (B, n + slacks)."""
+        solution = decider.solve_integers(values, self.keys)
+        report_failures(solution.status, "raise", "the problem", gap=solution.gap)
+        return solution.x
+
+    def value(self, z: Tensor) -> Tensor:
+        """Compute the realised cost (B,) of decisions z (B, n) under the truth, in the problem's own sense.
+
+        Raises:
+            SolveError: recourse finds no feasible point.
+        """
+        realised = self._decider.realise(z, self._truth, self.keys, wanted=False)
+        report_failures(realised.status, "raise", "the recourse")
+        return self.model.problem.sign * objective_value(realised.program, realised.x)
+
+    def __call__(self, predicted: Tensor) -> Tensor:
+        """Compute the regret (B,) of the decisions under predicted values (B, k); rounding below 0 is cut off."""
+        decider = self._decider.copy()  # without warm starts, which could decide a tie in another way
+        forecast = decider.values(predicted.detach(), self.keys)
+        if self.model.problem.is_integer:
+            x = self._solve_integers(decider, forecast)
+        else:
+            solved = decider.decide(forecast, self.keys).solved
+            report_failures(solved.status, "raise", "the forecast")
+            x = solved.x
+        paid = self.value(x[:, : self.model.elastic.n])
+        return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
+
+
+def best_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
+    """Solve the continuous relaxation under true values (B, k); returns statuses (B,), int8 of ``Status``."""
+    decider = RecourseDecider(model)
+    return decider.best(decider.values(true.detach(), keys), keys)[1]
+
+
 def compare_decisions(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
     """Compare decisions with the best decisions under the true costs.
 
@@ -208,7 +275,9 @@ def compare_decisions(problem: Problem, chosen: Tensor, best: Tensor, true: Tens
     return Outcome(problem.sign * (paid - ideal), ideal)
 
 
-def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
+def _detached_costs(
+    problem: Problem | Model, predicted: Any, true: Any
+) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
     """Return the problem without its cost map, the cost map, and detached predicted and true costs (B, n)."""
     plain, cost_map = problem_and_cost_map(problem)
     check_same_order(problem, predicted, true)
@@ -229,13 +298,6 @@ def check_pair(predicted: Tensor, true: Tensor) -> None:
         raise ProblemError(
             f"predicted and true costs must have the same shape; got {tuple(predicted.shape)} and {tuple(true.shape)}"
         )
-
-
-def check_injection(injection: float) -> None:
-    """Raise ProblemError unless β is a finite number of at least 0."""
-    number = isinstance(injection, (int, float)) and not isinstance(injection, bool)
-    if not (number and 0 <= injection < math.inf):
-        raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
 
 
 def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:

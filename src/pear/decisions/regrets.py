@@ -1,0 +1,243 @@
+"""The regrets of a batch, with their gradients, in three steps.
+
+    known failures → fused pass → pipeline for the samples that the pass could not solve
+
+``RegretFinder`` takes these steps. ``CostRegrets`` computes the regrets where costs are predicted, and
+``RecourseRegrets`` in another file where right-hand sides are predicted.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.decisions.continuous_programs import objective_value
+from pear.decisions.decider import Decider
+from pear.errors import NotUniqueError, SolveError
+from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.objective_gap import objective_gap
+from pear.problem import Problem
+from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.candidate import Start
+from pear.solvers.fused import RegretCall, Regrets
+
+
+class BatchRegrets(NamedTuple):
+    """The regrets of a batch.
+
+    Attributes:
+        regrets: the regrets of all samples; zero where a sample failed.
+        known: the statuses (B,) under the predicted and under the true data that were known before any solver was
+            called; None where no failure was known.
+        all_solved: whether all samples are certainly solved. False means that the statuses must be read.
+    """
+
+    regrets: Regrets
+    known: tuple[Tensor, Tensor] | None
+    all_solved: bool
+
+
+class RegretFinder(ABC):
+    """Computes the regrets of batches. Samples that failed before with the same data are not solved again."""
+
+    def find(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> BatchRegrets:
+        """Compute the regrets of a batch.
+
+        Args:
+            call: the inputs.
+            wanted: whether gradients are wanted.
+            seconds: the time spent is added under "solve" and "gradient".
+
+        Raises:
+            NotUniqueError: a decision is not unique, and its gradient is wanted.
+        """
+        failures = self.known_failures(call)
+        found = [status for status in failures if status is not None]
+        if not found:
+            regrets, all_solved = self.solve_regrets(call, wanted, seconds)
+            return BatchRegrets(regrets, None, all_solved)
+        status, true_status = (torch.zeros_like(found[0]) if one is None else one for one in failures)
+        regrets = self.regrets_of_failures(status, true_status)
+        rest = ((status == 0) & (true_status == 0)).nonzero()[:, 0]
+        if len(rest):
+            with renumber_errors(rest):
+                regrets.put(rest, self.solve_regrets(call.only(rest), wanted, seconds)[0])
+        return BatchRegrets(regrets, (status, true_status), False)
+
+    @abstractmethod
+    def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
+        """Return stored failures (B,) under the predicted and under the true data; None where none is stored."""
+
+    @abstractmethod
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+        """Return zero regrets for samples with these statuses (B,) under the predicted and under the true data."""
+
+    @abstractmethod
+    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+        """Compute the regrets of a batch without asking for known failures; the arguments are those of ``find``.
+
+        Returns:
+            The regrets, and whether all samples are certainly solved.
+        """
+
+    @abstractmethod
+    def solve_again(self, call: RegretCall) -> VerifiedSolutions:
+        """Solve again under the predicted data of a call; stored warm starts are neither used nor changed."""
+
+
+class CostRegrets(RegretFinder):
+    """Computes regrets where costs are predicted.
+
+    Args:
+        decider: decides under predicted and under true costs.
+    """
+
+    def __init__(self, decider: Decider) -> None:
+        self.decider = decider
+
+    def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
+        """Return stored failures (B,) under the predicted and under the true costs; None where none is stored."""
+        look_up, lam, keys = self.decider.known_failures, call.smoothing, call.keys
+        predicted = look_up("predicted", call.predicted, lam, keys, {"Q": call.Q})
+        return predicted, look_up("true", call.true, lam, keys, {"Q": call.true_Q})
+
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+        """Return zero regrets for samples with these statuses (B,) under the predicted and under the true costs."""
+        return Regrets.of_failures(status, true_status, self.decider.problem.n)
+
+    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+        """Compute regrets in the fused pass; the pipeline solves the samples that the pass could not solve."""
+        found = None
+        if self.decider.fused is not None:
+            with timed(seconds, "solve"):
+                found = self.decider.fused.regret(call)
+        if found is None or len(found[1]) == len(call.predicted):
+            return self._regrets_by_pipeline(call, wanted, seconds), False
+        regrets, left = found
+        if len(left):
+            with renumber_errors(left):
+                regrets.put(left, self._regrets_by_pipeline(call.only(left), wanted, seconds))
+        return regrets, len(left) == 0
+
+    def _regrets_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> Regrets:
+        """Compute regrets and gradients in the pipeline, on any device and with any solver."""
+        lam, at = call.smoothing, (call.keys, call.rows)
+        problem = self.decider.problem_of(*at)
+        with timed(seconds, "solve"):
+            solved = self.decider.solve(call.predicted, lam, *at, Q=call.Q)
+            # no cost mends constraints that contradict each other
+            known = torch.where(solved.status == Status.INFEASIBLE, solved.status, 0)
+            ideal, ideal_status = self.decider.solve_true(call.true, lam, *at, known=known, Q=call.true_Q)
+        good = solved.solved & (ideal_status == Status.SOLVED)
+        true_program = problem.canonical(call.true, lam, Q=call.true_Q)
+        value = regret_of_program(problem, solved.x, ideal, true_program)
+        exact = injected = torch.zeros_like(solved.x)
+        if wanted:
+            with timed(seconds, "gradient"):
+                error = gradient_error(solved, call.predicted, call.true, call.Q, call.true_Q)
+                error = torch.where(good[:, None], error, 0.0)
+                exact = torch.where(good[:, None], project(solved, error), 0.0)
+                injected = torch.where(good[:, None], inject_normal(solved.qp, error, exact, call.injection), 0.0)
+        return assemble_regrets(good, value, (solved.x, ideal.x), solved, ideal_status, exact=exact, injected=injected)
+
+    def solve_again(self, call: RegretCall) -> VerifiedSolutions:
+        """Solve again under the predicted costs of a call; stored warm starts are neither used nor changed."""
+        decider = self.decider
+        return decider.solve(call.predicted, call.smoothing, None, decider.row_numbers(call.keys, call.rows), Q=call.Q)
+
+
+def assemble_regrets(
+    good: Tensor,
+    value: Tensor,
+    decisions: tuple[Tensor, Tensor],
+    solved: VerifiedSolutions,
+    true_status: Tensor,
+    **gradients: Tensor,
+) -> Regrets:
+    """Make the ``Regrets`` of a batch; values and decisions of failed samples become zero.
+
+    Args:
+        good: (B,) bool, the samples that are solved under the predicted and under the true data.
+        value: (B,) regrets.
+        decisions: (B, n) decisions under the predicted data, and (B, n) the best ones under the true data.
+        solved: the solutions under the predicted data.
+        true_status: (B,) statuses under the true data.
+        **gradients: the other fields of ``Regrets``.
+    """
+    x, best = (torch.where(good[:, None], z, 0.0) for z in decisions)
+    return Regrets(
+        value=torch.where(good, value, 0.0),
+        x=x,
+        best=best,
+        status=solved.status,
+        true_status=true_status,
+        kkt_residual=solved.kkt_residual,
+        reused=solved.reused,
+        repaired=solved.repaired,
+        **gradients,
+    )
+
+
+@contextmanager
+def timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+    """Add the time spent inside the context to ``seconds[what]``."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[what] += time.perf_counter() - began
+
+
+@contextmanager
+def renumber_errors(index: Tensor) -> Iterator[None]:
+    """Renumber the samples in errors raised inside: sample i of a part is sample ``index[i]`` of the batch."""
+    try:
+        yield
+    except (NotUniqueError, SolveError) as error:
+        raise error.at(index.tolist()) from error
+
+
+def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
+    """Compute the regret (B,) of feasible decisions.
+
+    Args:
+        problem: the decision problem.
+        z: (B, n) decisions.
+        ideal: the solutions of the true programs.
+        true: the programs under the true costs.
+    """
+    phi, sign = problem.phi, problem.sign
+    if phi is not None:
+        paid, least = (objective_value(true, x) + sign * phi.value(x) for x in (z, ideal.x))
+        return (paid - least).clamp(min=0)
+    d = z - ideal.x
+    return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
+
+
+def gradient_error(solved: VerifiedSolutions, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
+    """Compute the error of the objective's gradient at the decision, ``(ĉ − c) + (Q̂ − Q) z*``.
+
+    Args:
+        solved: the solutions z* under the predicted costs.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
+        Q: predicted curvature, or None.
+        true_Q: true curvature, or None.
+
+    Returns:
+        (B, n); zero for failed samples.
+    """
+    error = predicted.detach().double() - true.detach().double()
+    if Q is not None:
+        change = torch.as_tensor(Q).detach().double() - torch.as_tensor(true_Q).detach().double()
+        error = error + matvec(change if change.dim() == 3 else change[None], solved.x)
+    return torch.where(solved.solved[:, None], error, torch.zeros_like(error))
