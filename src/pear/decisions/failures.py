@@ -112,7 +112,7 @@ def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
     return digest.digest()
 
 
-class _Sample(NamedTuple):
+class _SampleConstraints(NamedTuple):
     """The constraints of one sample as NumPy or SciPy arrays.
 
     Attributes:
@@ -134,10 +134,11 @@ class _Sample(NamedTuple):
     present: Array
 
 
-def _read_sample(qp: QuadraticProgram, i: int) -> _Sample:
+def _read_sample(qp: QuadraticProgram, i: int) -> _SampleConstraints:
+    """Return the constraints of sample i, without rows whose right-hand side is infinite."""
     A, b, G, h, lb, ub = (sample_of(getattr(qp, name), i) for name in _FEASIBILITY)
     present = np.isfinite(h)
-    return _Sample(A, b, G[present], h[present], lb, ub, present)
+    return _SampleConstraints(A, b, G[present], h[present], lb, ub, present)
 
 
 def _test_feasibility(qp: QuadraticProgram, i: int) -> Status:
@@ -177,7 +178,7 @@ def _contradiction(A: sparse.csr_array, b: Array) -> Array | None:
     return -y if y @ b > 0 else y
 
 
-def _test_by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> Status:
+def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Array], bool]) -> Status:
     """Minimise the total violation of the scaled rows and test its multipliers as a certificate.
 
     Args:
@@ -263,6 +264,7 @@ def _largest_entries(matrix: Any) -> Array:
 
 
 def _scale_rows(weight: Array, matrix: Any) -> Any:
+    """Multiply each row of a dense or sparse matrix (r, n) by its weight (r,)."""
     return (
         sparse.csr_array(sparse.diags_array(weight) @ matrix) if sparse.issparse(matrix) else weight[:, None] * matrix
     )

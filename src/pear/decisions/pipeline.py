@@ -312,6 +312,7 @@ class _PipelineRun:
         return tried
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
+        """Repair points of the samples ``index`` (k,) and keep those that pass; returns which do, (k,) bool."""
         if not len(index):
             return self.verified[index]
         return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))

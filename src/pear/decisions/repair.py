@@ -166,6 +166,7 @@ def _solve_on_working_set(
 def _solve_with_systems(
     qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
 ) -> Verification:
+    """Move the points (B, n) onto their working sets by one step of factored systems, and verify the result."""
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)

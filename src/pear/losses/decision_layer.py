@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import Values, refuse_fields
-from pear.losses.decision_module import DecisionModule, eager
+from pear.losses.decision_module import DecisionModule, eager, requires_gradient
 from pear.losses.defaults import DECISION
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
@@ -99,7 +99,7 @@ class DecisionLayer(DecisionModule):
         scale = self.settle_smoothing(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
-        by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
+        by_rows = torch.is_grad_enabled() and any(requires_gradient(given.get(name)) for name in FIELDS[1:])
         with self.decider.locked(ids):
             decisions = self.decider.decide(cost.detach(), lam, ids, given, by_rows)
         self._report_failures(decisions, cost)
@@ -152,10 +152,6 @@ class _Decision(torch.autograd.Function):
             kind = ctx.inputs[i]
             grads[i] = _fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
         return (None, None, *grads)
-
-
-def _wants_gradient(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

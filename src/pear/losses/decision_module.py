@@ -39,6 +39,11 @@ def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return call
 
 
+def requires_gradient(value: Any) -> bool:
+    """Whether a value is a tensor that autograd follows."""
+    return isinstance(value, Tensor) and value.requires_grad
+
+
 class DecisionModule(nn.Module):
     """A torch module that solves a decision problem.
 

@@ -17,7 +17,7 @@ from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError
-from pear.losses.decision_module import DecisionModule, eager
+from pear.losses.decision_module import DecisionModule, eager, requires_gradient
 from pear.losses.defaults import DECAY, GUIDED, check_strength
 from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
@@ -83,6 +83,7 @@ class LastCall:
 
     @cached_property
     def _verified(self) -> VerifiedSolutions:
+        """The decisions, solved again with all that the pipeline knows about them."""
         return self._finder.solve_again(self._call)
 
     @property
@@ -252,7 +253,7 @@ class PEARLoss(DecisionModule):
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
             lam, finder = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
-        if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or _requires_grad(true_Q)):
+        if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or requires_gradient(true_Q)):
             raise ProblemError(
                 "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
             )
@@ -372,8 +373,5 @@ class PEARLoss(DecisionModule):
 
 
 def _detached(value: Any) -> Any:
+    """Return a tensor without its gradient; any other value is returned as it is."""
     return value.detach() if isinstance(value, Tensor) else value
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
