@@ -6,11 +6,11 @@ import numpy as np
 
 from pear.compile.jit import entry, inner, refer, span
 from pear.optimality.rule import FEASIBLE, OPTIMAL
-from pear.solvers.active_set import compiled_arrays as ix
-from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set import compiled_tasks as kernels
+from pear.solvers.active_set import batch_kernel as kernels
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set import solve_sample as sample
-from pear.solvers.active_set.compiled_arrays import (
+from pear.solvers.active_set.kernel_arrays import (
     Array,
     CompiledSolutions,
     ProgramData,
@@ -19,8 +19,8 @@ from pear.solvers.active_set.compiled_arrays import (
     WorkMemory,
     Workspace,
 )
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong_multiplier
-from pear.solvers.active_set.products import set_reduced_gradient, set_slope
+from pear.solvers.active_set.multipliers import measure_dual_scales, most_wrong_multiplier, set_reduced_gradient
+from pear.solvers.active_set.program_products import set_slope
 from pear.solvers.active_set.solution_check import (
     kkt_residual,
     measure_feasibility,
@@ -36,7 +36,7 @@ def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutio
     for part in outcome[2:]:
         part[...] = 0
     samples = SampleCosts(cost[None], np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64))
-    run(P, samples, point, outcome, batch.team_for(n, rows).memory)
+    run(P, samples, point, outcome, batch.thread_team(n, rows).memory)
     return outcome
 
 

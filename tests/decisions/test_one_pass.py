@@ -158,8 +158,8 @@ def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
     assert one_pass is not None
 
     def kept() -> list[bool]:
-        table, slots = one_pass._table([0, 1], 2)
-        return [bool(known) for known in one_pass._is_unchanged(table, slots, np.inf)]
+        table, slots = one_pass.store.table([0, 1], 2)
+        return [bool(known) for known in one_pass.store.is_unchanged(table, slots, np.inf, 0.5)]
 
     assert kept() == [False, False]
     loss(COSTS[:1], -COSTS[:1], keys=[1])
@@ -210,7 +210,7 @@ def test_room_for_the_rows_that_there_are() -> None:
         one_pass = Decider(problem, "auto").fused
         assert one_pass is not None
         assert (one_pass.equalities, one_pass.rows) == (equalities, rows)
-        table = one_pass._new_rows(5)
+        table = one_pass.store._new_rows(5)
         assert table.fingerprints.shape == (5, 2 * problem.n + 1)
         assert table.best.equality.shape == (5, equalities)
         assert table.best.inequality.shape == (5, rows - equalities)

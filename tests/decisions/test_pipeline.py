@@ -297,23 +297,23 @@ def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample(side: s
 def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled projection gives up on every other sample; nobody is told that the decision is not unique."""
     case = ZOO[name]
-    from pear.solvers.active_set import compiled_batch as batch
+    from pear.solvers.active_set import kernel_calls as batch
 
     expected = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
-    compiled = batch.project
+    compiled = batch.project_batch
 
     def stalls(*args: Any) -> Any:
         g, converged = compiled(*args)
         g[::2], converged[::2] = np.nan, False
         return g, converged
 
-    monkeypatch.setattr(batch, "project", stalls)
+    monkeypatch.setattr(batch, "project_batch", stalls)
     found = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pear.solvers.active_set import compiled_batch as batch
+    from pear.solvers.active_set import kernel_calls as batch
 
     starts: list[int] = []
     prepare = batch.default_start

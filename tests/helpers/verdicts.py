@@ -18,8 +18,8 @@ from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.optimality.verify import verify
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set import compiled_arrays as layout
-from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set import kernel_arrays as layout
+from pear.solvers.active_set import kernel_calls as batch
 
 Array = np.ndarray[Any, Any]
 INF = np.inf
@@ -139,7 +139,7 @@ def compiled(p: Point) -> Verdict:
         rows=working.rows.numpy(), lower=working.lower.numpy(), upper=working.upper.numpy(),
     )  # fmt: skip
     fields = {name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}
-    programs = batch.pack_programs(fields, qp.n, Q=p.H[None])
+    programs = batch.pack_programs(fields | {"Q": torch.from_numpy(p.H)}, qp.n)
     found = judge(programs, p.c, given)
     active, weak = (
         [bool(v) for part in parts for v in part[0]]

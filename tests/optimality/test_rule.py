@@ -31,8 +31,8 @@ from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReducedKKT
-from pear.solvers.active_set import compiled_arrays as layout
-from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set import kernel_arrays as layout
+from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.candidate import empty_candidate
 
@@ -130,15 +130,15 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 
 
 def programs(n: int, Q: Any, lb: float = 0.0, **fields: Any) -> layout.Programs:
-    given = {"lb": np.full(n, lb)} | fields
+    given = {"Q": Q, "lb": np.full(n, lb)} | fields
     tensors = {name: torch.tensor(np.asarray(value)).double() for name, value in given.items()}
-    return batch.pack_programs(tensors, n, Q=np.asarray(Q, float)[None])
+    return batch.pack_programs(tensors, n)
 
 
 def solve(P: layout.Programs, cost: list[float], states: layout.States | None = None) -> tuple[Any, layout.States]:
     at = np.zeros(1, np.int64)
     states = layout.new_states(1, len(cost), P.J.shape[1]) if states is None else states
-    return batch.solve(P, np.array([cost]), at, states, at, batch.default_start(P)), states
+    return batch.solve_batch(P, np.array([cost]), at, states, at, batch.default_start(P)), states
 
 
 @holds("SHARP", "compiled")
@@ -186,7 +186,7 @@ def project(error: list[float], spoil: float) -> tuple[Array, bool]:
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + spoil
     at = np.zeros(1, np.int64)
-    g, converged = batch.project(P, np.array([error]), at, states, at)
+    g, converged = batch.project_batch(P, np.array([error]), at, states, at)
     return g[0], bool(converged[0])
 
 

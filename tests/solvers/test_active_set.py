@@ -23,10 +23,10 @@ from pear.compile import jit, kernel_cache, thread_pools
 from pear.compile.kernel_cache import discard_if_stale
 from pear.decisions.decider import Decider
 from pear.optimality import rule
-from pear.solvers.active_set import compiled_arrays as layout
-from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set import compiled_tasks as kernels
-from pear.solvers.active_set.compiled_arrays import GIVEN_UP
+from pear.solvers.active_set import batch_kernel as kernels
+from pear.solvers.active_set import kernel_arrays as layout
+from pear.solvers.active_set import kernel_calls as batch
+from pear.solvers.active_set.kernel_arrays import GIVEN_UP
 
 every_case = pytest.mark.parametrize("name", sorted(ZOO))
 Array = np.ndarray[Any, Any]
@@ -51,7 +51,7 @@ def run(
     B, n = cost.shape
     rows = np.arange(B)
     states = layout.new_states(B, n, P.J.shape[1]) if states is None else states
-    return batch.solve(P, cost, rows, states, rows, batch.default_start(P)), states
+    return batch.solve_batch(P, cost, rows, states, rows, batch.default_start(P)), states
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -62,10 +62,10 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     rng = np.random.default_rng(5)
     F, G = rng.normal(size=(6, 6)), rng.normal(size=(4, 6))
     fields = {"G": torch.from_numpy(G), "h": torch.ones(4).double(), "lb": -torch.ones(6).double()}
-    P, cost = batch.pack_programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
+    P, cost = batch.pack_programs(fields | {"Q": torch.from_numpy(F @ F.T)}, 6), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
-        room = batch.team_for(6, 4).memory
+        room = batch.thread_team(6, 4).memory
         for part in (room.v, room.inverse, room.scratch, room.W, room.L):
             part[...] = left
         outcomes.append(run(P, cost)[0])
@@ -232,7 +232,7 @@ def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Ar
     (B, n), (_, R, _) = cost.shape, P.J.shape
     table = batch.temporary_table(B, n, P.equalities, R - P.equalities)
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
-    return batch.regret(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
+    return batch.regret_batch(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
 
 
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
@@ -243,7 +243,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     slots, best = np.arange(B), layout.new_solutions(B, n, R, 0)
     table = layout.SolutionTable(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), slots, slots)
-    kept = batch.regret(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1)
+    kept = batch.regret_batch(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
         monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)
@@ -384,7 +384,7 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
     expected = gradients()
     asked = []
-    for name in ("solve", "regret"):
+    for name in ("solve_batch", "regret_batch"):
         whole = getattr(batch, name)
 
         def part(*args: Any, whole: Any = whole) -> Any:
@@ -451,7 +451,7 @@ def test_one_specialisation_each() -> None:
         for true in (case.true, case.true.float().numpy()):
             loss(predicted, true, keys=keys).backward()
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
-    assert len(kernels.run.signatures) == 1
+    assert len(kernels.run_batch.signatures) == 1
 
 
 def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
     def stranger() -> None: ...
 
     assert jit.sources_of(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert jit.sources_of(kernels.run.py_func) == shared
+    assert jit.sources_of(kernels.run_batch.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

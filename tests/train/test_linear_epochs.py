@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.compile.jit import sources_of
-from pear.solvers.active_set import compiled_tasks as kernels
+from pear.solvers.active_set import batch_kernel as kernels
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs
 from pear.train.compiled import epoch_kernel as epoch

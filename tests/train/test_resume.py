@@ -17,7 +17,7 @@ from torch import nn
 
 import pear
 from pear.losses import make_loss
-from pear.solvers.active_set import saved_starts as saved
+from pear.solvers.active_set import solution_store as saved
 from pear.train import archive
 from pear.train.history import Progress
 from pear.train.training_error import TrainingError

@@ -216,8 +216,8 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
         counted.append(args)
         raise BegunError
 
-    for name in ("solve", "regret"):
-        monkeypatch.setattr(compiled_pass.compiled, name, begun)
+    for name in ("solve_batch", "regret_batch"):
+        monkeypatch.setattr(compiled_pass.kernel_calls, name, begun)
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
         for _ in range(2):

@@ -45,10 +45,10 @@ def _solver_cells(backend: Backend) -> tuple[Text, ...]:
 
 def compile_now() -> None:
     """Compile the solvers ahead; without this, each is compiled when it is first called."""
-    from pear.solvers.active_set import compiled_tasks
+    from pear.solvers.active_set import batch_kernel
     from pear.train.compiled.compile_all import compile_all
 
-    total, kept = 0.0, compiled_tasks.run.stats.cache_path
+    total, kept = 0.0, batch_kernel.run_batch.stats.cache_path
     for part, seconds, was_cached in compile_all():
         if not was_cached:
             print_plain(f"{part}: compiled, {seconds:.1f} s")

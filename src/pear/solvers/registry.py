@@ -164,7 +164,7 @@ BACKENDS: tuple[Backend, ...] = (
         sparse=False,
         vertex=True,
         starts_afresh=True,
-        fused="pear.solvers.active_set.fused_pass",
+        fused="pear.solvers.active_set.compiled_pass",
         rounds=((1e-10, 8),),
         note="built in: compiled, sample by sample on all cores, or one kernel for the batch on a GPU; exact",
     ),

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem import Problem
-from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set.compiled_arrays import States
+from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.gradient_batch import GradientBatch
@@ -126,14 +126,14 @@ def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     if prepared is None:
         return {}
     P, default, at = prepared
-    kept, slots = compiled.states(call.keys, len(call.predicted))
+    kept, slots = compiled.store.states(call.keys, len(call.predicted))
     states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
     cost = np.ascontiguousarray(call.predicted.double().numpy())
-    batch.solve(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
+    batch.solve_batch(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
     began = time.perf_counter()
-    batch.solve(P, cost, at, states, rows, default)
+    batch.solve_batch(P, cost, at, states, rows, default)
     verified = time.perf_counter()
-    batch.project(P, cost, at, states, rows)
+    batch.project_batch(P, cost, at, states, rows)
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 

@@ -12,9 +12,22 @@ step ends there and the bound is added. At the minimum, the bound whose multipli
 warm start whose minimum is optimal costs one round. Every result is judged anew from the data, by the constants of
 ``pear.optimality.rule``. A sample that does not pass is given up and left to other solvers.
 
-The modules, each using those before it: ``settings``, ``compiled_arrays`` (the records of arrays), ``products``
-(products with rows and curvature), ``basis``, ``reduced_system`` (the system along the superbasic variables),
-``pricing``, ``phases``, ``solution_check``, ``tangent`` (the projection), ``solve_sample`` (one program from data to
-solution), ``compiled_tasks`` (the function that Python calls), ``compiled_batch`` (tensors and threads),
-``active_set_solver`` (the row in the table of solvers).
+The modules, each using those before it:
+
+=====================  ===============================================================================================
+``settings``           tolerances and limits of the search
+``kernel_arrays``      the named tuples of arrays that compiled functions read and write
+``program_products``   products with the rows and the Hessian of a program
+``working_set``        basic and superbasic variables, the inverse of the basis, exchanges
+``multipliers``        multipliers of a working set, and the one that has the most wrong sign
+``tangent_space``      the reduced Hessian, the search direction, and the projection
+``search_phases``      phase one (a feasible point) and phase two (the minimum)
+``solution_check``     refines and judges a solution, and writes it to the results
+``solve_sample``       one program, from data and a start to a checked solution
+``batch_kernel``       the compiled function that Python calls for a batch, and the regret of a sample
+``kernel_calls``       converts tensors to arrays and calls the kernel in threads
+``active_set_solver``  the solver of the registry
+``solution_store``     keeps warm starts and best decisions of samples between calls
+``compiled_pass``      the fused pass: decisions, regrets and gradients of a batch
+=====================  ===============================================================================================
 """

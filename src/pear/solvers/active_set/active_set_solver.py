@@ -15,9 +15,9 @@ from torch import Tensor
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import MIN_VARIABLES, QuadraticProgram
-from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set.compiled_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
+from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
+from pear.solvers.active_set.kernel_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.candidate import Candidate, empty_candidate
 
 _MANY_ROWS = 150  # of a linear program
@@ -37,7 +37,7 @@ class CompiledConstraints:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``compiled_batch.supports`` and ``gpu_plan.supports``.
+    """True for dense programs that are small enough; see ``kernel_calls.supports`` and ``gpu_plan.supports``.
 
     Large programs with few non-zeros are left to solvers for sparse matrices. With curvature, the number of variables
     decides; for linear programs, the number of rows, because each exchange goes through all rows.
@@ -46,7 +46,7 @@ def supports(qp: QuadraticProgram) -> bool:
         return gpu.supports(qp)
     rows = qp.p + qp.m
     large = rows >= _MANY_ROWS if qp.is_linear else qp.n >= MIN_VARIABLES
-    return batch.supports(qp.n, rows) and not (large and qp.sparse_form() is not None)
+    return batch.fits_dense_inverse(qp.n, rows) and not (large and qp.sparse_form() is not None)
 
 
 def prepare(qp: QuadraticProgram) -> Any:
@@ -74,7 +74,7 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
         curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
     rows, states = np.arange(qp.batch), new_states(qp.batch, qp.n, qp.p + qp.m)
-    found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
+    found = batch.solve_batch(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
     solved, given_up = (torch.from_numpy(found.code == code) for code in (SOLVED, GIVEN_UP))
     return Candidate(
         x=torch.where(given_up[:, None], torch.nan, torch.from_numpy(found.x)),
@@ -104,7 +104,7 @@ class CompiledProjector:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
         error = np.ascontiguousarray(e.detach().double().numpy())
-        g, good = batch.project(self.programs, error, self.at, self.states, np.arange(len(error)))
+        g, good = batch.project_batch(self.programs, error, self.at, self.states, np.arange(len(error)))
         return torch.from_numpy(g), torch.from_numpy(good)
 
 

@@ -1,45 +1,48 @@
-"""The fused pass of the compiled active-set method: decisions, regrets and gradients of a batch on the CPU.
+"""The fused pass of the active-set method, and its compiled form for the CPU.
 
-One compiled call solves, verifies and projects all samples. The results are those of the pipeline and ``project``.
-SampleCosts that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
+One compiled call solves, verifies and projects all samples of a batch. The results are those of the pipeline and
+``project``. Samples that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.optimality.definiteness import is_convex, is_definite
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
-from pear.solvers.active_set import compiled_batch as compiled
+from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
-from pear.solvers.active_set.compiled_arrays import (
-    GIVEN_UP,
-    SOLVED,
-    CompiledRegrets,
-    CompiledSolutions,
-    Programs,
-    SampleCosts,
-    SolutionTable,
-    States,
-    new_solutions,
-    new_states,
-)
-from pear.solvers.active_set.saved_starts import are_starts, without_large_inverses
-from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
-from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_fingerprint
+from pear.solvers.active_set.gpu.gpu_pass import GPUPass
+from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
+from pear.solvers.active_set.kernel_calls import Array, Index
+from pear.solvers.active_set.solution_store import SolutionStore, void_true_solutions
+from pear.solvers.fused import FusedDecisions, FusedPass, RegretCall, Regrets, add_normal
+from pear.solvers.warm_starts import WarmStarts, curvature_fingerprint
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
-_TABLE = "compiled"  # its name in the store
 _OWN = np.inf  # fingerprint of the problem's own curvature
+
+
+def fused_pass(problem: Problem, starts: WarmStarts, name: str) -> FusedPass | None:
+    """Return the pass for this problem's device; None where the problem is not dense, or too large.
+
+    Args:
+        problem: the decision problem, continuous.
+        starts: the store of warm starts; the pass on a GPU keeps none.
+        name: the name of the solver. The pass and the pipeline share the plan of the constraints under this name.
+    """
+    if CompiledPass.supports(problem):
+        return CompiledPass(problem, starts)
+    return GPUPass(problem, name) if GPUPass.supports(problem) else None
 
 
 class CompiledPass:
@@ -54,18 +57,19 @@ class CompiledPass:
         self.problem, self.starts = problem, starts
         self.equalities = 0 if problem.b is None else problem.b.shape[-1]
         self.rows = self.equalities + (0 if problem.h is None else problem.h.shape[-1])
-        self._smoothing: float | None = None
+        self.store = SolutionStore(starts, problem.n, self.equalities, self.rows - self.equalities)
+        self._smoothing = math.nan  # of the programs in _own
         self._own: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
-        self._everybody: compiled.Index = np.zeros(0, np.int64)
-        self._taken: dict[bool, bool] = {}
+        self._everybody: Index = np.zeros(0, np.int64)
+        self._supported: dict[bool, bool] = {}
 
     @staticmethod
     def supports(problem: Problem) -> bool:
         """True where the pass takes this problem."""
         rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
         plain = problem.phi is None and problem.device.type == "cpu" and not problem.is_sparse
-        return plain and compiled.supports(problem.n, rows)
+        return plain and kernel_calls.fits_dense_inverse(problem.n, rows)
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
@@ -82,8 +86,8 @@ class CompiledPass:
         if prepared is None:
             return None
         P, default, at = prepared
-        states, slots = self.states(keys, len(cost))
-        outcome = compiled.solve(P, _array(cost), at, states, slots, default)
+        states, slots = self.store.states(keys, len(cost))
+        outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
         if not (outcome.code == SOLVED).all():
             return None
         # copied, because the table changes before the backward pass
@@ -103,53 +107,50 @@ class CompiledPass:
         if prepared is None:
             return None
         P, default, at = prepared
-        table, slots = self._table(call.keys, len(predicted))
+        table, slots = self.store.table(call.keys, len(predicted))
         if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
-            self._void_true_solutions(table, slots)
+            void_true_solutions(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
         true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
         if true is None or not (call.injection == 0 or self._is_definite(P)):
             return None
         if Q is None:
-            self._void_changed(table, slots, _OWN)
-        with_curvature = len(P.Q) > 0
-        strength = call.injection if not with_curvature or call.injection == 0 else -1.0
-        samples = SampleCosts(_array(predicted), _array(call.true), at, slots)
-        results = compiled.regret(compiled.program_pair(P, true), samples, table, default, strength)
+            self.store.void_changed(table, slots, _OWN, self._smoothing)
+        strength = call.injection if len(P.Q) == 0 or call.injection == 0 else -1.0
+        samples = SampleCosts(_float64_array(predicted), _float64_array(call.true), at, slots)
+        results = kernel_calls.regret_batch(kernel_calls.program_pair(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, results.outcome.weak
-        if weak.any() and not self._is_definite(
-            P
-        ):  # a weakly active constraint may hide that the decision is not unique
+        if weak.any() and not self._is_definite(P):  # a weakly active constraint may hide an ambiguous decision
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
-            rescaled = _inverse_times(P, at, parts.injected)
+            rescaled = _inverse_hessian_times(P, at, parts.injected)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(np.flatnonzero(left))
 
-    def all_samples(
-        self, count: int, smoothing: float
-    ) -> tuple[Programs, compiled.Index, SolutionTable, States] | None:
+    def all_samples(self, count: int, smoothing: float) -> tuple[Programs, Index, SolutionTable, States] | None:
         """Return the programs of the first ``count`` samples, their slots, their table, and the default start.
 
         None where the table would take too much memory, or the solver does not take the programs.
         """
-        if not self._takes(smoothing):
+        if not self._is_supported(smoothing):
             return None
         P, default = self._own_programs(smoothing)
         if len(self._everybody) != count:
             self._everybody = self.starts.slots(range(count))
-        if not compiled.table_fits(len(self.starts), self.problem.n, self.rows):
+        table = self.store.stored_table()
+        if table is None:
             return None
-        table = self._stored_table()
-        self._void_changed(table, self._everybody, _OWN)
+        self.store.void_changed(table, self._everybody, _OWN, self._smoothing)
         return P, self._everybody, table, default
 
-    # -- programs ----------------------------------------------------------------------------------------------------
+    def restore(self) -> None:
+        """Check and load the rows of a restored store; raise ``DataError`` where they do not belong to the problem."""
+        self.store.restore()
 
     def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> tuple[Programs, States, compiled.Index] | None:
+    ) -> tuple[Programs, States, Index] | None:
         """Return the programs of a call, their default start, and each sample's row in fields that differ by sample.
 
         None where the pass does not take the call. Arguments are those of ``decide``.
@@ -157,61 +158,48 @@ class CompiledPass:
         if cost.device.type != "cpu" or not len(cost):
             return None
         by_row = keys is not None and self.problem.batch is not None
-        if by_row and fields:
+        plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
+        if by_row and (fields or not plain):
             return None
         at = np.array(keys, np.int64) if by_row else np.arange(len(cost))
         if not fields:
-            plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
-            if by_row and not plain:
-                return None
             if not by_row and not (plain and self.problem.batch in (None, len(cost))):
                 self.problem.checked(cost)  # raises an error that says what is wrong
-            if not self._takes(smoothing):
-                return None
-            return *self._own_programs(smoothing), at
+            return (*self._own_programs(smoothing), at) if self._is_supported(smoothing) else None
         checked = self.problem.checked(cost, **fields)
-        if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self.rows:
+        same_rows = sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) == self.rows
+        if not same_rows or not self._is_supported(smoothing, cost, fields):
             return None
-        if not self._takes(smoothing, cost, fields):
-            return None
-        P = self._build(checked, smoothing)
+        P = kernel_calls.pack_programs(checked, self.problem.n, self.problem.sign, smoothing)
         if "Q" in fields and not bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
             return None
-        default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else compiled.default_start(P)
+        default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else kernel_calls.default_start(P)
         return P, default, at
 
-    def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
+    def _is_supported(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """True where the solver takes the programs of a call. The result for the problem's own fields is kept."""
         if self.problem.n < MIN_VARIABLES:  # always supported; the check would copy Q in every call
             return True
         if cost is not None and fields:
             return supports(self.problem.canonical(cost, smoothing, **fields))
         curved = smoothing > 0
-        if curved not in self._taken:
+        if curved not in self._supported:
             any_cost = torch.zeros(self.problem.batch or 1, self.problem.n, dtype=torch.float64)
-            self._taken[curved] = supports(self.problem.canonical(any_cost, smoothing))
-        return self._taken[curved]
+            self._supported[curved] = supports(self.problem.canonical(any_cost, smoothing))
+        return self._supported[curved]
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
         """Return the problem's own programs in compiled form, made once, and their default start."""
         if self._own is None:
             own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
-            P = self._build(own, smoothing)
-            self._own, self._smoothing = (P, compiled.default_start(P)), smoothing
+            P = kernel_calls.pack_programs(own, self.problem.n, self.problem.sign, smoothing)
+            self._own, self._smoothing = (P, kernel_calls.default_start(P)), smoothing
         elif self._smoothing != smoothing:
             P, default = self._own
             self._own, self._smoothing, self._own_definite = (P._replace(smoothing=smoothing), default), smoothing, None
         return self._own
 
-    def _build(self, fields: dict[str, Tensor], smoothing: float) -> Programs:
-        Q = fields.get("Q")
-        curvature = None if Q is None else (Q if Q.dim() == 3 else Q[None]).numpy()
-        rest = {name: value for name, value in fields.items() if name != "Q"}
-        return compiled.pack_programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
-
-    def _true_programs(
-        self, P: Programs, call: RegretCall, table: SolutionTable, slots: compiled.Index
-    ) -> Programs | None:
+    def _true_programs(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Programs | None:
         """Return the programs of the true objective; None where its curvature is not convex.
 
         A curvature is recognised by its fingerprint, and checked for convexity the first time only.
@@ -219,12 +207,13 @@ class CompiledPass:
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
         if not (plain and Q.dtype == torch.float64 and Q.device.type == "cpu" and len(table.fingerprints)):
-            self._void_true_solutions(table, slots)
+            void_true_solutions(table, slots)
             return self._check_true_curvature(P, call)
         mark = curvature_fingerprint(Q).numpy()
-        if not self._is_unchanged(table, slots, mark).all() and self._check_true_curvature(P, call) is None:
+        unchanged = self.store.is_unchanged(table, slots, mark, self._smoothing).all()
+        if not unchanged and self._check_true_curvature(P, call) is None:
             return None
-        self._void_changed(table, slots, mark)
+        self.store.void_changed(table, slots, mark, self._smoothing)
         return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
 
     def _check_true_curvature(self, P: Programs, call: RegretCall) -> Programs | None:
@@ -240,87 +229,8 @@ class CompiledPass:
             self._own_definite = P.smoothing > 0 or _all_definite(P)
         return self._own_definite
 
-    # -- the store ---------------------------------------------------------------------------------------------------
 
-    def restore(self) -> None:
-        """Check and load the rows of a restored store, before anything is computed with them.
-
-        Raises:
-            DataError: the rows do not belong to the problem.
-        """
-        if self.starts.has_saved(_TABLE):
-            self._stored_table()
-
-    def _stored_table(self) -> SolutionTable:
-        table: SampleTable[SolutionTable] = self.starts.table(
-            _TABLE, self._new_rows, without_large_inverses, are_starts
-        )
-        return table.rows
-
-    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, compiled.Index]:
-        """Return the table of the store and the samples' rows in it.
-
-        Without keys, or where the store is full, return a table with room for ``B`` results and no row numbers.
-        """
-        if keys is not None:
-            slots = self.starts.slots(keys)
-            if compiled.table_fits(len(self.starts), self.problem.n, self.rows):
-                return self._stored_table(), slots
-        return compiled.temporary_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(
-            0, np.int64
-        )
-
-    def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
-        """Return the starts of the decisions and the samples' rows in them; from the store where samples have keys."""
-        table, slots = self._table(keys, 0)
-        if len(slots):
-            return table.predicted, slots
-        return new_states(B, self.problem.n, self.rows), np.arange(B)
-
-    def _new_rows(self, size: int) -> SolutionTable:
-        """Make ``size`` empty rows of the table.
-
-        A fingerprint consists of the true cost (n), the fingerprint of the true curvature (n), and λ.
-        """
-        n = self.problem.n
-        predicted, true = (States._make(map(_zeros_like, new_states(size, n, self.rows))) for _ in range(2))
-        best = CompiledSolutions._make(
-            map(_zeros_like, new_solutions(size, n, self.equalities, self.rows - self.equalities))
-        )
-        best.code.fill(GIVEN_UP)
-        return SolutionTable(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
-
-    def _void_changed(self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float) -> None:
-        """Mark true problems whose curvature or λ has changed, so that they are solved again."""
-        if not len(table.fingerprints):
-            return
-        n, other = self.problem.n, ~self._is_unchanged(table, slots, mark)
-        if other.any():
-            table.fingerprints[slots[other], :n] = np.nan
-            table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
-
-    def _is_unchanged(
-        self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float
-    ) -> NDArray[np.bool_]:
-        """Return (B,) bool, True where a row was solved with this λ and a curvature of this fingerprint.
-
-        Args:
-            table: the table.
-            slots: (B,) row numbers.
-            mark: fingerprint of the curvature, (B, n) or one number.
-        """
-        n, rows = self.problem.n, table.fingerprints
-        like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
-        same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
-        return same
-
-    def _void_true_solutions(self, table: SolutionTable, slots: compiled.Index) -> None:
-        """Mark the true problems of these rows, so that they are solved again."""
-        if len(table.fingerprints):
-            table.fingerprints[slots] = np.nan
-
-
-def regrets_of(results: CompiledRegrets, best: compiled.Array) -> Regrets:
+def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
     """Convert the results of the compiled pass to ``Regrets``, with every sample marked as solved.
 
     Args:
@@ -334,23 +244,16 @@ def regrets_of(results: CompiledRegrets, best: compiled.Array) -> Regrets:
     return Regrets(value, exact, injected, x, ideal, solved, solved.clone(), residual, reused, never)
 
 
-def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:
-    """Return zeros like ``part``, so that a saved table does not contain earlier content of the memory."""
-    return np.zeros(part.shape, part.dtype)
-
-
-def _array(value: Tensor) -> compiled.Array:
-    array: compiled.Array = value.detach().to(torch.float64).contiguous().numpy()
+def _float64_array(value: Tensor) -> Array:
+    array: Array = value.detach().to(torch.float64).contiguous().numpy()
     return array
 
 
 def _all_definite(P: Programs) -> bool:
-    if len(P.Q) == 0:
-        return P.smoothing > 0
-    return bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
+    return P.smoothing > 0 if len(P.Q) == 0 else bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
 
 
-def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:
+def _inverse_hessian_times(P: Programs, at: Index, e: Tensor) -> Tensor:
     """Return (B, n) H⁻¹e for programs with a positive definite H."""
     H = P.sign * torch.from_numpy(P.Q if len(P.Q) == 1 else P.Q[at])
     H.diagonal(dim1=1, dim2=2).add_(P.smoothing)

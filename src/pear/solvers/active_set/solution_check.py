@@ -18,19 +18,26 @@ from pear.optimality.rule import (
     TIGHT,
     WEAK,
 )
-from pear.solvers.active_set import compiled_arrays as ix
-from pear.solvers.active_set.basis import set_basics
-from pear.solvers.active_set.compiled_arrays import CompiledSolutions, ProgramData, Workspace
-from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong_multiplier, positive_or_one
-from pear.solvers.active_set.products import (
-    add_abs_rows,
-    set_multipliers,
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import CompiledSolutions, ProgramData, Workspace
+from pear.solvers.active_set.multipliers import (
+    centre_multipliers,
+    measure_dual_scales,
+    most_wrong_multiplier,
+    refine_multipliers,
     set_reduced_gradient,
+    set_tight_multipliers,
+)
+from pear.solvers.active_set.program_products import (
+    add_abs_rows,
+    curvature_terms,
+    positive_or_one,
     set_slope,
     subtract_rows,
 )
-from pear.solvers.active_set.reduced_system import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
+from pear.solvers.active_set.tangent_space import factorise_reduced_hessian, solve_reduced_system
+from pear.solvers.active_set.working_set import set_basic_variables
 
 
 @inner
@@ -44,16 +51,16 @@ def refine_and_judge(D: ProgramData, w: Workspace) -> int:
     unbalanced = math.inf
     for attempt in span(REFINEMENTS):
         if attempt > 0:
-            if factorise(D, w) >= 0:
+            if factorise_reduced_hessian(D, w) >= 0:
                 return ix.GIVEN_UP
             for t in span(w.tally[ix.SUPERS]):
                 w.along[t] = -w.reduced[w.sup[t]]
-            solve_reduced(w, w.tally[ix.SUPERS])
+            solve_reduced_system(w, w.tally[ix.SUPERS])
             for t in span(w.tally[ix.SUPERS]):
                 w.x[w.sup[t]] += w.along[t]
                 for b in span(R):
                     w.x[w.basis[b]] -= w.W[t, b] * w.along[t]
-        if not set_basics(D, w, BASICS):
+        if not set_basic_variables(D, w, BASICS):
             return ix.GIVEN_UP
         set_slope(D, w)
         refine_multipliers(D, w)
@@ -82,6 +89,20 @@ def accept_multipliers(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
+def accept_centred_multipliers(D: ProgramData, w: Workspace) -> bool:
+    """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
+    R = len(D.J)
+    for k in span(R):
+        w.error[k] = w.y[k]
+    if not centre_multipliers(D, w) or accept_multipliers(D, w):
+        return True
+    for k in span(R):
+        w.y[k] = w.error[k]
+    set_reduced_gradient(D, w)
+    return accept_multipliers(D, w)
+
+
+@inner
 def stationarity_residual(D: ProgramData, w: Workspace) -> float:
     """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
     worst = 0.0
@@ -92,38 +113,6 @@ def stationarity_residual(D: ProgramData, w: Workspace) -> float:
         if left != left:
             return math.inf
     return worst
-
-
-@inner
-def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Set the multipliers of tight constraints from y, and all others to zero.
-
-    A multiplier of the wrong sign is rounding at this point, and becomes zero.
-    """
-    R, n = D.J.shape
-    for j in span(n):
-        bound = -w.reduced[j] if w.held[j] != 0 else 0.0
-        if w.lo[j] != w.up[j]:
-            bound = min(bound, 0.0) if w.held[j] == 1 else max(bound, 0.0)
-        w.bound[j] = bound
-    for k in span(D.equalities, R):
-        w.y[k] = min(w.y[k], 0.0)
-
-
-@inner
-def refine_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers with one round of refinement. Those of rows that are not tight are exactly zero."""
-    R, n = D.J.shape
-    set_multipliers(D, w)
-    for b in span(R):
-        left = w.reduced[w.basis[b]]
-        if left != 0.0:
-            for k in span(R):
-                w.y[k] += left * w.inverse[b, k]
-    for k in span(R):
-        if w.place[n + k] in (ix.BASIC, ix.SUPER):
-            w.y[k] = 0.0
-    set_reduced_gradient(D, w)
 
 
 @inner
@@ -171,7 +160,7 @@ def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def hold_working(D: ProgramData, w: Workspace) -> None:
+def mark_working_set(D: ProgramData, w: Workspace) -> None:
     """Mark only the constraints of the working set as held.
 
     Other constraints that look tight may turn out not to be, once there are more digits.

@@ -6,14 +6,18 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import LARGEST, SHARP
-from pear.solvers.active_set import compiled_arrays as ix
-from pear.solvers.active_set.basis import invert, set_basics, set_superbasic_columns
-from pear.solvers.active_set.compiled_arrays import Array, CompiledSolutions, ProgramData, Programs, States, Workspace
-from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
-from pear.solvers.active_set.pricing import positive_or_one
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, ProgramData, Programs, States, Workspace
+from pear.solvers.active_set.program_products import positive_or_one
+from pear.solvers.active_set.search_phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFRESH, VERDICTS
 from pear.solvers.active_set.solution_check import refine_and_judge, write_solution
-from pear.solvers.active_set.tangent import hold_tight
+from pear.solvers.active_set.working_set import (
+    hold_tight_constraints,
+    invert_basis,
+    set_basic_variables,
+    set_superbasic_columns,
+)
 
 
 @inner
@@ -40,7 +44,7 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
     w.number[ix.PIVOT] = PIVOT
     for attempt in span(3):
         if attempt > 0:
-            slack_basis(D, w)
+            set_slack_basis(D, w)
             w.number[ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
         elif states.has_start[slot] == 1:
             load_start(D, states, slot, w)
@@ -49,14 +53,14 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
             w.tally[ix.CHANGES] += 1
         elif len(fallback.has_start) > 0 or not find_own_start(D, w):
             continue
-        code = optimise(D, w) if w.tally[ix.AGE] <= REFRESH or invert(D, w) else ix.GIVEN_UP
+        code = search_and_check(D, w) if w.tally[ix.AGE] <= REFRESH or invert_basis(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
             break
     return code
 
 
 @inner
-def write_back(
+def write_and_keep(
     D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
 ) -> None:
     """Write a solution to row k of ``outcome``, and keep it in ``states[slot]``.
@@ -87,8 +91,8 @@ def solve_sample(
     See ``solve_from`` and ``write_back`` for the arguments.
     """
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
-        held = hold_tight(w)
-        write_back(D, states, slot, outcome, k, held, w)
+        held = hold_tight_constraints(w)
+        write_and_keep(D, states, slot, outcome, k, held, w)
         if not held:  # no projection is possible from this working set
             outcome.code[k] = ix.GIVEN_UP
 
@@ -96,7 +100,7 @@ def solve_sample(
 @inner
 def find_feasible_start(D: ProgramData, w: Workspace) -> bool:
     """Find a feasible point from the slack basis; False where there is none."""
-    slack_basis(D, w)
+    set_slack_basis(D, w)
     w.number[ix.PIVOT] = PIVOT
     return set_nonbasics(D, w) and phase_one(D, w)
 
@@ -224,7 +228,7 @@ def save_start(D: ProgramData, states: States, slot: int, moved: bool, w: Worksp
 
 
 @inner
-def slack_basis(D: ProgramData, w: Workspace) -> None:
+def set_slack_basis(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
     A variable whose bounds are both far larger than the right-hand sides and costs starts free, at zero. At such a
@@ -251,7 +255,7 @@ def slack_basis(D: ProgramData, w: Workspace) -> None:
 
 
 @inner
-def optimise(D: ProgramData, w: Workspace) -> int:
+def search_and_check(D: ProgramData, w: Workspace) -> int:
     """Solve from the working set in ``w``, and check the solution; return SOLVED, CLOSE or GIVEN_UP."""
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
@@ -264,9 +268,9 @@ def optimise(D: ProgramData, w: Workspace) -> int:
             return verdict
         if verdict != ix.AGAIN:
             fresh = w.tally[ix.AGE] == 0
-            if (fresh and verdict != ix.OUTSIDE) or not invert(D, w):
+            if (fresh and verdict != ix.OUTSIDE) or not invert_basis(D, w):
                 return verdict
-            set_basics(D, w, SHARP)
+            set_basic_variables(D, w, SHARP)
             set_superbasic_columns(D, w)
             if verdict == ix.OUTSIDE and not phase_one(D, w):
                 return ix.GIVEN_UP
@@ -299,7 +303,9 @@ def set_nonbasics(D: ProgramData, w: Workspace) -> bool:
     for b in span(R):
         if not abs(w.x[w.basis[b]]) < math.inf:
             w.x[w.basis[b]] = 0.0
-    if not set_basics(D, w, SHARP) and (w.tally[ix.AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
+    if not set_basic_variables(D, w, SHARP) and (
+        w.tally[ix.AGE] == 0 or not invert_basis(D, w) or not set_basic_variables(D, w, SHARP)
+    ):
         return False
     set_superbasic_columns(D, w)
     return True

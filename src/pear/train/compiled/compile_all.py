@@ -14,8 +14,8 @@ from pear.compile.jit import notice
 from pear.decisions import solve
 from pear.losses import PEARLoss
 from pear.problem import Problem
-from pear.solvers.active_set import compiled_batch as batch
-from pear.solvers.active_set.compiled_arrays import new_states
+from pear.solvers.active_set import kernel_calls as batch
+from pear.solvers.active_set.kernel_arrays import new_states
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.fit import fit
@@ -52,7 +52,7 @@ def _active_set() -> None:
     n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
     P = batch.pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
     rows = np.arange(1)
-    batch.solve(P, np.zeros((1, n)), rows, new_states(1, n, 1), rows, batch.default_start(P))
+    batch.solve_batch(P, np.zeros((1, n)), rows, new_states(1, n, 1), rows, batch.default_start(P))
 
 
 def _epoch(kind: torch.dtype) -> None:

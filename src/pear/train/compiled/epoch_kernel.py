@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
-from pear.solvers.active_set.compiled_arrays import (
+from pear.solvers.active_set.batch_kernel import run_batch
+from pear.solvers.active_set.kernel_arrays import (
     REGRET,
     SAMPLE,
     SOLVED,
@@ -26,7 +27,6 @@ from pear.solvers.active_set.compiled_arrays import (
     States,
     ThreadTeam,
 )
-from pear.solvers.active_set.compiled_tasks import run
 
 
 class LinearState(NamedTuple):
@@ -100,7 +100,7 @@ class BatchBuffers(NamedTuple):
     """Buffers for one batch, which all batches use in turn.
 
     Attributes:
-        samples, results: arguments of ``compiled_tasks.run``, with a row for each sample of the batch.
+        samples, results: arguments of ``batch_kernel.run_batch``, with a row for each sample of the batch.
         team: one thread, and its buffers.
         rows: row numbers of the batch's samples in the training set.
         totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples
@@ -128,7 +128,7 @@ def linear_epoch(
     """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``compiled_tasks.run``, from ``address``.
+        regret: the address of ``batch_kernel.run_batch``, from ``address``.
         P: programs without Q.
         data: the training set.
         how: strengths of injection and guidance.
@@ -175,10 +175,10 @@ def linear_epoch(
 
 
 def address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
-    """The address of ``compiled_tasks.run`` as compiled for these arguments."""
+    """The address of ``batch_kernel.run_batch`` as compiled for these arguments."""
     pair = ProgramPair(P, P, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
-    return address_of(run, types)
+    return address_of(run_batch, types)
 
 
 @inner

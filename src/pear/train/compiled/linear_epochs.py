@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from pear.losses import PEARLoss, defaults
 from pear.optimality.duals_and_active_sets import Status
-from pear.solvers.active_set.compiled_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
-from pear.solvers.active_set.compiled_batch import team_for
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
+from pear.solvers.active_set.kernel_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
+from pear.solvers.active_set.kernel_calls import thread_team
 from pear.solvers.fused import RegretCall, Regrets
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LinearEpochs:
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = SampleCosts(*costs_room, *numbers[:2]), new_regrets(size, n, p, rows - p)
-        self.room = self.kernel.BatchBuffers(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
+        self.room = self.kernel.BatchBuffers(samples, results, thread_team(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:

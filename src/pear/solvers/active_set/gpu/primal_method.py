@@ -13,8 +13,8 @@ from torch.nn.functional import pad
 
 from pear.problem.matrix import matvec, row_squares
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set import compiled_arrays
-from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set import kernel_arrays
+from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu.kernel_method import (
     AT_LOWER,
     AT_UPPER,
@@ -185,7 +185,7 @@ class VertexPrimal(PrimalMethod):
         if not int(start.has_start[0]):
             return None
         n, device, place = qp.n, qp.c.device, start.place[0]
-        codes = {compiled_arrays.BASIC: FREE, compiled_arrays.UPPER: AT_UPPER, compiled_arrays.FREE: UNBOUNDED}
+        codes = {kernel_arrays.BASIC: FREE, kernel_arrays.UPPER: AT_UPPER, kernel_arrays.FREE: UNBOUNDED}
         return cls(
             n=n,
             J=torch.cat([qp.A, qp.G], 1).contiguous(),
@@ -197,7 +197,7 @@ class VertexPrimal(PrimalMethod):
             x=torch.from_numpy(start.x[:1, :n].copy()).to(device),
             place=torch.tensor([[codes.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
             free=torch.tensor([v for v in start.basis[0] if v < n], dtype=torch.long, device=device),
-            held=torch.from_numpy(np.flatnonzero(place[n : n + qp.p + qp.m] != compiled_arrays.BASIC)).to(device),
+            held=torch.from_numpy(np.flatnonzero(place[n : n + qp.p + qp.m] != kernel_arrays.BASIC)).to(device),
         )
 
 

@@ -1,52 +1,34 @@
-"""The basis: its inverse, the point it determines, and the exchange of one variable for another."""
+"""The working set: its basic and superbasic variables, the inverse of the basic columns, and exchanges of variables."""
 
 from __future__ import annotations
 
 import math
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import FEASIBLE, RANK
-from pear.solvers.active_set import compiled_arrays as ix
-from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
-from pear.solvers.active_set.products import add_abs_rows, subtract_rows
-from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
+from pear.optimality.rule import FEASIBLE, RANK, ROUNDOFF
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
+from pear.solvers.active_set.program_products import set_row_residuals
+from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, STEEP, UNBALANCED
 
 
 @inner
-def row_residuals(D: ProgramData, w: Workspace) -> float:
-    """Set w.left = r − Jx − s at the current point; return its largest entry relative to its terms."""
-    R, n = D.J.shape
-    for k in span(R):
-        w.left[k] = w.rhs[k] - w.x[n + k]
-        w.terms[k] = abs(w.rhs[k]) + abs(w.x[n + k])
-    subtract_rows(D, w.x, w.left)
-    add_abs_rows(D, w.x, w.terms)
-    worst = 0.0
-    for k in span(R):
-        if w.left[k] != 0.0:
-            worst = max(worst, abs(w.left[k]) / w.terms[k])
-        if w.left[k] != w.left[k]:
-            worst = math.inf
-    return worst
-
-
-@inner
-def set_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
+def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
     """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate."""
     R = len(D.J)
     for _ in span(REFINEMENTS):
-        if row_residuals(D, w) <= goal:
+        if set_row_residuals(D, w) <= goal:
             return True
         for b in span(R):
             s = 0.0
             for k in span(R):
                 s += w.inverse[b, k] * w.left[k]
             w.x[w.basis[b]] += s
-    return row_residuals(D, w) <= FEASIBLE
+    return set_row_residuals(D, w) <= FEASIBLE
 
 
 @inner
-def invert(D: ProgramData, w: Workspace) -> bool:
+def invert_basis(D: ProgramData, w: Workspace) -> bool:
     """Compute the inverse of the basic columns by Gauss-Jordan elimination; False where they are dependent."""
     R, n = D.J.shape
     M, inverse = w.scratch, w.inverse
@@ -92,7 +74,7 @@ def invert(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
+def set_inverse_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
     """Write B⁻¹ times the column of variable j to ``out``."""
     R, n = D.J.shape
     if j >= n:
@@ -119,12 +101,12 @@ def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> No
 def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
     """Compute W, whose rows are B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
-        inverse_times_column(D, w.sup[t], w, w.W[t])
+        set_inverse_column(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
 
 
 @inner
-def exchange(w: Workspace, b: int, column: Array) -> None:
+def exchange_basic(w: Workspace, b: int, column: Array) -> None:
     """Update the inverse and W when a variable becomes basic at position b.
 
     Args:
@@ -170,14 +152,14 @@ def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
     drop_superbasic(w, t)
-    exchange(w, b, w.column)
+    exchange_basic(w, b, w.column)
     w.basis[b] = entering
     w.place[entering] = ix.BASIC
     w.place[leaving] = place
 
 
 @inner
-def rebalance(w: Workspace) -> bool:
+def rebalance_basis(w: Workspace) -> bool:
     """Exchange superbasic variables with basic ones, to improve a badly conditioned basis.
 
     A superbasic variable is exchanged if a unit change of it changes some basic variable by more than UNBALANCED. It
@@ -199,7 +181,7 @@ def rebalance(w: Workspace) -> bool:
         leaving, entering, pivot = w.basis[best], w.sup[t], w.W[t, best]
         for b in span(R):
             w.column[b] = w.W[t, b]
-        exchange(w, best, w.column)
+        exchange_basic(w, best, w.column)
         for b in span(R):
             w.W[t, b] = 1.0 / pivot if b == best else -w.column[b] / pivot
         w.basis[best], w.sup[t] = entering, leaving
@@ -214,5 +196,52 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
     t = w.tally[ix.SUPERS]
     w.sup[t] = j
     w.place[j] = ix.SUPER
-    inverse_times_column(D, j, w, w.W[t])
+    set_inverse_column(D, j, w, w.W[t])
     w.tally[ix.SUPERS] = t + 1
+
+
+@inner
+def hold_tight_constraints(w: Workspace) -> bool:
+    """Add every tight constraint to the working set.
+
+    Tight superbasic variables become nonbasic. Tight basic variables are exchanged with superbasic ones and then become
+    nonbasic, too. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
+    because the reduced gradient is zero along every superbasic variable.
+
+    Returns:
+        False where a tight constraint cannot be added because it is too nearly parallel to others. The working set then
+        does not span the right tangent space.
+    """
+    held = True
+    for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
+        tight = w.held[w.sup[t]]
+        if tight != 0:
+            w.place[w.sup[t]] = ix.LOWER if tight == 1 else ix.UPPER
+            drop_superbasic(w, t)
+    for b in span(len(w.inverse)):
+        tight, supers = w.held[w.basis[b]], w.tally[ix.SUPERS]
+        if tight == 0 or supers == 0:
+            continue
+        best, largest = 0, 0.0
+        for t in span(supers):
+            if abs(w.W[t, b]) > abs(w.W[best, b]):
+                best = t
+        for a in span(len(w.inverse)):
+            largest = max(largest, abs(w.W[best, a]))
+        if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
+            swap_basic(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
+        else:
+            held = held and abs(w.W[best, b]) <= ROUNDOFF * max(1.0, largest)
+    return held
+
+
+@inner
+def is_basis_steep(w: Workspace) -> bool:
+    """True where the inverse amplifies the rounding of the rows too much."""
+    for b in span(len(w.inverse)):
+        total = 0.0
+        for k in span(len(w.inverse)):
+            total += abs(w.inverse[b, k]) * math.sqrt(w.norm[k])
+        if total > STEEP:
+            return True
+    return False

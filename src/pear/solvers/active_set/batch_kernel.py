@@ -12,10 +12,9 @@ import numpy as np
 
 from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
 from pear.optimality.rule import NEGLIGIBLE
-from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set import solve_sample
-from pear.solvers.active_set.basis import set_superbasic_columns
-from pear.solvers.active_set.compiled_arrays import (
+from pear.solvers.active_set.kernel_arrays import (
     Array,
     CompiledRegrets,
     CompiledSolutions,
@@ -29,9 +28,10 @@ from pear.solvers.active_set.compiled_arrays import (
     WorkMemory,
     Workspace,
 )
-from pear.solvers.active_set.products import set_reduced_gradient, subtract_rows
-from pear.solvers.active_set.solution_check import accept_multipliers, hold_working, write_solution
-from pear.solvers.active_set.tangent import centre, hold_tight, project_error
+from pear.solvers.active_set.program_products import subtract_rows
+from pear.solvers.active_set.solution_check import accept_centred_multipliers, mark_working_set, write_solution
+from pear.solvers.active_set.tangent_space import project_error
+from pear.solvers.active_set.working_set import hold_tight_constraints, set_superbasic_columns
 
 
 @inner
@@ -79,11 +79,11 @@ def run_task(
     if task == ix.PROJECT:
         solve_sample.measure_curvature(D, w)
         solve_sample.load_norms(P, D, at, w)
-        if project(D, cost, table.predicted, slot, results.exact[i], w):
+        if project_at_solution(D, cost, table.predicted, slot, results.exact[i], w):
             outcome.code[i] = ix.SOLVED
     elif solve_sample.load_program(P, D, cost, at, w):
         if task == ix.SOLVE:
-            solve(D, table.predicted, slot, default, outcome, i, w)
+            solve_decision(D, table.predicted, slot, default, outcome, i, w)
         elif solve_sample.find_feasible_start(D, w):
             solve_sample.save_start(D, table.predicted, slot, np.bool_(True), w)
 
@@ -103,23 +103,23 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 
 @inner
-def solve(
+def solve_decision(
     D: ProgramData, states: States, slot: int, default: States, outcome: CompiledSolutions, i: int, w: Workspace
 ) -> None:
     """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
     code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
-        hold_working(D, w)
+        mark_working_set(D, w)
         write_solution(D, outcome, i, w)
         outcome.code[i] = code
     elif code == ix.SOLVED:
-        held = hold_tight(w)
-        if centre_exactly(D, w):
-            solve_sample.write_back(D, states, slot, outcome, i, held, w)
+        held = hold_tight_constraints(w)
+        if accept_centred_multipliers(D, w):
+            solve_sample.write_and_keep(D, states, slot, outcome, i, held, w)
 
 
 @inner
-def project(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
+def project_at_solution(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
     """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
     if states.has_start[slot] != 1:
         return False
@@ -149,7 +149,7 @@ def set_regret(
     at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
     D, T = refer(solve_sample.select_program(pair.decision, at)), refer(solve_sample.select_program(pair.true, at))
     mark_given_up(outcome, i)
-    if not (table.best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
+    if not (table.best.code[slot] == ix.SOLVED and is_best_current(table, slot, true)):
         mark_given_up(table.best, slot)
         if solve_sample.load_program(pair.true, T, true, at, w):
             solve_sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
@@ -162,24 +162,10 @@ def set_regret(
     if outcome.code[i] == ix.SOLVED:
         injected, exact = results.injected[i], results.exact[i]
         results.value[i] = realised_regret(T, table.best, slot, w)
-        set_error(D, T, pair.curved, cost, true, injected, w)
+        set_cost_error(D, T, pair.curved, cost, true, injected, w)
         if not project_error(D, injected, exact, w):
             outcome.code[i] = ix.GIVEN_UP
-        inject(D, strength, injected, exact)
-
-
-@inner
-def centre_exactly(D: ProgramData, w: Workspace) -> bool:
-    """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
-    R = len(D.J)
-    for k in span(R):
-        w.error[k] = w.y[k]
-    if not centre(D, w) or accept_multipliers(D, w):
-        return True
-    for k in span(R):
-        w.y[k] = w.error[k]
-    set_reduced_gradient(D, w)
-    return accept_multipliers(D, w)
+        inject_normal(D, strength, injected, exact)
 
 
 @inner
@@ -213,7 +199,7 @@ def write_zero_results(results: CompiledRegrets, k: int) -> None:
 
 
 @inner
-def is_current(table: SolutionTable, slot: int, true: Array) -> bool:
+def is_best_current(table: SolutionTable, slot: int, true: Array) -> bool:
     """True where the best decision in the table was computed for these true costs. NaN equals nothing."""
     if len(table.fingerprints) == 0:
         return False
@@ -255,7 +241,7 @@ def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Works
 
 
 @inner
-def set_error(
+def set_cost_error(
     D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
 ) -> None:
     """Write the error ``e = (ĉ − c) + (Q̂ − Q)x``.
@@ -273,7 +259,7 @@ def set_error(
 
 
 @inner
-def inject(D: ProgramData, strength: float, e: Array, g: Array) -> None:
+def inject_normal(D: ProgramData, strength: float, e: Array, g: Array) -> None:
     """Replace the error e by g + β (‖g‖/‖n‖) n with n = e/λ − g, in place.
 
     For β = 0 it becomes g. For β < 0 it does not change.
@@ -295,7 +281,7 @@ def inject(D: ProgramData, strength: float, e: Array, g: Array) -> None:
 
 
 @entry
-def run(
+def run_batch(
     task: int,
     pair: ProgramPair,
     samples: SampleCosts,

@@ -1,4 +1,4 @@
-"""Batches for the compiled method: convert tensors to its arrays, and distribute samples to threads."""
+"""Calls of the batch kernel from Python: tensors become arrays, and threads share the samples of a batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.compile import thread_pools as threads
-from pear.solvers.active_set.compiled_arrays import (
+from pear.compile import thread_pools
+from pear.solvers.active_set.kernel_arrays import (
     PROJECT,
     REGRET,
     SOLVE,
@@ -42,15 +42,14 @@ _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
 _WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
 _PARTS = 8  # parts of a batch for each thread: several, because samples take different times
+_MOST_SIZES = 8  # sizes of programs that a thread keeps memory for
 
-_MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
-NO_Q = np.zeros((0, 0, 0))
-_NO_ROWS, _NO_NUMBERS = np.zeros((0, 0)), np.zeros(0)
+_NO_ROWS, _NO_VALUES = np.zeros((0, 0)), np.zeros(0)
 _own = local()
 
 
-def supports(n: int, rows: int) -> bool:
+def fits_dense_inverse(n: int, rows: int) -> bool:
     """True where a program is small enough for a dense inverse of its basis."""
     return rows <= MOST_ROWS and n <= MOST_VARIABLES
 
@@ -60,24 +59,21 @@ def most_superbasics(n: int) -> int:
     return min(n, _MOST_SUPERBASICS)
 
 
-def pack_programs(
-    fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
-) -> Programs:
+def pack_programs(fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0) -> Programs:
     """Convert the fields of a problem to the arrays of the compiled method.
 
     Args:
-        fields: any of A, b, G, h, lb, ub, float64 on the CPU. A field with a leading dimension differs by sample.
+        fields: any of Q, A, b, G, h, lb, ub, float64 on the CPU. A field with a leading dimension differs by sample.
         n: the number of variables.
         sign: 1 where the objective is minimised, −1 where it is maximised.
         smoothing: λ.
-        Q: (1 or K, n, n) curvature, or None.
     """
     J = _stack_rows([_batched_array(fields, name, 3) for name in ("A", "G")], (1, 0, n))
     rhs = _stack_rows([_batched_array(fields, name, 2) for name in ("b", "h")], (1, 0))
-    lb, ub = (_batched_array(fields, name, 2) for name in ("lb", "ub"))
-    start, row, value = _by_columns(J)
+    Q, lb, ub = (_batched_array(fields, name, 3 if name == "Q" else 2) for name in ("Q", "lb", "ub"))
+    start, row, value = _nonzeros_by_column(J)
     return Programs(
-        Q=NO_Q if Q is None else np.ascontiguousarray(Q),
+        Q=np.zeros((0, 0, 0)) if Q is None else Q,
         sign=float(sign),
         smoothing=float(smoothing),
         J=J,
@@ -106,24 +102,15 @@ def default_start(P: Programs) -> States:
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return new_states(0, n, rows)
-    states, outcome = (
-        new_states(1, n, rows),
-        new_solutions(1, n, P.equalities, rows - P.equalities),
-    )
-    samples = SampleCosts(np.zeros((1, n)), _NO_ROWS, *(np.zeros(1, np.int64) for _ in range(2)))
-    _run(
-        START,
-        program_pair(P, P),
-        samples,
-        _table_of_one(states, outcome),
-        states,
-        0.0,
-        _results_of_one(outcome),
-    )
+    states, first = new_states(1, n, rows), np.zeros(1, np.int64)
+    outcome = new_solutions(1, n, P.equalities, rows - P.equalities)
+    _run_decisions(START, P, SampleCosts(np.zeros((1, n)), _NO_ROWS, first, first), states, states, outcome)
     return states
 
 
-def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> CompiledSolutions:
+def solve_batch(
+    P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States
+) -> CompiledSolutions:
     """Solve a batch.
 
     Args:
@@ -134,24 +121,15 @@ def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, def
         slots: (B,) row numbers in ``states``.
         default: the start of samples that have none; see ``default_start``.
     """
-    B, n = cost.shape
-    rows = P.J.shape[1]
-    outcome = new_solutions(B, n, P.equalities, rows - P.equalities)
-    samples = SampleCosts(cost, _NO_ROWS, at, slots)
-    _run(
-        SOLVE,
-        program_pair(P, P),
-        samples,
-        _table_of_one(states, outcome),
-        default,
-        0.0,
-        _results_of_one(outcome),
-    )
+    outcome = new_solutions(len(cost), cost.shape[1], P.equalities, P.J.shape[1] - P.equalities)
+    _run_decisions(SOLVE, P, SampleCosts(cost, _NO_ROWS, at, slots), states, default, outcome)
     return outcome
 
 
-def project(P: Programs, error: Array, at: Index, states: States, slots: Index) -> tuple[Array, NDArray[np.bool_]]:
-    """Project errors at the solutions in ``states``.
+def project_batch(
+    P: Programs, error: Array, at: Index, states: States, slots: Index
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Project errors (B, n) at the solutions in ``states``.
 
     A projection does not converge where the objective is flat along a tangent direction, or where rounding prevents
     refinement. A rank-revealing factorisation then has to distinguish the two.
@@ -159,24 +137,21 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     Returns:
         (B, n) projections, and (B,) bool, True where they converged.
     """
-    B, n = error.shape
-    outcome, g = new_solutions(B, 0, 0, 0), np.empty((B, n))
-    samples, results = SampleCosts(error, _NO_ROWS, at, slots), CompiledRegrets(outcome, _NO_NUMBERS, g, _NO_ROWS)
-    _run(PROJECT, program_pair(P, P), samples, _table_of_one(states, outcome), states, 0.0, results)
+    outcome, g = new_solutions(len(error), 0, 0, 0), np.empty(error.shape)
+    _run_decisions(PROJECT, P, SampleCosts(error, _NO_ROWS, at, slots), states, states, outcome, g)
     return g, outcome.code == SOLVED
 
 
-def regret(
+def regret_batch(
     pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
 ) -> CompiledRegrets:
-    """Compute regrets and gradients of a batch; see ``compiled_tasks.run``.
+    """Compute regrets and gradients of a batch; see ``batch_kernel.run_batch``.
 
     Without slots, ``table`` needs no states.
     """
-    B, n = samples.predicted.shape
-    rows, p = pair.decision.J.shape[1], pair.decision.equalities
-    results = new_regrets(B, n, p, rows - p)
-    _run(REGRET, pair, samples, table, default, strength, results)
+    (B, n), p = samples.predicted.shape, pair.decision.equalities
+    results = new_regrets(B, n, p, pair.decision.J.shape[1] - p)
+    _run_kernel(REGRET, pair, samples, table, default, strength, results)
     return results
 
 
@@ -191,17 +166,21 @@ def program_pair(decision: Programs, true: Programs) -> ProgramPair:
     return ProgramPair(decision, true, decision.Q is not true.Q)
 
 
-def _table_of_one(states: States, best: CompiledSolutions) -> SolutionTable:
-    """Make a table for tasks that have one problem only."""
-    return SolutionTable(states, states, best, _NO_ROWS)
+def _run_decisions(
+    task: int,
+    P: Programs,
+    samples: SampleCosts,
+    states: States,
+    default: States,
+    outcome: CompiledSolutions,
+    g: Array = _NO_ROWS,
+) -> None:
+    """Run a task that has no true problem: it reads and writes ``states`` and writes ``outcome`` and projections."""
+    table, results = SolutionTable(states, states, outcome, _NO_ROWS), CompiledRegrets(outcome, _NO_VALUES, g, _NO_ROWS)
+    _run_kernel(task, program_pair(P, P), samples, table, default, 0.0, results)
 
 
-def _results_of_one(outcome: CompiledSolutions) -> CompiledRegrets:
-    """Make the results of tasks that write solutions only."""
-    return CompiledRegrets(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
-
-
-def _run(
+def _run_kernel(
     task: int,
     pair: ProgramPair,
     samples: SampleCosts,
@@ -215,28 +194,29 @@ def _run(
     The number of threads is either one or all of them. OpenMP ends threads that a call does not use, and would have to
     start them again for the next call.
     """
-    from pear.solvers.active_set import compiled_tasks  # imports numba, which takes a moment
+    from pear.solvers.active_set import batch_kernel  # imports numba, which takes a moment
 
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
     count = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
-    team = team_for(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
+    team = thread_team(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
     if not len(samples.slots):
         table = table._replace(predicted=new_states(count, n, rows), true=new_states(count, n, rows))
+    call = task, pair, samples, table, default, strength, results
     if team.threads == count:
-        compiled_tasks.run(task, pair, samples, table, default, strength, results, team, B)
+        batch_kernel.run_batch(*call, team, B)
         return
     parts = iter(range(0, B, team.step))
 
     def run_parts(worker: int) -> None:
         for first in parts:
             own = team._replace(turn=np.array([first, worker]))
-            compiled_tasks.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
+            batch_kernel.run_batch(*call, own, min(first + team.step, B))
 
-    for future in [threads.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
+    for future in [thread_pools.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
 
 
-def team_for(n: int, rows: int, count: int = 1) -> ThreadTeam:
+def thread_team(n: int, rows: int, count: int = 1) -> ThreadTeam:
     """Return a team of ``count`` threads at the beginning of a batch.
 
     Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
@@ -245,17 +225,13 @@ def team_for(n: int, rows: int, count: int = 1) -> ThreadTeam:
     """
     kept: dict[tuple[int, int, int], WorkMemory] = _own.__dict__.setdefault("kept", {})
     if (n, rows, count) not in kept:
-        if len(kept) >= _MOST_WORK:
+        if len(kept) >= _MOST_SIZES:
             kept.clear()
         kept[n, rows, count] = new_memory(n, rows, most_superbasics(n), count)
-    address = threads.openmp_address() if count > 1 and _uses_openmp() else 0
-    return ThreadTeam(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
-
-
-def _uses_openmp() -> bool:
     from pear.compile.jit import PRIVATE  # imports numba
 
-    return PRIVATE
+    address = thread_pools.openmp_address() if count > 1 and PRIVATE else 0
+    return ThreadTeam(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
 
 
 def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
@@ -275,7 +251,7 @@ def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(np.concatenate(spread, 1))
 
 
-def _by_columns(J: Array) -> tuple[Any, Any, Array]:
+def _nonzeros_by_column(J: Array) -> tuple[Any, Any, Array]:
     """Return the non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
     some = (J != 0).any(0)
     if some.size == 0 or some.mean() > _SPARSE:

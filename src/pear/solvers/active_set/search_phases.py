@@ -1,4 +1,4 @@
-"""The two phases of the method: find a feasible point, then descend from it to the minimum."""
+"""The two phases of the search: find a feasible point, then descend from it to the minimum."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
-from pear.solvers.active_set import compiled_arrays as ix
-from pear.solvers.active_set.basis import (
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
+from pear.solvers.active_set.multipliers import (
+    measure_dual_scales,
+    most_wrong_multiplier,
+    set_multipliers,
+    set_reduced_gradient,
+    sign_violation,
+)
+from pear.solvers.active_set.program_products import add_abs_columns, move_with_gradient, set_slope
+from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
+from pear.solvers.active_set.tangent_space import search_direction
+from pear.solvers.active_set.working_set import (
     drop_superbasic,
-    exchange,
-    inverse_times_column,
+    exchange_basic,
     make_superbasic,
-    rebalance,
+    rebalance_basis,
+    set_inverse_column,
     swap_basic,
 )
-from pear.solvers.active_set.compiled_arrays import ProgramData, Workspace
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong_multiplier, sign_violation
-from pear.solvers.active_set.products import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
-from pear.solvers.active_set.reduced_system import search_direction
-from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 
 @inner
@@ -37,7 +43,7 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
             w.y[k] = 0.0
         for b in span(R):
             v = w.basis[b]
-            side = side_of(w, v, n, SHARE_OF_SIZE * largest)
+            side = violated_side(w, v, n, SHARE_OF_SIZE * largest)
             w.step[b] = side
             if side != 0.0:
                 infeasible = True
@@ -70,7 +76,7 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
+def violated_side(w: Workspace, v: int, n: int, spread: float) -> float:
     """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
 
     Rounding is relative to a natural size (``pear.optimality.natural_sizes``): for a slack, the size of the terms of
@@ -84,7 +90,7 @@ def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
 
 
 @inner
-def shift(w: Workspace, v: int, change: float) -> None:
+def shift_onto_bound(w: Workspace, v: int, change: float) -> None:
     """Move a variable; put it on a bound that it misses by no more than the rounding of this sum."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
@@ -104,7 +110,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
         The length of the step, infinite where no bound is met.
     """
     R = len(w.inverse)
-    inverse_times_column(D, entering, w, w.column)
+    set_inverse_column(D, entering, w, w.column)
     largest = 0.0
     for b in span(R):
         largest = max(largest, abs(w.column[b]))
@@ -129,8 +135,8 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
     if length == math.inf:
         return length
     for b in span(R):
-        shift(w, w.basis[b], -direction * length * w.column[b])
-    shift(w, entering, direction * length)
+        shift_onto_bound(w, w.basis[b], -direction * length * w.column[b])
+    shift_onto_bound(w, entering, direction * length)
     w.tally[ix.CHANGES] += 1
     for t in span(w.tally[ix.SUPERS]):
         if w.sup[t] == entering:
@@ -141,7 +147,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
         w.x[entering] = far
         return length
     gone = w.basis[leaving]
-    exchange(w, leaving, w.column)
+    exchange_basic(w, leaving, w.column)
     w.basis[leaving] = entering
     w.place[entering] = ix.BASIC
     w.place[gone] = place
@@ -178,15 +184,15 @@ def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
             make_superbasic(D, w, entering)
             w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
-        if abs(longest) == math.inf and rebalance(w):  # the direction may be flat only by rounding
+        if abs(longest) == math.inf and rebalance_basis(w):  # the direction may be flat only by rounding
             at_minimum = False
             continue
         length, met = ratio_test(D, w, abs(longest))
         if longest == -math.inf and length == math.inf:  # the objective is constant: the opposite direction is as good
-            reverse(w)
+            reverse_direction(w)
             length, met = ratio_test(D, w, length)
             if length == math.inf:
-                hold_level(w)
+                hold_flat_superbasic(w)
                 at_minimum = w.tally[ix.SUPERS] == 0
                 continue
         if not length < math.inf or not take_step(D, w, length, met):
@@ -197,7 +203,7 @@ def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
 
 
 @inner
-def reverse(w: Workspace) -> None:
+def reverse_direction(w: Workspace) -> None:
     """Turn the search direction around."""
     for t in span(w.tally[ix.SUPERS]):
         w.along[t] = -w.along[t]
@@ -206,7 +212,7 @@ def reverse(w: Workspace) -> None:
 
 
 @inner
-def hold_level(w: Workspace) -> None:
+def hold_flat_superbasic(w: Workspace) -> None:
     """Hold the superbasic variable along which the objective is constant: any of its values is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
@@ -259,9 +265,9 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
     R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
         for t in span(supers):
-            move(D, w, w.sup[t], length * w.along[t])
+            move_with_gradient(D, w, w.sup[t], length * w.along[t])
         for b in span(R):
-            move(D, w, w.basis[b], length * w.column[b])
+            move_with_gradient(D, w, w.basis[b], length * w.column[b])
     if met < 0:
         return True
     v = w.sup[met] if met < supers else w.basis[met - supers]
@@ -281,17 +287,3 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
         return False
     swap_basic(w, b, best, place)
     return True
-
-
-@inner
-def move(D: ProgramData, w: Workspace, v: int, change: float) -> None:
-    """Move one variable, and update the gradient."""
-    if change == 0.0:
-        return
-    w.x[v] += change
-    n = D.n
-    if v < n:
-        w.grad[v] += D.smoothing * change
-        if len(D.Q) > 0:
-            for i in span(n):
-                w.grad[i] += D.sign * change * D.Q[v, i]

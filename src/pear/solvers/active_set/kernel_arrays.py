@@ -36,7 +36,7 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 
 
 START, SOLVE, PROJECT, REGRET = range(4)
-"""Tasks of the compiled code; see ``compiled_tasks.run``."""
+"""Tasks of the compiled code; see ``batch_kernel.run_batch``."""
 
 SAMPLE, WORKER = range(2)
 """Positions in ``ThreadTeam.turn``: the next sample, the next worker."""

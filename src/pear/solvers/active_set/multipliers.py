@@ -1,0 +1,188 @@
+"""Multipliers of a working set: computed, refined, centred, and compared with the signs that they must have."""
+
+from __future__ import annotations
+
+import math
+
+from pear.compile.jit import inner, span
+from pear.optimality.rule import FLOOR, ROUNDOFF, SHARE_OF_FORCE, SIGN, WEAK
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
+from pear.solvers.active_set.program_products import (
+    add_abs_columns,
+    add_abs_rows,
+    curvature_terms,
+    positive_or_one,
+    subtract_columns,
+)
+
+
+@inner
+def set_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Compute the multipliers y = B⁻ᵀ grad_B and the reduced gradient."""
+    R, n = D.J.shape
+    for k in span(R):
+        w.y[k] = 0.0
+    for b in span(R):
+        if w.basis[b] < n:
+            factor = w.grad[w.basis[b]]
+            for k in span(R):
+                w.y[k] += factor * w.inverse[b, k]
+    set_reduced_gradient(D, w)
+
+
+@inner
+def set_reduced_gradient(D: ProgramData, w: Workspace) -> None:
+    """Compute the reduced gradient grad − Jᵀy; it is −y for the slacks."""
+    R, n = D.J.shape
+    for j in span(n):
+        w.reduced[j] = w.grad[j]
+    subtract_columns(D, w.y, w.reduced)
+    for k in span(R):
+        w.reduced[n + k] = -w.y[k]
+
+
+@inner
+def refine_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Compute the multipliers with one round of refinement. Those of rows that are not tight are exactly zero."""
+    R, n = D.J.shape
+    set_multipliers(D, w)
+    for b in span(R):
+        left = w.reduced[w.basis[b]]
+        if left != 0.0:
+            for k in span(R):
+                w.y[k] += left * w.inverse[b, k]
+    for k in span(R):
+        if w.place[n + k] in (ix.BASIC, ix.SUPER):
+            w.y[k] = 0.0
+    set_reduced_gradient(D, w)
+
+
+@inner
+def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Set the multipliers of tight constraints from y, and all others to zero.
+
+    A multiplier of the wrong sign is rounding at this point, and becomes zero.
+    """
+    R, n = D.J.shape
+    for j in span(n):
+        bound = -w.reduced[j] if w.held[j] != 0 else 0.0
+        if w.lo[j] != w.up[j]:
+            bound = min(bound, 0.0) if w.held[j] == 1 else max(bound, 0.0)
+        w.bound[j] = bound
+    for k in span(D.equalities, R):
+        w.y[k] = min(w.y[k], 0.0)
+
+
+@inner
+def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
+    """Make zero multipliers of tight constraints positive where all others stay positive.
+
+    A tight basic variable has multiplier zero only because it is basic. Raising the multiplier by t changes those of
+    nonbasic variables by t times the variable's row of B⁻¹J. Half of the largest t that keeps them nonnegative leaves
+    all of them positive.
+
+    Returns:
+        True where a multiplier has changed.
+    """
+    R, n = D.J.shape
+    N = n + R
+    changed = False
+    for _ in span(2):
+        for b in span(R):
+            v = w.basis[b]
+            size = w.dual_scale[v]
+            if w.held[v] == 0 or w.lo[v] == w.up[v] or abs(w.reduced[v]) > WEAK * size:
+                continue
+            sign = 1.0 if w.held[v] == 1 else -1.0
+            for j in span(n):
+                w.step[j] = 0.0
+            for k in span(R):
+                w.column[k] = w.inverse[b, k]
+            subtract_columns(D, w.column, w.step)
+            longest = math.inf
+            for j in span(N):
+                if w.place[j] in (ix.BASIC, ix.SUPER) or w.lo[j] == w.up[j]:
+                    continue
+                rate = -w.step[j] if j < n else w.column[j - n]
+                rate *= sign
+                room = w.reduced[j]
+                if w.place[j] == ix.UPPER:
+                    rate, room = -rate, -room
+                if rate < -ROUNDOFF:
+                    longest = min(longest, max(0.0, room) / -rate)
+            if longest == math.inf:
+                longest = 0.0
+                for j in span(n):
+                    longest = max(longest, abs(w.grad[j]))
+            if longest > 0.0:
+                changed = True
+                for k in span(R):
+                    w.y[k] -= 0.5 * longest * sign * w.column[k]
+                set_reduced_gradient(D, w)
+    if changed:
+        for k in span(R):
+            if w.held[n + k] == 0:
+                w.y[k] = 0.0
+        set_reduced_gradient(D, w)
+    return changed
+
+
+@inner
+def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
+    """Compute the natural size of every multiplier, as ``pear.optimality.natural_sizes`` defines it."""
+    R, n = D.J.shape
+    largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
+    largest = max(largest, curvature_terms(D, w))
+    for j in span(n):
+        w.dual_scale[j] = abs(w.grad[j] - w.c[j]) + abs(w.c[j])
+    add_abs_columns(D, w.y, w.dual_scale)
+    for j in span(n):
+        largest = max(largest, w.dual_scale[j])
+    for j in span(n):
+        w.dual_scale[j] = positive_or_one(max(w.dual_scale[j], SHARE_OF_FORCE * largest))
+    if D.equalities < R:
+        for k in span(R):
+            w.terms[k] = 0.0
+        add_abs_rows(D, w.dual_scale, w.terms)
+        for k in span(D.equalities, R):
+            w.dual_scale[n + k] = positive_or_one(w.terms[k]) / positive_or_one(w.norm[k])
+
+
+@inner
+def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool) -> int:
+    """Return the nonbasic variable whose multiplier violates its sign most, or −1.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        rough: compare multipliers without their natural sizes. This is enough to choose a direction, but not to stop.
+        first: return the first variable with a wrong sign instead of the most wrong one.
+    """
+    found, worst = -1, SIGN
+    if rough:
+        largest = 0.0
+        for j in span(D.n):
+            largest = max(largest, abs(w.grad[j]))
+        worst *= largest
+    for j in span(len(D.J) + D.n):
+        place = w.place[j]
+        if place in (ix.BASIC, ix.SUPER) or w.lo[j] == w.up[j]:
+            continue
+        wrong = sign_violation(place, w.reduced[j])
+        if wrong > 0.0 and not rough:
+            wrong /= w.dual_scale[j]
+        if wrong > worst:
+            found, worst = j, wrong
+            if first:
+                break
+    return found
+
+
+@inner
+def sign_violation(place: int, multiplier: float) -> float:
+    """Return by how much the multiplier of a nonbasic variable has the wrong sign.
+
+    The multiplier of a free variable must be zero.
+    """
+    return -multiplier if place == ix.LOWER else (multiplier if place == ix.UPPER else abs(multiplier))

@@ -1,0 +1,156 @@
+"""The compiled method's table in the store of warm starts: working sets and best decisions, kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, SolutionTable, States
+from pear.solvers.active_set.kernel_calls import Index, most_superbasics, table_fits, temporary_table
+from pear.solvers.active_set.settings import REFRESH
+from pear.solvers.warm_starts import SampleTable, WarmStarts
+
+MOST_BYTES = 1 << 22
+"""Largest size of the inverses that are saved. Larger ones take longer to write than to compute again."""
+
+_NAME = "compiled"  # of the table in the store
+
+
+class SolutionStore:
+    """Keeps the ``SolutionTable`` of one problem in a store of warm starts.
+
+    The fingerprint of a row consists of the true cost (n), the fingerprint of the true curvature (n), and λ.
+
+    Args:
+        starts: the store.
+        n: the number of variables.
+        p: the number of equalities.
+        m: the number of inequalities.
+    """
+
+    def __init__(self, starts: WarmStarts, n: int, p: int, m: int) -> None:
+        self.starts, self.sizes = starts, (n, p, m)
+
+    def restore(self) -> None:
+        """Check and load the rows of a restored store, before anything is computed with them.
+
+        Raises:
+            DataError: the rows do not belong to the problem.
+        """
+        if self.starts.has_saved(_NAME):
+            self._load_table()
+
+    def stored_table(self) -> SolutionTable | None:
+        """Return the table with a row for every key of the store; None where it would take too much memory."""
+        n, p, m = self.sizes
+        return self._load_table() if table_fits(len(self.starts), n, p + m) else None
+
+    def table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, Index]:
+        """Return the stored table and the samples' rows in it.
+
+        Without keys, or where the stored table would be too large, the table has room for ``B`` results, is not kept,
+        and there are no row numbers.
+        """
+        if keys is not None:
+            slots = self.starts.slots(keys)
+            if (table := self.stored_table()) is not None:
+                return table, slots
+        return temporary_table(B, *self.sizes), np.zeros(0, np.int64)
+
+    def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, Index]:
+        """Return the starts of the decisions and the samples' rows in them; from the store where samples have keys."""
+        table, slots = self.table(keys, 0)
+        if len(slots):
+            return table.predicted, slots
+        n, p, m = self.sizes
+        return ix.new_states(B, n, p + m), np.arange(B)
+
+    def void_changed(self, table: SolutionTable, slots: Index, mark: Array | float, smoothing: float) -> None:
+        """Mark the true problems whose curvature or λ has changed, so that they are solved again.
+
+        Args:
+            table: the table.
+            slots: (B,) row numbers.
+            mark: fingerprint of the curvature, (B, n) or one number.
+            smoothing: λ.
+        """
+        if not len(table.fingerprints):
+            return
+        n, other = self.sizes[0], ~self.is_unchanged(table, slots, mark, smoothing)
+        if other.any():
+            table.fingerprints[slots[other], :n] = np.nan
+            table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, smoothing
+
+    def is_unchanged(
+        self, table: SolutionTable, slots: Index, mark: Array | float, smoothing: float
+    ) -> NDArray[np.bool_]:
+        """Return (B,) bool, True where a row was solved with this λ and a curvature of this fingerprint.
+
+        See ``void_changed`` for the arguments.
+        """
+        n, rows = self.sizes[0], table.fingerprints
+        like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
+        same: NDArray[np.bool_] = like & (rows[slots, -1] == smoothing)
+        return same
+
+    def _load_table(self) -> SolutionTable:
+        table: SampleTable[SolutionTable] = self.starts.table(
+            _NAME, self._new_rows, without_large_inverses, are_working_sets_valid
+        )
+        return table.rows
+
+    def _new_rows(self, size: int) -> SolutionTable:
+        """Make ``size`` empty rows, filled with zeros, so that no earlier content of the memory gets into a file."""
+        n, p, m = self.sizes
+        predicted, true = (States._make(map(_zeros_like, ix.new_states(size, n, p + m))) for _ in range(2))
+        best = CompiledSolutions._make(map(_zeros_like, ix.new_solutions(size, n, p, m)))
+        best.code.fill(ix.GIVEN_UP)
+        return SolutionTable(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
+
+
+def void_true_solutions(table: SolutionTable, slots: Index) -> None:
+    """Mark the true problems of these rows, so that they are solved again."""
+    if len(table.fingerprints):
+        table.fingerprints[slots] = np.nan
+
+
+def without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
+    """Return the part of a table that is saved, for its first ``count`` rows.
+
+    Inverses of bases take nearly all of the space. Where they are too large they are left out. Every basis is then
+    inverted again when it is next used, both by this process and by one that reads the file.
+    """
+    both = (table.predicted, table.true)
+    if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
+        return table
+    for states in both:
+        states.age[:] = REFRESH + 1
+    predicted, true = (states._replace(inverse=states.inverse[:0]) for states in both)
+    return table._replace(predicted=predicted, true=true)
+
+
+def are_working_sets_valid(table: SolutionTable) -> bool:
+    """True where all working sets of a table are valid. Compiled code would follow a wrong index without a check."""
+    return all(_is_working_set(states) for states in (table.predicted, table.true))
+
+
+def _is_working_set(states: States) -> bool:
+    """True where every start has valid codes, one distinct basic variable per row, and a finite point."""
+    R, size = states.basis.shape[1], states.place.shape[1]
+    there = states.has_start != 0
+    place, basis, x = states.place[there], states.basis[there].astype(np.int64), states.x[there]
+    if not (np.isin(states.has_start, (0, 1)).all() and ((place >= 0) & (place <= ix.FREE)).all()):
+        return False
+    if not ((basis >= 0) & (basis < size)).all() or (np.diff(np.sort(basis, 1), axis=1) == 0).any():
+        return False
+    basic, supers = place == ix.BASIC, (place == ix.SUPER).sum(1)
+    whole = np.take_along_axis(basic, basis, 1).all() and (basic.sum(1) == R).all()
+    return bool(whole and (supers <= most_superbasics(size - R)).all() and np.isfinite(x).all())
+
+
+def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:
+    return np.zeros(part.shape, part.dtype)
