@@ -1,4 +1,4 @@
-"""Conversion of users' values (torch, numpy, scipy, lists; dense or sparse; any real type) to float64 data."""
+"""Conversion of the arrays that users pass (torch, NumPy, SciPy, lists; dense or sparse) to tensors, mostly float64."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
 
 
 def to_tensor(name: str, value: ArrayLike) -> Tensor:
-    """Any accepted value as a dense real tensor, which shares memory and gradient with the value where possible."""
+    """Convert an array of any accepted type to a dense real tensor, which shares memory and gradient where possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):
@@ -92,7 +92,7 @@ def to_tensor(name: str, value: ArrayLike) -> Tensor:
 
 
 def float_type(value: ArrayLike) -> torch.dtype | None:
-    """float32 or float64, following the value's own floating type; None where it has none (lists, integers)."""
+    """The floating type of a value, float32 or float64; None where it has none, as lists and integers do."""
     own = str(getattr(value[0] if _is_tensor_list(value) else value, "dtype", ""))
     if own.endswith(("float16", "float32")):
         return torch.float32
@@ -122,7 +122,7 @@ def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device]
 
 
 def check_size(name: str, size: tuple[int, ...]) -> None:
-    """Raise where a dense field of this shape would exceed SIZE_LIMIT."""
+    """Check that a dense float64 field of this shape needs at most SIZE_LIMIT bytes."""
     needed = 8 * int(np.prod(size, dtype=object))
     if needed > SIZE_LIMIT:
         raise ProblemError(
@@ -133,7 +133,7 @@ def check_size(name: str, size: tuple[int, ...]) -> None:
 
 
 def read_integer(integer: ArrayLike) -> bool | Tensor:
-    """The ``integer`` argument as True, False, a (n,) bool mask or (k,) int64 indices."""
+    """Convert the argument ``integer`` of a problem to True, False, a bool mask (n,) or int64 indices (k,)."""
     if integer is None or isinstance(integer, (bool, np.bool_)):
         return bool(integer)
     marks = to_tensor("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)
@@ -207,7 +207,7 @@ def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | 
 
 
 def is_per_sample(name: str, value: Tensor) -> bool:
-    """True where the field carries a leading sample dimension."""
+    """Whether a field is given per sample, with a leading dimension N, rather than shared by all samples."""
     return value.ndim == (3 if name in MATRICES else 2)
 
 

@@ -79,7 +79,7 @@ class ConstraintMap:
         return found
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """Derivatives by the predicted values, (B, k), from the derivatives by the right-hand sides, (B, r) each."""
+        """Gradient with respect to the predicted values, (B, k), from the gradients with respect to b, h, lb and ub."""
         return torch.stack([one.pull_back(gradients[name]) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
@@ -121,7 +121,10 @@ class ConstraintMap:
 
 
 def own_sides(problem: Problem) -> dict[str, Tensor]:
-    """b, h, lb and ub of a problem, (r,) or (N, r). Absent right-hand sides are empty, absent bounds infinite."""
+    """The right-hand sides and bounds b, h, lb and ub of a problem, by name, (r,) or (N, r).
+
+    Right-hand sides that the problem does not have are empty; bounds that it does not have are infinite.
+    """
     absent = {"b": (0, 0.0), "h": (0, 0.0), "lb": (problem.n, -torch.inf), "ub": (problem.n, torch.inf)}
     return {
         name: torch.full((size,), value, dtype=torch.float64, device=problem.device)

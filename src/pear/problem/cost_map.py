@@ -91,7 +91,7 @@ class CostMap:
         return costs if values.ndim == 2 or self.batch is not None else costs[0]
 
     def pull_back(self, gradient: Tensor) -> Tensor:
-        """Derivatives by the predicted values, (B, k), from the derivatives by the costs (B, n)."""
+        """Gradient with respect to the predicted values, (B, k), from the gradient with respect to the costs (B, n)."""
         return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:

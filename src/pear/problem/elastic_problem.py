@@ -89,7 +89,7 @@ class ElasticProblem:
         return {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Derivatives by b, h, lb and ub, (B, r) each, from the derivatives by b and h of the elastic problem."""
+        """Convert gradients with respect to b and h of the elastic problem to those with respect to b, h, lb and ub."""
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
         lb[:, low], ub[:, high] = -by_h[:, m : m + len(low)], by_h[:, m + len(low) :]
@@ -106,7 +106,7 @@ class ElasticProblem:
         return torch.cat([rows, low, high], 1)
 
     def charge(self, x: Tensor) -> Tensor:
-        """The price of the slacks of solutions x (B, n + slacks). Shape (B,)."""
+        """The total price of the violations in solutions x (B, n + slacks) of the elastic problem. Shape (B,)."""
         return (x[:, self.n :] * self.price).sum(1)
 
     def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
@@ -117,7 +117,7 @@ class ElasticProblem:
         return torch.cat([short.clamp(min=0), (-short).clamp(min=0), over.clamp(min=0)], 1)
 
     def slope(self, violated: Tensor, program: QuadraticProgram) -> Tensor:
-        """The derivative by z of the total price of violations. Shape (B, n).
+        """The gradient with respect to z of the total price of violations. Shape (B, n).
 
         Args:
             violated: (B, slacks) bool, True where a priced row is violated.

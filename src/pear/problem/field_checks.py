@@ -86,7 +86,7 @@ def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
 
 
 def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Check that the overrides of a call have n columns."""
+    """Check that the fields that replace those of a problem in a call have one column for each of its n variables."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
@@ -197,7 +197,7 @@ def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
         )
 
 
-def symmetrised(Q: Matrix, original: Any) -> Matrix:
+def symmetrise(Q: Matrix, original: Any) -> Matrix:
     """½ (Q + Qᵀ), after a check that Q is symmetric up to rounding in the type of ``original``.
 
     Samples with NaN pass, because a solve reports them by their status.

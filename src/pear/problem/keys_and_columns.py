@@ -38,23 +38,24 @@ def as_keys(
     if len(set(ids)) != batch:
         raise ProblemError("keys must be distinct within a batch; a sample came twice")
     if problem is not None:
-        _check_rows(problem, ids)
+        _check_row_numbers(problem, ids)
     return ids
 
 
 def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:
-    """Select the rows named by the keys from a problem whose fields differ by sample; return any other unchanged.
+    """The samples of a problem that the keys name. A problem that all samples share is returned as it is.
 
     Raises:
         ProblemError: a key names no row of ``problem``.
     """
     if keys is None or problem.batch is None:
         return problem
-    _check_rows(problem, keys)
+    _check_row_numbers(problem, keys)
     return problem[torch.tensor(keys, device=problem.device)]
 
 
-def _check_rows(problem: Problem, keys: list[Hashable]) -> None:
+def _check_row_numbers(problem: Problem, keys: list[Hashable]) -> None:
+    """Check that every key is a row number of a problem whose fields differ between samples."""
     if problem.batch is None:
         return
     unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < problem.batch]

@@ -186,7 +186,7 @@ def row_squares(matrix: Matrix) -> Tensor:
     return squared
 
 
-def within(matrix: Matrix, limit: float) -> Tensor:
+def entries_within(matrix: Matrix, limit: float) -> Tensor:
     """Whether all entries of each matrix are at most ``limit`` in absolute value; False for NaN. Shape (B or 1,)."""
     entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
     return (entries.abs() <= limit).all(1)

@@ -24,7 +24,10 @@ from pear.problem.problem import Problem
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A problem with its cost map, its own costs and its names. Losses, layers and ``pear.fit`` take it as a problem.
+    """A problem together with what is predicted about it and the names of its variables and rows.
+
+    Losses, layers and ``pear.fit`` take a model wherever they take a problem. The cost map turns predicted values ŷ
+    into costs, and the constraint map turns them into right-hand sides and bounds.
 
     Attributes:
         problem: the plain problem, with n costs.
@@ -185,7 +188,7 @@ class Model:
 
     @cached_property
     def predicts_costs(self) -> bool:
-        """False where all costs are known."""
+        """Whether some cost depends on the predicted values; False where all costs are known."""
         M: Any = None if self.cost_map is None else self.cost_map.M
         return M is None or bool(abs(M).sum() > 0)
 
@@ -213,7 +216,7 @@ class Model:
         return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
 
     def with_recourse(self, recourse: Penalty | Projection) -> Model:
-        """The same model with a recourse: what happens where the decision under the forecast violates the truth."""
+        """The same model with a recourse, the rule for decisions that violate the true constraints."""
         return replace(self, recourse=recourse)
 
     def relaxed(self) -> Model:

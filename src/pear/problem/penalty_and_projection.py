@@ -56,7 +56,7 @@ class Penalty:
             pair = given if name == "b" and isinstance(given, tuple) else (given, given) if name == "b" else (given,)
             if len(pair) != (2 if name == "b" else 1):
                 raise ProblemError(f"Penalty(b=…) takes a pair (too little, too much) as a tuple; got {len(pair)}")
-            sides = torch.stack([_prices(name, one, predicted) for one in pair])
+            sides = torch.stack([_read_row_prices(name, one, predicted) for one in pair])
             missing = predicted & ~sides.isfinite().all(0)
             if bool(missing.any()):
                 at = int(missing.nonzero()[0])
@@ -154,7 +154,7 @@ def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse
     recourse.prices(problem, constraints)
 
 
-def _prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
+def _read_row_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
     """The prices of all rows, (r,); infinite where none is given."""
     rows = len(predicted)
     if given is None:

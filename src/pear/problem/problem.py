@@ -129,7 +129,7 @@ class Problem:
         field_checks.report_huge_bounds(fields)
         fields = drop_huge_bounds(fields)
         if "Q" in fields:
-            fields["Q"] = field_checks.symmetrised(fields["Q"], Q)
+            fields["Q"] = field_checks.symmetrise(fields["Q"], Q)
             field_checks.check_definite(fields["Q"], sense)
         self.__dict__.update(
             {name: fields.get(name) for name in FIELDS},
@@ -355,7 +355,7 @@ class Problem:
         field_checks.check_columns(fields, self.n)
         field_checks.check_cost(cost, self.n, self.batch, fields)
         if "Q" in fields:
-            fields["Q"] = field_checks.symmetrised(fields["Q"], given["Q"])
+            fields["Q"] = field_checks.symmetrise(fields["Q"], given["Q"])
         return fields
 
 

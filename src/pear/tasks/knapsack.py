@@ -55,13 +55,13 @@ class Knapsack(SyntheticTask):
         return self.problem.h
 
     def _random(self, seed: int | None) -> np.random.RandomState:
-        """A random state that has drawn the weights before, as ``random_knapsack`` does."""
+        """A random state from which the weights have already been drawn, so that samples continue its stream."""
         random = np.random.RandomState(self.seed if seed is None else seed)
         _draw_weights(random, *self.weights.shape)
         return random
 
     def _costs(self, polynomial: Array) -> Array:
-        """Turn polynomial costs c into values, whole numbers ``⌈5 c⌉``."""
+        """The values of the items, whole numbers ``⌈5 c⌉``, from polynomial costs c."""
         return np.ceil(_VALUE_SCALE * polynomial)
 
     def with_capacity(self, ratio: float) -> Knapsack:
@@ -72,10 +72,12 @@ class Knapsack(SyntheticTask):
             >>> knapsack([[3.0, 4.0, 2.0]], capacity=6.0).with_capacity(0.5).capacity
             tensor([4.5000], dtype=torch.float64)
         """
-        return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
+        return _make_knapsack(self.weights, _check_capacity_ratio(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) 0 or 1: the items to take, proven optimal; several samples at a time, each distinct one solved once.
+        """The items to take, 0 or 1 for each, proven optimal. Shape (B, n).
+
+        Equal samples are solved once, and distinct samples in parallel.
 
         A curvature ``Q`` is refused: an integer problem has a linear objective.
 
@@ -140,7 +142,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
         )
     if not bool((G >= 0).all()) or not bool((h >= 0).all()):
         raise ProblemError("weights and capacity must be numbers of at least 0, so that leaving every item is allowed")
-    return _knapsack(G, h.reshape(-1).expand(len(G)))
+    return _make_knapsack(G, h.reshape(-1).expand(len(G)))
 
 
 def random_knapsack(
@@ -165,7 +167,7 @@ def random_knapsack(
         if value != int(value) or value < 1:
             raise ProblemError(f"{name} must be a whole number of at least 1; got {value!r}")
     weights = _draw_weights(np.random.RandomState(seed), dimensions, items)
-    return _knapsack(weights, _share(capacity_ratio) * weights.sum(1), seed, jobs)
+    return _make_knapsack(weights, _check_capacity_ratio(capacity_ratio) * weights.sum(1), seed, jobs)
 
 
 def _draw_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
@@ -173,12 +175,13 @@ def _draw_weights(random: np.random.RandomState, dimensions: int, items: int) ->
     return torch.from_numpy(random.randint(_LEAST_WEIGHT, _MOST_WEIGHT + 1, (dimensions, items)).astype(np.float64))
 
 
-def _share(ratio: float) -> float:
+def _check_capacity_ratio(ratio: float) -> float:
+    """The ratio as a float, checked to be a number of at least 0."""
     if not 0 <= ratio < float("inf"):
         raise ProblemError(f"a capacity ratio must be a number of at least 0, the share of the total; got {ratio!r}")
     return float(ratio)
 
 
-def _knapsack(weights: Tensor, capacity: Tensor, seed: int = 0, jobs: int | None = None) -> Knapsack:
+def _make_knapsack(weights: Tensor, capacity: Tensor, seed: int = 0, jobs: int | None = None) -> Knapsack:
     problem = Problem(G=weights, h=capacity, lb=0.0, ub=1.0, sense="max", integer=True)
     return Knapsack(f"knapsack_{weights.shape[1]}_items", problem, seed, jobs)

@@ -162,10 +162,10 @@ class Graph:
         return chosen
 
     def neighbours(self, path: Sequence[int]) -> list[list[int]]:
-        """List the paths adjacent to ``path`` on the polytope of paths: they part from it once and meet it once again.
+        """The paths that are adjacent vertices of ``path`` in the polytope of all paths.
 
-        Where two paths met in between, swapping one of the two parts would give two more paths with the same sum, so
-        that the segment between the two would be no edge. Every detour through nodes off the path is one neighbour.
+        An adjacent path leaves ``path`` once and joins it again once, through nodes off the path. Two paths that meet
+        in between are not adjacent: exchanging one of their parts gives two other paths with the same sum.
 
         Args:
             path: its arcs, from source to target.

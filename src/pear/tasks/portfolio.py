@@ -36,10 +36,10 @@ class Portfolio(Task):
         return self.risk_aversion * to_tensor("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the best portfolios, exactly, for −μ and γΣ as ``cost`` and ``curvature`` make them.
+        """The optimal portfolios for the cost −μ and the curvature γΣ, from ``cost`` and ``curvature``. Shape (B, n).
 
         Raises:
-            ProblemError: without Q, since a decision that knows no risk is another problem's.
+            ProblemError: Q is missing.
         """
         if Q is None:
             raise ProblemError(
@@ -49,15 +49,15 @@ class Portfolio(Task):
         return super().decide(cost, Q)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """Raise the error of ``decide`` without Q; a portfolio has no integers to relax."""
+        """Raise the error that ``decide`` raises without Q. A portfolio has no integers to relax."""
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
-        """(B, n) the best portfolios, exactly, for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
+        """The optimal portfolios (B, n) for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
         return self.decide(self.cost(returns), self.curvature(covariance).detach())
 
     def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
-        """(B,) ``μᵀw − ½γ wᵀΣw``, differentiable, of weights w (B, n), returns μ (B, n) and covariance Σ (B, n, n)."""
+        """The utility ``μᵀw − ½γ wᵀΣw`` (B,) of weights w (B, n), differentiable; μ is (B, n) and Σ (B, n, n)."""
         return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
     def with_lower(self, lower: float | None) -> Portfolio:

@@ -37,7 +37,9 @@ class ShortestPath(SyntheticTask):
     columns: ClassVar[str] = "arcs"
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) 0 or 1: the arcs of each sample's cheapest path, exact and without a solver.
+        """The arcs of each sample's cheapest path, 1 for arcs on the path and 0 for others. Shape (B, n).
+
+        Dynamic programming finds the path exactly, without a solver.
 
         With a curvature ``Q`` the decision is no longer one path, and a solver is called.
         """
@@ -95,7 +97,7 @@ class ShortestPath(SyntheticTask):
         return costs
 
     def _path(self, row: Tensor, i: int) -> list[int]:
-        """Order the arcs of ``row`` (n,) from source to target; a row that is no path raises an error that names i."""
+        """The arcs of a path ``row`` (n,), ordered from source to target; i is its number in the error message."""
         arcs = row.nonzero()[:, 0].tolist()
         after = {self.graph.arcs[k][0]: k for k in arcs}
         path: list[int] = []

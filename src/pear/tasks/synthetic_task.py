@@ -68,7 +68,7 @@ def polynomial_costs(
 
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """A task with synthetic samples. A subclass may change how the random state starts and how costs are made."""
+    """A task with synthetic samples. Subclasses may override ``_random``, the random state, and ``_costs``."""
 
     columns: ClassVar[str] = "variables"
 
@@ -86,7 +86,7 @@ class SyntheticTask(Task):
 
         Args:
             count: N, number of samples.
-            degree: how far the costs are from what a linear model can say; 1 is linear.
+            degree: of the polynomial. With 1 a linear model is right; the higher the degree, the more wrong it is.
             noise: half-width of the factor ε around 1.
             seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. Left out, the task's
                 own, or 0.

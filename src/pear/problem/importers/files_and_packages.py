@@ -72,13 +72,14 @@ def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -
         here = path
         if packed or path.suffix != wanted:
             here = Path(folder) / f"model{wanted}"
-            _copy(path, here, packed)
+            _copy_unpacked(path, here, packed)
         if not here.stat().st_size:
             raise DataError(f"{path} is empty; expected a model of kind {suffix}: write or download it again")
         yield here
 
 
-def _copy(path: Path, to: Path, packed: bool) -> None:
+def _copy_unpacked(path: Path, to: Path, packed: bool) -> None:
+    """Copy a file, and unpack it where it is compressed."""
     try:
         with gzip.open(path) if packed else path.open("rb") as source, to.open("wb") as target:
             shutil.copyfileobj(source, target)

@@ -132,7 +132,7 @@ class ModelArrays:
     ) -> CostMap:
         """The cost map that predicts the named costs and keeps the others.
 
-        The values ``behind`` follow the predicted costs, and no cost depends on them.
+        The values named ``behind`` follow the predicted costs. They are right-hand sides: no cost depends on them.
         """
         chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
         place = {name: i for i, name in enumerate(names)}

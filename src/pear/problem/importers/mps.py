@@ -98,23 +98,24 @@ def read_highs(path: Path) -> Any:
         complaints = [line for line in told.splitlines() if any(word in line for word in told_by)]
         complaints = [line for line in complaints if not any(text in line for text in _HARMLESS)]
         model = highs.getModel()
-        if status == highspy.HighsStatus.kError or (complaints and not _crossed(complaints)):
-            _refuse(path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints))
+        if status == highspy.HighsStatus.kError or (complaints and not _only_crossed_bounds(complaints)):
+            _refuse_file(path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints))
         if not is_lp:
             _check_mps_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
     if not model.lp_.num_col_:
-        _refuse(path, "no variables were found")
+        _refuse_file(path, "no variables were found")
     if semi := semi_variable(model.lp_):
-        _refuse(path, f"variable {semi}")
+        _refuse_file(path, f"variable {semi}")
     return model
 
 
-def _crossed(complaints: list[str]) -> bool:
+def _only_crossed_bounds(complaints: list[str]) -> bool:
     """Whether crossed bounds are the only complaint; ``Problem`` refuses them with a message of its own."""
     return all("inconsistent bounds" in line for line in complaints)
 
 
-def _refuse(path: Path, reason: str) -> None:
+def _refuse_file(path: Path, reason: str) -> None:
+    """Raise the error about a file that cannot be imported."""
     raise DataError(
         f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
         "file, or write the problem as pear.Problem"
@@ -122,7 +123,7 @@ def _refuse(path: Path, reason: str) -> None:
 
 
 def _check_mps_text(path: Path, file: Path, names: Iterable[str], spaces: bool) -> None:
-    """Raise where an MPS file has a word in place of a number, or a bound of an unknown variable.
+    """Check for errors that HiGHS accepts silently: a word in place of a number, or a bound of an unknown variable.
 
     Args:
         path: the path of the file that the user gave, for the message.

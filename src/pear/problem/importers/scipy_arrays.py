@@ -67,6 +67,7 @@ _RowBlock = tuple[str, sparse.csr_array, Array, Array]
 
 
 def _matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
+    """The rows of A_ub or A_eq with their limits, in a list that is empty where they are not given."""
     if A is None and b is None:
         return []
     if A is None or b is None:
@@ -100,6 +101,7 @@ def _csr_matrix(A: Any) -> sparse.csr_array:
 
 
 def _variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
+    """The number of variables, on which all arguments must agree."""
     found = [] if c is None else [("c", np.size(c))]
     found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
     if not found and not hasattr(bounds, "lb") and np.ndim(bounds) == 2:
@@ -117,6 +119,7 @@ def _variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: A
 
 
 def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
+    """Lower and upper bounds (n,), from pairs or from a ``scipy.optimize.Bounds``."""
     if hasattr(bounds, "lb"):
         return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
     pairs = np.array((0, None) if bounds is None else bounds, dtype=object)
