@@ -113,14 +113,15 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
         yield Group(members, row(batch.H, first), row(batch.A, first), G, rows, row(finite, first))
 
 
+def row_limits(batch: ProgramArrays, group: Group, i: int) -> tuple[Array, Array]:
+    """Return (p + k,) lower and upper limits of the rows [A; G] of sample ``i``, with the rows G of its group."""
+    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    return np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
+
+
 def stack(*parts: Any) -> Any:
     """Stack matrices row-wise; the result is sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
-
-
-def has_entries(matrix: Any) -> bool:
-    """True where a dense or sparse matrix is not zero."""
-    return bool(matrix.nnz) if sparse.issparse(matrix) else bool(matrix.any())
 
 
 class CandidateRows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -14,11 +13,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from pear.compile import thread_pools
-from pear.compile import thread_pools as threads
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import (
+    Array,
+    CandidateRows,
+    Group,
+    ProgramArrays,
+    groups,
+    row,
+    row_limits,
+    stack,
+)
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
 
@@ -55,26 +62,26 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
         units = MilpUnits(np.ones(matrix.shape[0]), ones)
         for position, i in enumerate(group.members.tolist()):
             if position == 0 or not batch.shared_limits:
-                highs.passModel(_model(batch, group, matrix, units, i))
+                highs.passModel(_unpriced_model(batch, group, matrix, units, i))
             # the clock of HiGHS runs over all samples
-            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1]))
-            if status in _HAS_POINT:
-                _read_solution(highs, group, i, status, candidates)
-            else:
-                candidates.fail(i, status)
+            status = _solve_for_cost(
+                highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1])
+            )
+            _read_solution(highs, group, i, status, candidates)
 
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
+    assert batch.integer is not None
     todo, seconds = candidates.todo, time_limit.seconds_left()
-    clock = _Clock(seconds, len(todo), threads.thread_count())
-    jobs = [job for group in groups(batch, todo) for job in _split_into_jobs(batch, group, clock)]
-    for found in threads.run_in_threads(_Job.run, jobs, clock.stop.set, seconds):
-        for answer in found:
-            if answer.x is None:
-                candidates.fail(answer.i, answer.status)
-            else:
-                candidates.put(answer.i, answer.status, answer.x, answer.group)
-                candidates.prove(answer.i, answer.bound)
+    clock = _Clock(seconds, len(todo), thread_pools.thread_count())
+    jobs = []
+    for group in groups(batch, todo):
+        matrix = sp.csc_matrix(stack(group.A, group.G))
+        units = MilpUnits.of(matrix, batch.integer)
+        scaled = units.scaled(matrix)
+        for part in thread_pools.split_samples(len(group.members)):
+            jobs.append(_IntegerJob(batch, group, scaled, units, group.members[part].tolist(), clock, candidates))
+    thread_pools.run_in_threads(_IntegerJob.run, jobs, clock.stop.set, seconds)
 
 
 @dataclass
@@ -103,35 +110,8 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _IntegerPoint:
-    """The result of one integer program.
-
-    Attributes:
-        i: position of the sample in the batch.
-        group: the sample's group.
-        status: its status.
-        x: (n,) its best point, or None.
-        bound: proven lower bound of the objective.
-    """
-
-    i: int
-    group: Group
-    status: Status
-    x: Array | None = None
-    bound: float = math.nan
-
-
-def _split_into_jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
-    assert batch.integer is not None
-    matrix = sp.csc_matrix(stack(group.A, group.G))
-    units = MilpUnits.of(matrix, batch.integer)
-    for part in thread_pools.split_samples(len(group.members)):
-        yield _Job(batch, group, units.scaled(matrix), units, group.members[part].tolist(), clock)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """Integer programs of one group that one thread solves."""
+class _IntegerJob:
+    """Integer programs of one group that one thread solves. No other thread writes to their rows of ``candidates``."""
 
     batch: ProgramArrays
     group: Group
@@ -139,35 +119,36 @@ class _Job:
     units: MilpUnits
     members: list[int]
     clock: _Clock
+    candidates: CandidateRows
 
-    def run(self) -> list[_IntegerPoint]:
+    def run(self) -> None:
         """Solve the programs one after another."""
         highs = _new_highs(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
-        found = []
         for position, i in enumerate(self.members):
             if position == 0 or not self.batch.shared_limits:
-                highs.passModel(_model(self.batch, self.group, self.matrix, self.units, i))
-            found.append(self._solve_one(highs, i, self.clock.next_share()))
-        return found
+                highs.passModel(_unpriced_model(self.batch, self.group, self.matrix, self.units, i))
+            self._solve_one(highs, i, self.clock.next_share())
 
     def _interrupt(self, event: Any) -> None:
         if self.clock.stop.is_set():
             event.interrupt()
 
-    def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
+    def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> None:
         if seconds <= 0 or self.clock.stop.is_set():
-            return _IntegerPoint(i, self.group, Status.TIME_LIMIT)
+            self.candidates.fail(i, Status.TIME_LIMIT)
+            return
         cost = self.batch.c[i] * self.units.columns
         unit = cost_unit(cost, 1.0)
-        status = _run(highs, cost * unit, seconds)
-        info, solution = highs.getInfo(), highs.getSolution()
+        status = _solve_for_cost(highs, cost * unit, seconds)
+        solution = highs.getSolution()
         if status not in _HAS_POINT or not solution.value_valid:
-            return _IntegerPoint(i, self.group, status)
-        x = np.asarray(solution.col_value) * self.units.columns
+            self.candidates.fail(i, status)
+            return
+        self.candidates.put(i, status, np.asarray(solution.col_value) * self.units.columns, self.group)
         # A branch is cut off where it may be better by less than the tolerance; small costs can hide there.
         hidden = _INTEGER_TOL if unit * np.abs(cost[cost != 0]).min(initial=math.inf) < 0.5 else 0.0
-        return _IntegerPoint(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
+        self.candidates.prove(i, (highs.getInfo().mip_dual_bound - hidden) / unit)
 
 
 def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
@@ -188,18 +169,19 @@ def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
     return highs
 
 
-def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
+def _unpriced_model(
+    batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int
+) -> highspy.HighsLp:
     """Make the model of sample ``i`` without its costs.
 
     It has the rows ``matrix`` = [A; G], their limits and the bounds, all in ``units``.
     """
-    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    lower, upper = row_limits(batch, group, i)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
     lp.col_cost_ = np.zeros(lp.num_col_)
     lp.col_lower_, lp.col_upper_ = row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns
-    lp.row_lower_ = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows
-    lp.row_upper_ = np.concatenate([b, h]) * units.rows
+    lp.row_lower_, lp.row_upper_ = lower * units.rows, upper * units.rows
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     if batch.integer is not None:
@@ -208,7 +190,7 @@ def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: Mil
     return lp
 
 
-def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
+def _solve_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
     """Solve the model for ``cost`` from scratch: a basis of another sample could decide between equal solutions."""
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
@@ -237,13 +219,12 @@ def _read_solution(highs: highspy.Highs, group: Group, i: int, status: Status, c
     HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``, so that our multipliers are the negatives of its duals.
     """
     solution = highs.getSolution()
-    if not solution.value_valid:
+    if status not in _HAS_POINT or not solution.value_valid:
         candidates.fail(i, status)
         return
-    x = np.asarray(solution.col_value)
+    x, p = np.asarray(solution.col_value), group.A.shape[0]
     if not solution.dual_valid:
         candidates.put(i, status, x, group)
         return
-    p = group.A.shape[0]
     rows = -np.asarray(solution.row_dual)
     candidates.put(i, status, x, group, rows[:p], rows[p:], -np.asarray(solution.col_dual))

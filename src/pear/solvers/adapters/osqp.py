@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import osqp
 import scipy.sparse as sp
@@ -11,7 +9,16 @@ import scipy.sparse as sp
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import (
+    Array,
+    CandidateRows,
+    Group,
+    ProgramArrays,
+    groups,
+    row,
+    row_limits,
+    stack,
+)
 from pear.solvers.candidate import Candidate
 
 _RHO = 0.1
@@ -43,7 +50,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: CandidateRows) -> None:
     box = np.flatnonzero(group.bounded)
     n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
-    lower, upper = _limits(batch, group, box, int(group.members[0]))
+    lower, upper = _stacked_limits(batch, group, box, int(group.members[0]))
     solver = osqp.OSQP()
     try:
         # OSQP scales the objective by the cost it is set up with: zero, so that no sample depends on the first one.
@@ -53,7 +60,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_settings(tol, time_limit.seconds_per_sample(n, p + k + len(box))),
+            **_osqp_settings(tol, time_limit.seconds_per_sample(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return
@@ -61,10 +68,16 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
         if batch.shared_limits:
             solver.update(q=batch.c[i])
         else:
-            lower, upper = _limits(batch, group, box, i)
+            lower, upper = _stacked_limits(batch, group, box, i)
             solver.update(q=batch.c[i], l=lower, u=upper)
         result = solver.solve(raise_error=False)
-        _read_solution(result, group, box, p, k, i, candidates)
+        status = _CLAIMS.get(result.info.status_val, Status.INACCURATE)
+        if result.info.status_val in _WITH_POINT:
+            bound = np.zeros(n)
+            bound[box] = result.y[p + k :]
+            candidates.put(i, status, result.x, group, result.y[:p], result.y[p : p + k], bound)
+        else:
+            candidates.fail(i, status)
         if result.info.rho_updates:
             solver.update_settings(rho=_RHO)
 
@@ -75,7 +88,7 @@ def _unit_rows(group: Group, box: Array) -> Array:
     return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
 
-def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
+def _osqp_settings(tol: float, seconds: float) -> dict[str, float | bool]:
     return {
         "eps_abs": tol,
         "eps_rel": tol,
@@ -91,21 +104,7 @@ def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
     }
 
 
-def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
+def _stacked_limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
     """Return (p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
-    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
-    lower = np.concatenate([b, np.full(h.shape, -np.inf), row(batch.lb, i)[box]])
-    return lower, np.concatenate([b, h, row(batch.ub, i)[box]])
-
-
-def _read_solution(
-    result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows
-) -> None:
-    outcome = result.info.status_val
-    status = _CLAIMS.get(outcome, Status.INACCURATE)
-    if outcome not in _WITH_POINT:
-        candidates.fail(i, status)
-        return
-    bound = np.zeros(group.H.shape[0])
-    bound[box] = result.y[p + k :]
-    candidates.put(i, status, result.x, group, result.y[:p], result.y[p : p + k], bound)
+    lower, upper = row_limits(batch, group, i)
+    return np.concatenate([lower, row(batch.lb, i)[box]]), np.concatenate([upper, row(batch.ub, i)[box]])

@@ -15,37 +15,18 @@ from pear.errors import UnknownSolverError
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import (
-    Array,
-    CandidateRows,
-    Group,
-    ProgramArrays,
-    groups,
-    has_entries,
-    row,
-)
+from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row
 from pear.solvers.candidate import Candidate
 
+_FOUR_TOLERANCES = ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel")
 # One accuracy and one limit, as options of each solver. A solver that is not listed runs with its own defaults.
 _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     # Below 1e-7 DAQP rejects good vertices of degenerate programs.
     "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
-    "piqp": lambda tol: {
-        "eps_abs": tol,
-        "eps_rel": tol,
-        "eps_duality_gap_abs": tol,
-        "eps_duality_gap_rel": tol,
-    },
+    "piqp": lambda tol: dict.fromkeys(_FOUR_TOLERANCES, tol),
     "clarabel": lambda tol: {"tol_feas": tol, "tol_gap_abs": tol, "tol_gap_rel": tol, "max_threads": 1},
     # Without the gap ProxQP stops far from the optimum; its default rho of 1e-6 lets flat programs look infeasible.
-    "proxqp": lambda tol: {
-        "eps_abs": tol,
-        "eps_rel": tol,
-        "check_duality_gap": True,
-        "eps_duality_gap_abs": tol,
-        "eps_duality_gap_rel": tol,
-        "rho": 1e-2,
-    },
+    "proxqp": lambda tol: {**dict.fromkeys(_FOUR_TOLERANCES, tol), "check_duality_gap": True, "rho": 1e-2},
     "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
 }
 _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
@@ -114,11 +95,7 @@ def _solve_group(
         )
         try:
             solution = qpsolvers.solve_problem(problem, name, **options)
-        except (
-            ProblemError,
-            SolverError,
-            ValueError,
-        ):  # the solver refuses this sample: H is singular, for example
+        except (ProblemError, SolverError, ValueError):  # the solver refuses this sample: H is singular, for example
             continue
         status = Status.SOLVED if solution.found else _CLAIMS.get(_solver_status(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
@@ -138,7 +115,8 @@ def _cost_divisor(c: Array, group: Group) -> float:
 
     Solvers add curvature of a fixed size to a zero H, so that the costs of LPs are scaled to size one.
     """
-    peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
+    curved = group.H.nnz if sp.issparse(group.H) else group.H.any()
+    peak = 0.0 if curved else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 

@@ -11,7 +11,16 @@ import scipy
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import (
+    Array,
+    CandidateRows,
+    Group,
+    ProgramArrays,
+    groups,
+    row,
+    row_limits,
+    stack,
+)
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
 
@@ -82,8 +91,7 @@ def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, cand
     assert batch.integer is not None
     matrix = stack(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)
-    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
-    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows, np.concatenate([b, h]) * units.rows
+    lower, upper = (limits * units.rows for limits in row_limits(batch, group, i))
     cost = batch.c[i] * units.columns
     unit = cost_unit(cost, _LEAST_COST)
     result, status = _run_twice(
