@@ -65,6 +65,7 @@ app.command("solvers")(solvers.solvers)
 
 
 def _show_version(wanted: bool) -> None:
+    """Print the version and exit, if the option ``--version`` is given."""
     if wanted:
         print_plain(f"pear {__version__}")
         raise typer.Exit

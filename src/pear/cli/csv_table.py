@@ -72,6 +72,7 @@ def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, pat
 
 
 def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
+    """Raise ``DataError`` if a column holds text, NaN or infinity; ``what`` and ``path`` are for the message."""
     import pandas
 
     values = pandas.to_numeric(column, errors="coerce")

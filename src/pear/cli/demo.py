@@ -81,6 +81,7 @@ def demo(
 
 
 def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
+    """Describe the task of the demo and the sizes of its three sets of samples."""
     features = split.train.features.shape[1]
     train, validation, test = (len(part.features) for part in split)
     return (
@@ -91,6 +92,7 @@ def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
 
 
 def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
+    """Return the normalised regret of a model on the test samples."""
     import torch
 
     with torch.no_grad():
@@ -131,6 +133,7 @@ def _train_with_progress_bar(
 
 
 def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
+    """Print a table of test regrets, epochs and seconds, and a sentence on what PEAR gains."""
     table = Table()
     for heading in ("trained with", "test regret", "epochs", "seconds"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
@@ -189,6 +192,7 @@ def draw_demo(
 
 
 def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> None:
+    """Draw a bar of the test regret for each loss."""
     axes.set_title("Test regret, % of the best possible cost")
     heights = [100 * value for value in regret.values()]
     bars = axes.bar(range(len(regret)), heights, width=0.6, color=[LIGHT[name.lower()] for name in regret])
@@ -202,6 +206,7 @@ def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> 
 
 
 def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
+    """Draw the validation regret over the epochs for each loss, on a log scale."""
     axes.set_title("Validation regret while training, % (log scale)")
     lowest = min(histories, key=lambda name: histories[name].checks[-1].metric)
     for name, history in histories.items():

@@ -136,6 +136,7 @@ def _describe_costs(problem: pear.Model, paid: list[str], model: Path) -> str:
 
 
 def _print_grid(grid: Grid) -> None:
+    """Print a table of the diagnosis on the terminal."""
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):
         words = i == 0 or heading in ("why", "kind")

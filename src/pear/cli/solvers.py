@@ -32,6 +32,7 @@ def solvers() -> None:
 
 
 def _solver_cells(backend: Backend) -> tuple[Text, ...]:
+    """Return the cells of one solver in the table of ``pear solvers``."""
     installed = Text("yes", style="green") if backend.installed else Text("no", style="yellow")
     return (
         Text(backend.name, style="bold"),

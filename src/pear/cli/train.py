@@ -165,6 +165,7 @@ def read_model(
 
 
 def _split_rows(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> RowSplit:
+    """Split the rows in their order: the last ``share`` of them are for the test, which must leave some to train on."""
     if not 0 < share < 1:
         raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
     if not len(features.columns):
@@ -192,6 +193,7 @@ def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, sampl
 
 
 def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
+    """Describe the problem, what is predicted from what, and the numbers of rows to train on and to judge by."""
     costs = problem.inputs - rows
     rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
@@ -204,6 +206,7 @@ def _describe_training(problem: pear.Model, samples: RowSplit, features: list[st
 
 
 def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
+    """Print the regret of each trained forecaster as a table, and what PEAR gains over MSE."""
     table = Table()
     for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")

@@ -159,6 +159,7 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
 
 
 def _import_pandas() -> Any:
+    """Import pandas, or raise ``MissingExtraError`` with the command that installs it."""
     try:
         import pandas
     except ModuleNotFoundError as error:

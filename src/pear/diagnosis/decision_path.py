@@ -141,6 +141,7 @@ class _Intervals:
 
     @staticmethod
     def cat(parts: list[_Intervals]) -> _Intervals:
+        """Join the intervals of several objects into one."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return _Intervals(*(torch.cat(column) for column in columns))
 

@@ -252,5 +252,6 @@ def _check_labels(labels: Any) -> None:
 
 
 def _are_dates(labels: NDArray[Any]) -> bool:
+    """Return whether the labels (B,) are dates: a datetime array, or objects that all have ``isoformat``."""
     objects = labels.dtype.kind == "O" and len(labels) > 0
     return labels.dtype.kind == "M" or (objects and all(hasattr(one, "isoformat") for one in labels))

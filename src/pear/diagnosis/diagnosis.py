@@ -257,6 +257,7 @@ def _shares_of_sum(parts: Array) -> Array:
 
 
 def _diagnosis_frame(columns: Any) -> pandas.DataFrame:
+    """Make a DataFrame, or raise ``MissingExtraError`` if pandas is not installed."""
     try:
         import pandas
     except ImportError as error:

@@ -89,6 +89,7 @@ def plot_diagnosis(found: Diagnosis) -> Figure:
 
 
 def _values_panel(found: Diagnosis) -> Panel | None:
+    """Make the picture of the money lost by predicted value; None if no value costs anything."""
     cost = np.nansum(found.attribution, axis=0)
     if not np.abs(cost).max() > 0:
         return None
@@ -111,6 +112,7 @@ def _fit_upright(names: Sequence[str]) -> bool:
 
 
 def _groups_panel(found: Diagnosis) -> Panel | None:
+    """Make the picture of the money lost by group; None without groups or without a loss."""
     total = float(found.regret.sum())
     if found.groups is None or not total > 0:
         return None
@@ -135,6 +137,7 @@ def _groups_panel(found: Diagnosis) -> Panel | None:
 
 
 def _samples_panel(found: Diagnosis) -> Panel | None:
+    """Make the picture of the cumulative loss over the samples; None if nothing is lost."""
     if not found.regret.sum() > 0:
         return None
     caption = "Samples from the dearest to the cheapest. Dashes: what it would be if all cost the same."
@@ -142,6 +145,7 @@ def _samples_panel(found: Diagnosis) -> Panel | None:
 
 
 def _constraints_panel(found: Diagnosis) -> Panel | None:
+    """Make the picture of how often constraints bind; None if none does."""
     shown = dearest_constraints(found)[:BARS]
     if not len(shown):
         return None
@@ -162,6 +166,7 @@ def _constraints_panel(found: Diagnosis) -> Panel | None:
 
 
 def _error_panel(found: Diagnosis) -> Panel | None:
+    """Make the picture of the tangent and the normal part of the squared error; None if there is no error."""
     part = found.tangent_share
     if not np.isfinite(part):
         return None

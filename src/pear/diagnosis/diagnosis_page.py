@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def _percent_or_dash(share: float) -> str:
+    """Format a share as a percentage; NaN becomes a dash."""
     return format_percent(share) if np.isfinite(share) else "–"
 
 

@@ -23,10 +23,10 @@ _AS_GOOD = 1e-9  # a decision that loses no more than this share of the best val
 def describe_diagnosis(found: Diagnosis) -> list[str]:
     """Describe a diagnosis in sentences, the most important first."""
     total = float(found.regret.sum())
-    lines = [_describe_loss(found, total)]
+    lines = [_loss_sentence(found, total)]
     if total > 0:
-        lines += [_describe_values(found), _describe_groups(found, total)]
-    lines += [_describe_tangent(found), _describe_margin(found), _describe_constraints(found), *_describe_flags(found)]
+        lines += [_values_sentence(found), _groups_sentence(found, total)]
+    lines += [_tangent_sentence(found), _margin_sentence(found), _constraints_sentence(found), *_flag_sentences(found)]
     return [line for line in lines if line]
 
 
@@ -70,10 +70,12 @@ def explain_sample(found: Diagnosis, i: int) -> str:
     """Explain in one or two sentences why sample i loses: the costliest error, and how the decision changes."""
     if found.regret[i] <= _NOTHING * abs(found.best[i]):
         return "Nothing is lost."
-    return " ".join(part for part in (_explain_error(found, i), _explain_decision(found, i)) if part)
+    return " ".join(
+        part for part in (_costliest_error_sentence(found, i), _changed_decision_sentence(found, i)) if part
+    )
 
 
-def _explain_error(found: Diagnosis, i: int) -> str:
+def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
     """Name the predicted value whose error costs most."""
     if not found.attributed[i]:
         return ""
@@ -85,7 +87,7 @@ def _explain_error(found: Diagnosis, i: int) -> str:
     )
 
 
-def _explain_decision(found: Diagnosis, i: int) -> str:
+def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
     """Name the variable that differs most from the best decision, and a row that binds in only one of the two."""
     z, best = found.decision[i], found.best_decision[i]
     if _decisions_are_alike(z, best):
@@ -112,10 +114,12 @@ def _decisions_are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]
 
 
 def _capitalise(text: str) -> str:
+    """Put the first letter of a sentence in upper case."""
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _describe_loss(found: Diagnosis, total: float) -> str:
+def _loss_sentence(found: Diagnosis, total: float) -> str:
+    """Say how much all decisions lose, and how few samples cause most of it."""
     whole, count = float(np.abs(found.best).sum()), len(found.regret)
     if total <= _NOTHING * whole:
         return f"The decisions lose nothing: all {count} are as good as the best ones."
@@ -139,7 +143,8 @@ def _lost_share(found: Diagnosis) -> str:
     return f"{total:.4g}" if total > 0 else format_percent(0.0)
 
 
-def _describe_values(found: Diagnosis) -> str:
+def _values_sentence(found: Diagnosis) -> str:
+    """Name the predicted values whose errors cost most; empty if there is only one value or no loss."""
     cost = np.nansum(found.attribution, axis=0)
     if len(cost) < 2 or cost.sum() <= 0:
         return ""
@@ -148,7 +153,8 @@ def _describe_values(found: Diagnosis) -> str:
     return f"Of {len(cost)} predicted values the errors of these cost most: {named}."
 
 
-def _describe_groups(found: Diagnosis, total: float) -> str:
+def _groups_sentence(found: Diagnosis, total: float) -> str:
+    """Name the group that loses most; empty if there are fewer than two groups."""
     if found.groups is None:
         return ""
     labels, at = np.unique(found.groups, return_inverse=True)
@@ -162,7 +168,8 @@ def _describe_groups(found: Diagnosis, total: float) -> str:
     )
 
 
-def _describe_tangent(found: Diagnosis) -> str:
+def _tangent_sentence(found: Diagnosis) -> str:
+    """Say which share of the squared error moves decisions; empty if there is no error."""
     part = found.tangent_share
     if not np.isfinite(part):
         return ""
@@ -172,7 +179,7 @@ def _describe_tangent(found: Diagnosis) -> str:
     )
 
 
-def _describe_margin(found: Diagnosis) -> str:
+def _margin_sentence(found: Diagnosis) -> str:
     """Say how many decisions are the same as under the true costs.
 
     The decisions of a quadratic program move with every error, so that its active sets are counted in their place.
@@ -198,7 +205,8 @@ def _describe_margin(found: Diagnosis) -> str:
     return f"{text}."
 
 
-def _describe_constraints(found: Diagnosis) -> str:
+def _constraints_sentence(found: Diagnosis) -> str:
+    """Name the binding inequality of the highest shadow price; empty if none binds."""
     rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
     if not rows:
         return ""
@@ -210,7 +218,7 @@ def _describe_constraints(found: Diagnosis) -> str:
     )
 
 
-def _describe_flags(found: Diagnosis) -> list[str]:
+def _flag_sentences(found: Diagnosis) -> list[str]:
     """Describe zero gradients, degenerate decisions and errors that could not be split, in sentences."""
     count, lines = len(found.regret), []
     lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))

@@ -122,6 +122,7 @@ def render_template(name: str, values: dict[str, Any], package: str = "pear.page
 
 
 def _jinja_environment(package: str, markdown: bool) -> Environment:
+    """Make the jinja2 environment that finds the templates of a package and escapes every value."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

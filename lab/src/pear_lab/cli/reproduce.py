@@ -147,6 +147,7 @@ def _set_data_folder(given: str | None) -> str | None:
 
 
 def _export_database(folder: Path, to: Path) -> None:
+    """Write all rows of a database to a JSON file."""
     data = experiments.export_database(folder if folder.is_file() else folder / FILE_NAME)
     write_json(writable_file(to), data)
     counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
@@ -154,6 +155,7 @@ def _export_database(folder: Path, to: Path) -> None:
 
 
 def _merge_databases(sources: list[Path], folder: Path) -> None:
+    """Copy the runs of other databases into the one of ``folder``."""
     with Database(folder / FILE_NAME) as database:
         database.claim()
         copied = experiments.merge_databases([one / FILE_NAME if one.is_dir() else one for one in sources], database)
@@ -161,6 +163,7 @@ def _merge_databases(sources: list[Path], folder: Path) -> None:
 
 
 def _print_experiments() -> None:
+    """Print the list of experiments, and the values of the options that select among them."""
     table = _make_terminal_table("experiment", "what it shows", numbers=("trainings",))
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
@@ -176,6 +179,7 @@ def _print_experiments() -> None:
 
 
 def _make_terminal_table(*words: str, numbers: tuple[str, ...]) -> Table:
+    """Make an empty table for the terminal; columns of numbers are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in words:
         table.add_column(heading)
@@ -209,6 +213,7 @@ def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed:
 
 
 def _print_time_estimate(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
+    """Print how many runs are left and about how long they take."""
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
     words = duration_in_words(estimate.wall_seconds(left, jobs))
     out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
@@ -221,6 +226,7 @@ def _print_time_estimate(left: list[RunSpec], total: int, estimate: Estimate, jo
 
 
 def _run_experiments(wanted: list[RunSpec], database: Database, options: ReproduceOptions) -> None:
+    """Run the experiments that are not finished, with a progress bar; Ctrl-C keeps the finished runs."""
     todo = unfinished_runs(wanted, database.statuses(), options.retry_failed)
     estimate = Estimate(database.timings())
     try:
@@ -242,6 +248,7 @@ def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
 
 
 def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
+    """Print how many runs are done, and the failed ones with their reasons; exit with code 1 if there are any."""
     statuses = database.statuses()
     broken = [run for run in wanted if statuses.get(run.key) == "failed"]
     done = sum(statuses.get(run.key) == "done" for run in wanted)
@@ -297,6 +304,7 @@ class _RunsProgressBar:
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
     def _end(self, event: Event) -> None:
+        """Show that a run is finished or has failed, and update the time left."""
         run, record = event.run, event.record
         self._left.pop(run.key, None)
         self.done += 1
@@ -312,6 +320,7 @@ class _RunsProgressBar:
         self._progress.update(self._all, completed=self.done, state=self._eta())
 
     def _eta(self) -> str:
+        """Return the estimated time left in words."""
         return (
             f"about {duration_in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"
         )

@@ -194,6 +194,7 @@ def _one_row_per_property(file: Path, header: list[str], table: Array, wanted: A
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
+    """Read a processed table: the names of its columns, and its numbers (N, columns)."""
     header, lines = read_text_table(file)
     if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
@@ -201,6 +202,7 @@ def _read_csv(file: Path) -> tuple[list[str], Array]:
 
 
 def _check_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
+    """Raise ``DataError`` if a column is missing."""
     missing = [name for name in names if name not in header]
     if missing:
         raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
@@ -215,6 +217,7 @@ def _with_localities(locality: Array, columns: Array, names: list[str]) -> tuple
 def _make_building_data(
     file: Path, files: list[Path], columns: Array, names: Sequence[str], prices: Array, costs: Array
 ) -> BuildingData:
+    """Check the construction costs, and make the ``BuildingData`` of arrays."""
     if not (costs > 0).all():
         raise DataError(f"{file}: construction costs must be positive; property {int(np.argmin(costs)) + 1} has none")
     features, sold, built = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))

@@ -97,6 +97,7 @@ def load_energy(
 
 
 def _read_weights(file: Path) -> NDArray[np.float64]:
+    """Read the 48 weights of the published knapsack from an ``.npz`` file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return np.asarray(arrays["weights"], dtype=np.float64)

@@ -131,6 +131,7 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
 
 
 def _parse_date(file: Path, line: int, cell: str) -> datetime.date:
+    """Parse the date in the first column of a line."""
     try:
         return datetime.date.fromisoformat(cell.strip()[:10])
     except ValueError:
@@ -140,6 +141,7 @@ def _parse_date(file: Path, line: int, cell: str) -> datetime.date:
 
 
 def _cut_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
+    """Make the ``Prices`` of a table in which NaN marks a gap; ``gaps`` says what to do about it."""
     missing = np.isnan(values)
     if not missing.any():
         return Prices(values, names, tuple(dates), source)
@@ -163,6 +165,7 @@ def _cut_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date],
 
 
 def _check_positive(prices: Prices) -> None:
+    """Raise ``DataError`` at the first price that is not positive and finite."""
     bad = ~((prices.values > 0) & np.isfinite(prices.values))
     if bad.any():
         day, asset = np.argwhere(bad)[0]
@@ -173,6 +176,7 @@ def _check_positive(prices: Prices) -> None:
 
 
 def _check_dates(prices: Prices) -> None:
+    """Raise ``DataError`` if dates do not increase or are weeks apart."""
     for before, after in zip(prices.dates, prices.dates[1:], strict=False):
         apart = (after - before).days
         if apart <= 0:
@@ -246,6 +250,7 @@ def fetch_prices(
 
 
 def _load_skfolio() -> Prices:
+    """Load the 20 names of the S&P 500 that the package skfolio brings."""
     try:
         from skfolio.datasets import load_sp500_dataset
     except ImportError as error:
@@ -259,6 +264,7 @@ def _load_skfolio() -> Prices:
 
 
 def _find_only_table(folder_name: str) -> Path:
+    """Find the one CSV file in a folder of ``$PEAR_DATA``."""
     root = os.environ.get(VARIABLE)
     if not root:
         raise DataError(

@@ -150,6 +150,7 @@ def _draw_instances(random: np.random.Generator, count: int, block: int, resampl
 def _check_paired_losses(
     first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int
 ) -> None:
+    """Raise ``ProblemError`` if the arguments of ``paired_difference`` do not fit together."""
     sizes = [[np.shape(values) for values in part] for part in (first, second, best)]
     if not len(best) or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
         raise ProblemError(f"expected one row of instances for each seed, the same for all three; got shapes {sizes}")

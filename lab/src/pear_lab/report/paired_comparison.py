@@ -266,6 +266,7 @@ def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict
 def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
+    """Yield a line for each cell of a comparison in which all given methods have run on two seeds or more."""
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in cells_of_experiment(experiment, runs):
             if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
@@ -282,6 +283,7 @@ def _method_lines(
 
 
 def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+    """Make the table of one task: the mean regret of every method, and our differences to two of them."""
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
@@ -297,6 +299,7 @@ def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
 
 
 def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+    """Make the table that compares our method with each slower method on the seeds of both."""
     rows = []
     for line in lines:
         other = next(name for name in line.values if name != OURS)

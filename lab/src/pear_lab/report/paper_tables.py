@@ -29,6 +29,7 @@ def table_sections(runs: StoredRuns) -> list[Section]:
 
 
 def _table_section(experiment: Experiment, runs: StoredRuns) -> Section:
+    """Make the section of one experiment: its table with our cells, and paired differences where runs allow them."""
     table, items = experiment.table, cells_of_experiment(experiment, runs)
     cells = {cell_place(item): fill_cell(runs, item) for item in items}
     grids = [_table_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
@@ -38,6 +39,7 @@ def _table_section(experiment: Experiment, runs: StoredRuns) -> Section:
 
 
 def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
+    """Make one block of a table from the cells whose place has this title."""
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]

@@ -63,6 +63,7 @@ def portfolio_sections(runs: StoredRuns) -> list[Section]:
 
 
 def _portfolio_section(group: Sequence[RunRecord], name: str) -> Section:
+    """Make the section of the runs that share prices and settings."""
     settings = group[0].settings
     trained = _runs_by_method(run for run in group if "variant" not in run.settings)
     shifted = _runs_by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
@@ -99,6 +100,7 @@ def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def _differences_to_paper(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say in sentences how these portfolio experiments differ from those of the paper."""
     span = f"{settings['first']} to {settings['last']}"
     sentences = [
         f"Ours: {settings['assets']} names, {settings['days']:,} days, {span}. The paper trades S&P 100 names over "
@@ -125,12 +127,14 @@ def _differences_to_paper(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _survivorship(data: str) -> str:
+    """Begin the sentence on survivorship bias, by the source of the prices."""
     if data in ("skfolio", "sp100"):
         return "The names are those that still mattered at the end of the history:"
     return "Where the names of a file were chosen by what they are at its end,"
 
 
 def _portfolio_grid(trained: _RunsByMethod) -> Grid:
+    """Make the main table: every method and yardstick with all metrics."""
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
     rows = _method_rows(_TABLE, trained, columns)
     for name, numbers in _yardsticks(trained).items():
@@ -141,6 +145,7 @@ def _portfolio_grid(trained: _RunsByMethod) -> Grid:
 
 
 def _lower_bound_grid(shifted: _RunsByMethod) -> Grid:
+    """Make the table of the methods under other lower bounds than those of training."""
     rows = _method_rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
     header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
     return Grid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
@@ -218,10 +223,12 @@ def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
 
 
 def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
+    """Make a line of differences for every pair of methods that share a seed."""
     return [row for pair in combinations(regrets, 2) if (row := _difference_row(regrets, *pair))]
 
 
 def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
+    """Put lines of differences into a table; no table without lines."""
     return [Grid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
@@ -242,6 +249,7 @@ def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ..
 
 
 def _format_signed(value: float) -> str:
+    """Write a number with its sign and two decimals; −0.00 becomes +0.00."""
     return f"{round(value, 2) + 0.0:+.2f}"
 
 

@@ -59,6 +59,7 @@ def published(name: str = "published") -> tuple[PublishedNumber, ...]:
 
 
 def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
+    """Parse one row of ``published.csv``."""
     pairs = (pair.split("=") for pair in row["condition"].split(";") if pair)
     return PublishedNumber(
         table=row["table"],

@@ -59,6 +59,7 @@ class RegretRatio:
 
 
 def _method_color(method: str) -> str:
+    """Return the colour of a method in the light palette."""
     return LIGHT[METHOD_COLORS.get(method, "ink")]
 
 
@@ -146,6 +147,7 @@ def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> Non
 
 
 def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
+    """Draw ratios of regret with their intervals on given axes."""
     cells = list(dict.fromkeys(one.cell for one in points))
     methods = list(dict.fromkeys(point.method for point in points))
     axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
@@ -215,6 +217,7 @@ def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) 
 
 
 def _capacity_figures(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
+    """Make a figure of the regret over the knapsack's capacity for each degree that was run."""
     found = []
     for degree in sorted({cell.published.condition["degree"] for cell in cells if cell.mean is not None}):
         some = [cell for cell in cells if cell.published.condition["degree"] == degree]
@@ -242,6 +245,7 @@ def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str
 
 
 def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
+    """Make the figure of the regret before and after the shift of direction, at the highest degree that was run."""
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:
@@ -262,6 +266,7 @@ def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) ->
 
 
 def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
+    """Return our mean of each cell by its method; cells without runs are left out."""
     return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
@@ -276,6 +281,7 @@ def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[f
 
 
 def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
+    """Make the figure of the best validation regret so far over the seconds of training."""
     title = f"{task}: validation regret over time, %"
     series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
     if not series:
@@ -305,6 +311,7 @@ def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
 
 
 def _training_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
+    """Make the figure of how the training time splits into solving, gradients, validation and the rest."""
     title = f"{task}: where the training time goes"
     split = {
         name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}
@@ -317,14 +324,17 @@ def _training_time_figure(task: str, degree: float, groups: Mapping[str, list[Ru
 
 
 def _method_legend(methods: Iterable[str]) -> dict[str, str]:
+    """Return the colour name of each method by its title."""
     return {METHODS.get(name, name): METHOD_COLORS.get(name, "ink") for name in methods}
 
 
 def _reduced_cells_note(cells: Sequence[Cell]) -> str:
+    """Return a warning for the caption if a cell is of a reduced problem."""
     return _SOME_REDUCED if any(cell.verdict is CellVerdict.REDUCED for cell in cells) else ""
 
 
 def _reduced_runs_note(groups: Mapping[str, list[RunRecord]]) -> str:
+    """Return a warning for the caption if runs are of a reduced problem."""
     return _SOME_REDUCED if any(is_reduced_run(group[0]) for group in groups.values()) else ""
 
 

@@ -102,6 +102,7 @@ def _name_unreadable_run(runs: StoredRuns) -> str:
 
 
 def _report_can_be_rendered(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
+    """Return whether a report of these runs alone can be rendered."""
     done, failed = ([row for row in rows if (row.status == "done") is which] for which in (True, False))
     try:
         _render_report(StoredRuns(runs.path, tuple(done), tuple(failed)))
@@ -151,6 +152,7 @@ def _failed_runs_section(runs: StoredRuns) -> Section:
 
 
 def _describe_failed_run(run: RunRecord) -> str:
+    """Describe task, method and settings of a failed run in words."""
     names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
     names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
     settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]

@@ -196,11 +196,13 @@ def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _rank_run_group(group: list[RunRecord]) -> tuple[bool, int, float, str]:
+    """Return the sort key of a group of runs: full problems first, then more runs, a longer budget, later runs."""
     budget = float(group[0].settings.get("time_cap", TIME_CAP))
     return not is_reduced_run(group[0]), len(group), budget, max(run.created for run in group)
 
 
 def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
+    """Say how the runs of a cell differ from the published ones: seeds, problem size, folds, time cap, epochs."""
     run, notes = group[0], []
     if seeds < len(SEEDS):
         notes.append(f"{seeds} of {len(SEEDS)} seeds")

@@ -112,6 +112,7 @@ class Building(Task):
         return result
 
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
+        """Check costs (B, n) and keys; return the costs as a tensor and the instances as row numbers (B,)."""
         values = as_batch(cost).detach()
         check_finite(values, "the integer problem")
         count, n = self.weights.shape
@@ -223,4 +224,5 @@ def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool)
 
 
 def _float64_array(values: Tensor) -> Any:
+    """Return a tensor as a float64 array in which −0.0 is 0.0."""
     return values.cpu().double().numpy() + 0.0  # −0.0 is 0.0

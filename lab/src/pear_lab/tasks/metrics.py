@@ -140,6 +140,7 @@ def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
 
 
 def _read_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
+    """Read predicted and true costs as two tensors (B, n), and check that they fit."""
     forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(forecast, costs)
     return forecast, costs

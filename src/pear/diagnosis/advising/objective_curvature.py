@@ -42,6 +42,7 @@ def _small_smoothing(top: float) -> float:
 
 
 def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) -> None:
+    """Describe rank, condition and largest eigenvalue of a Hessian H (n, n); ``where`` names it in the sentence."""
     sizes = np.abs(np.linalg.eigvalsh(H))
     top = float(sizes.max(initial=0.0))
     kept = sizes[sizes > _NO_CURVATURE * top] if top else sizes[:0]

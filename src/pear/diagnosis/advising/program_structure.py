@@ -28,6 +28,7 @@ def describe_structure(s: Subject, findings: Findings) -> None:
 
 
 def _describe_size(s: Subject, findings: Findings) -> None:
+    """Add a sentence with the kind of program and the numbers of variables, constraints, bounds and samples."""
     problem = s.problem
     integers = 0 if problem.integer is None else int(problem.integer.sum())
     binary = 0
@@ -79,6 +80,7 @@ def _describe_own_fields(s: Subject, findings: Findings) -> None:
 
 
 def _describe_sparsity(s: Subject, findings: Findings) -> None:
+    """Say how many entries of Q, A and G are not zero, and advise sparse matrices where they would pay off."""
     matrices = {name: M for name, M in (("Q", s.Q), ("A", s.A), ("G", s.G)) if M is not None and M.shape[0]}
     if not matrices:
         return findings.add("sparsity", "There are no matrices: bounds alone limit the decision.")

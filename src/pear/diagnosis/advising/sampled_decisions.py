@@ -109,6 +109,7 @@ def _examined_samples(s: Subject, count: int) -> str:
 
 
 def _describe_failures(s: Subject, sampled: SampledDecisions, findings: Findings) -> None:
+    """Add a sentence for every status other than SOLVED: the share of samples that have it, and the remedy."""
     status = sampled.verified.status
     for kind in status.unique().tolist():
         if kind != Status.SOLVED:

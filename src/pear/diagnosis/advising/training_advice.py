@@ -91,6 +91,7 @@ def suggest_loss(s: Subject, findings: Findings) -> None:
 
 
 def _first_loss_to_try(s: Subject, numbers: Mapping[str, Any]) -> str:
+    """Choose the loss to start with by recourse and curvature, and return the sentence that recommends it."""
     rank = numbers.get("curvature_rank", s.n) if s.problem.is_curved else 0
     if s.recourse is not None:
         return (

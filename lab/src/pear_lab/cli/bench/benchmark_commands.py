@@ -138,6 +138,7 @@ def _make_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> S
 
 
 def _parse_several(name: str, text: str, kind: str) -> tuple[Any, ...]:
+    """Parse the text of an option that takes several texts or numbers, separated by commas."""
     if "str" in kind:
         return tuple(split_at_commas(text))
     return () if text.strip() == "none" else tuple(parse_numbers(name, text))
@@ -169,6 +170,7 @@ def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Call
 
 
 def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
+    """Save a benchmark's record, print its tables and notes, and draw its figure."""
     files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):

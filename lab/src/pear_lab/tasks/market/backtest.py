@@ -147,11 +147,13 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
 
 
 def _drawdown_of_each_day(value: Tensor) -> Tensor:
+    """Return how far each value (D,) lies below the highest one so far, as a share of it that is at most 0."""
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 
 
 def _refuse_ruin(values: Tensor) -> None:
+    """Raise ``ProblemError`` if a portfolio's value reaches zero."""
     if float(values.min()) <= 0:
         raise ProblemError(
             "a portfolio with short positions lost all its money within a holding period, so that returns after it "

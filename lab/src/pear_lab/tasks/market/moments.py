@@ -66,6 +66,7 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, shift: float) -> Tensor:
+        """Return ``XXᵀ + shift·I``."""
         ctx.save_for_backward(X)
         product = X @ X.transpose(1, 2)
         if shift:
@@ -74,11 +75,13 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient by X, and none by the shift."""
         (X,) = ctx.saved_tensors
         return (up + up.transpose(1, 2)) @ X, None
 
 
 def _refuse_singular(covariance: Tensor, least: Tensor, length: int) -> None:
+    """Raise ``ProblemError`` at the first covariance (B, n, n) whose least eigenvalue is zero up to rounding."""
     size = covariance.diagonal(dim1=1, dim2=2).sum(1)
     bad = (least <= FLAT * size).nonzero()[:, 0].tolist()
     if bad:

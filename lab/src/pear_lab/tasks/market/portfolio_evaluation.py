@@ -52,5 +52,6 @@ class Evaluation:
         return float((guess - true).square().sum() / true.square().sum())
 
     def _utility(self, weights: Tensor) -> Tensor:
+        """Return the realised utility (N,) of portfolios (N, n), one for each window."""
         parts = zip(weights.split(_CHUNK), self.days.split(_CHUNK), strict=True)
         return torch.cat([self.task.utility(w, *moments(days, self.ahead)) for w, days in parts])
