@@ -12,12 +12,12 @@ from pear_lab.experiments.experiment_errors import ExperimentError
 
 
 def option_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """One option, annotated as typer reads it."""
+    """Make the parameter of one option, annotated as typer reads it."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def dataclass_parameters(options: type) -> list[inspect.Parameter]:
-    """An option for every field of a dataclass whose types are annotated for typer."""
+    """Make an option for every field of a dataclass whose types are annotated for typer."""
     types = get_type_hints(options, include_extras=True)
     return [option_parameter(one.name, types[one.name], one.default) for one in fields(options)]
 
@@ -25,7 +25,7 @@ def dataclass_parameters(options: type) -> list[inspect.Parameter]:
 def make_command(
     body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """A function that typer takes for a command with these options; ``body`` gets their values by name."""
+    """Make a function that typer takes for a command with these options; ``body`` gets their values by name."""
 
     def run(**given: Any) -> None:
         body(**given)
@@ -36,7 +36,7 @@ def make_command(
 
 
 def parse_numbers(what: str, text: str) -> list[int]:
-    """Numbers and ranges of them.
+    """Parse whole numbers and ranges of them, separated by commas. ``what`` names the option in the error message.
 
     Example:
         >>> parse_numbers("seeds", "0-2,7")

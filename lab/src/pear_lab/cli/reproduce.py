@@ -87,7 +87,7 @@ class ReproduceOptions:
     ] = None
 
     def selection(self) -> Selection:
-        """The part of the experiments that is asked for."""
+        """Return the part of the experiments that the options select."""
         return Selection(
             tasks=None if self.tasks is None else [name.replace("-", "_") for name in split_at_commas(self.tasks)],
             methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
@@ -101,7 +101,7 @@ class ReproduceOptions:
 
 
 def _reproduce(options: ReproduceOptions) -> None:
-    """Do what the options say."""
+    """List, export, merge, estimate or run experiments, as the options say."""
     if options.show_list:
         _print_experiments()
         return
@@ -139,7 +139,7 @@ app.command("reproduce")(reproduce)
 
 
 def _set_data_folder(given: str | None) -> str | None:
-    """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
+    """Return the source of prices that ``--data`` names. A folder is also set as the place of all real data."""
     if given is None or not Path(given).is_dir():
         return given
     os.environ[VARIABLE] = str(Path(given).resolve())  # the way to worker processes, too
@@ -189,7 +189,7 @@ def _make_terminal_table(*words: str, numbers: tuple[str, ...]) -> Table:
 
 
 def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """A table of what would run, and the time it may take; makes no file."""
+    """Print a table of what would run, and the time it may take. No file is written."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():
@@ -233,7 +233,7 @@ def _run_experiments(wanted: list[RunSpec], database: Database, options: Reprodu
         with _start_engine(options, bool(todo)) as engine:
             _print_time_estimate(todo, len(wanted), estimate, engine.slots)
             with _RunsProgressBar(todo, estimate, engine) as bar:
-                experiments.run_all(todo, database, listen=bar.hear, engine=engine)
+                experiments.run_all(todo, database, listen=bar.show_event, engine=engine)
     except KeyboardInterrupt:
         done = len(todo) - len(unfinished_runs(todo, database.statuses(), options.retry_failed))
         out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
@@ -242,7 +242,7 @@ def _run_experiments(wanted: list[RunSpec], database: Database, options: Reprodu
 
 
 def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
-    """The engine that is asked for, or the one that costs nothing where there is nothing to do."""
+    """Start the engine that the options name, or the local one if nothing is left to run."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 
@@ -264,7 +264,7 @@ def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
 
 
 class _RunsProgressBar:
-    """Done of total and the time left, with a line for every run under way, as far as there is room."""
+    """A progress bar of all runs with the time left, and a line for each of at most ``_MAX_LINES`` active runs."""
 
     def __init__(self, runs: list[RunSpec], estimate: Estimate, engine: Engine) -> None:
         self.estimate, self.engine, self.done = estimate, engine, 0
@@ -278,7 +278,7 @@ class _RunsProgressBar:
             TextColumn("{task.fields[state]}", markup=False),
             console=out,
         )
-        self._all = self._progress.add_task("all", total=len(runs), state=self._eta())
+        self._all = self._progress.add_task("all", total=len(runs), state=self._time_left())
 
     def __enter__(self) -> _RunsProgressBar:
         self._progress.start()
@@ -289,11 +289,11 @@ class _RunsProgressBar:
             self._progress.remove_task(line)
         self._progress.stop()
 
-    def hear(self, event: Event) -> None:
-        """Show what happened."""
+    def show_event(self, event: Event) -> None:
+        """Show the start, the progress or the end of a run."""
         run, now = event.run, event.progress
         if event.record is not None:
-            self._end(event)
+            self._show_finished_run(event)
         elif now is None and run.key in self._lines:  # which is begun anew
             self._progress.update(self._lines[run.key], completed=0, state="")
         elif now is None and len(self._lines) < _MAX_LINES:
@@ -303,7 +303,7 @@ class _RunsProgressBar:
             regret = "" if now.metric != now.metric else f"validation regret {two_decimal_percent(now.metric)}"
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
-    def _end(self, event: Event) -> None:
+    def _show_finished_run(self, event: Event) -> None:
         """Show that a run is finished or has failed, and update the time left."""
         run, record = event.run, event.record
         self._left.pop(run.key, None)
@@ -317,9 +317,9 @@ class _RunsProgressBar:
             self._progress.console.print(Text(f"{run}{tail}, {record.timings['total']:.1f} s"), highlight=False)
         elif record is not None:
             self._progress.console.print(Text(f"{run}: failed: {record.reason}", style="red"))
-        self._progress.update(self._all, completed=self.done, state=self._eta())
+        self._progress.update(self._all, completed=self.done, state=self._time_left())
 
-    def _eta(self) -> str:
+    def _time_left(self) -> str:
         """Return the estimated time left in words."""
         return (
             f"about {duration_in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"

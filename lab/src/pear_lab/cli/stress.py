@@ -29,7 +29,7 @@ def _stress_group() -> None:
 
 
 def _stress_progress_bar(*more: Any) -> Progress:
-    """A progress bar on stderr: what is done, how far it is, and for how long."""
+    """Make a progress bar on stderr with the task, the count and the elapsed time; ``more`` are further columns."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, *more, console=err)
 
@@ -83,7 +83,7 @@ def fuzz(
 
 
 def fuzz_table(found: FuzzResult) -> TextTable:
-    """One row for each family, and one for all."""
+    """Make the table of a fuzz run: one row for each family, and one for all."""
     names = ("tried", "right", "refused", "inaccurate", "wrong", "edge", "gradients")
     rows = [
         (one.family, *(f"{getattr(one, name):,}" for name in names), f"{one.slowest:.1f}")
@@ -111,7 +111,7 @@ def kill(
 
 
 def kill_table(found: KillCounts) -> TextTable:
-    """What was killed how often, and what came of it."""
+    """Make the table of a killed sweep: how often what was killed, and which rows were lost or wrong."""
     rows = [
         ("kills", sum(found.kills.values())),
         *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),
@@ -144,7 +144,7 @@ def soak(
 
 
 def soak_table(found: list[SoakResult]) -> TextTable:
-    """One row for each structure."""
+    """Make the table of a soak run: one row for each structure."""
 
     def statuses(one: SoakResult) -> str:
         return ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())

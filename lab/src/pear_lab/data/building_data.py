@@ -124,7 +124,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
 
 def _workbook_rows(file: Path) -> list[tuple[Any, ...]]:
-    """The rows of the sheet ``Data`` below its header, after checking the header."""
+    """Read the rows of the sheet ``Data`` below its header, and check the header."""
     try:
         import openpyxl  # an extra
     except ImportError as error:
@@ -156,12 +156,12 @@ def _workbook_rows(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _cells_as_numbers(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """The cells as numbers (N, columns); ``where(row, column)`` names a cell in an error message."""
+    """Convert cells to numbers (N, columns). ``where(row, column)`` names a cell in an error message."""
     return np.array([[read_number(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
 
 
 def _read_processed_tables(file: Path, features: Features) -> BuildingData:
-    """The two processed tables: a row for each property, and one for each property and lag."""
+    """Read the two processed tables. One has a row for each property, the other for each property and lag."""
     header, properties = _read_csv(file)
     _check_columns(file, header, ("Sl", *_NOT_FEATURES))
     own = [name for name in header if name not in {"Sl", *_DATES, *_NOT_FEATURES}]

@@ -19,16 +19,16 @@ VARIABLE = "PEAR_DATA"
 
 
 def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
-    """The first of the files ``names`` that exists.
+    """Find the first of several files that exists.
 
     Args:
-        folder: of the data set inside ``$PEAR_DATA``.
-        names: of files, best first.
-        path: the file itself, the folder it is in, or a folder like ``$PEAR_DATA``; that variable where left out.
+        folder: name of the data set's folder inside ``$PEAR_DATA``.
+        names: names of the files, the preferred one first.
+        path: the file itself, its folder, or a folder to use in place of ``$PEAR_DATA``.
         remedy: how to get the file, for the message.
 
     Raises:
-        DataError: none is there; says where it was looked for.
+        DataError: none exists; the message lists the paths that were tried.
     """
     if path is not None and Path(path).is_file():
         return Path(path)
@@ -43,7 +43,7 @@ def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy
 
 
 def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
-    """The first line of a text table, and the fields of the other lines by their numbers; empty lines are left out.
+    """Read a text table: the fields of its first line, and those of the other lines by line number, without empty ones.
 
     Args:
         file: in UTF-8; packed where its name ends in ``.gz``.
@@ -92,7 +92,7 @@ def read_number(cell: object, where: str, gaps: bool = False) -> float:
 
 
 def fingerprint_files(files: Sequence[Path]) -> str:
-    """The first 16 digits of a hash of the files' contents, by which a result names its data."""
+    """Return the first 16 digits of a hash of the files' contents. Results record it to name their data."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

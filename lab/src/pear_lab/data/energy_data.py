@@ -106,7 +106,7 @@ def _read_weights(file: Path) -> NDArray[np.float64]:
 
 
 def _read_days(file: Path) -> dict[str, NDArray[np.float64]]:
-    """Date → (half-hours, p + 1) features and target, NaN for what is missing, in the order of the file."""
+    """Read features and target (half-hours, p + 1) by date, in the order of the file. Missing numbers are NaN."""
     header, lines = read_text_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)

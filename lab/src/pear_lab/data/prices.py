@@ -63,7 +63,7 @@ class Prices:
         _check_dates(self)
 
     def returns(self) -> Tensor:
-        """(T − 1, n) simple returns ``p[t+1] / p[t] − 1``, float64.
+        """Return the simple returns ``p[t+1] / p[t] − 1``, (T − 1, n) in float64.
 
         Example:
             >>> import datetime as dt
@@ -74,7 +74,7 @@ class Prices:
         return torch.from_numpy(self.values[1:] / self.values[:-1] - 1.0)
 
     def last(self, days: int) -> Prices:
-        """The prices of the last ``days`` days."""
+        """Return the prices of the last ``days`` days."""
         return Prices(self.values[-days:], self.names, self.dates[-days:], self.source, self.dropped)
 
     @property

@@ -42,11 +42,11 @@ class Interval(NamedTuple):
 
 
 def t_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
-    """The mean of paired differences, with Student's interval.
+    """Return the mean of paired differences, with Student's interval.
 
     Args:
-        differences: (N,) one a seed, N at least 2.
-        level: of the interval.
+        differences: (N,) a difference for each seed, N at least 2.
+        level: confidence level of the interval.
 
     Example:
         >>> [round(value, 3) for value in t_interval([1.0, 2.0, 3.0])]
@@ -62,14 +62,14 @@ def t_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
 def paired_interval(
     a: ArrayLike, b: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The mean of ``a − b`` over instances, with SciPy's percentile bootstrap interval.
+    """Return the mean of ``a − b`` over instances, with SciPy's percentile bootstrap interval.
 
     Args:
-        a: (N,) one value an instance.
+        a: (N,) a value for each instance.
         b: (N,) values of the same instances.
-        level: of the interval.
-        resamples: draws of N instances with replacement.
-        seed: of the draws.
+        level: confidence level of the interval.
+        resamples: number of resamples, each of N instances drawn with replacement.
+        seed: seed of the draws.
 
     Example:
         >>> paired_interval([2.0, 3.0, 4.0], [1.0, 2.0, 3.0])
@@ -101,10 +101,10 @@ def paired_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """The difference ``Σ (first − second) / Σ best`` of two normalised regrets, over seeds and instances.
+    """Return the difference ``Σ (first − second) / Σ best`` of two normalised regrets, with a bootstrap interval.
 
-    ``scipy.stats.bootstrap`` draws samples independently of each other: it neither draws instances within the seeds
-    drawn, nor blocks, nor does it take a single seed. This one does.
+    A resample draws seeds, and then blocks of instances within each drawn seed. ``scipy.stats.bootstrap`` can do
+    neither, and refuses a single seed.
 
     Args:
         first: for each seed (N_s,) what the first method lost on each test instance.
@@ -112,9 +112,9 @@ def paired_difference(
         best: the same of the best value, not negative.
         shared: whether all seeds have the same instances, which are then drawn once for all.
         block: instances in a row that are drawn together; more than 1 where neighbours are alike.
-        resamples: how many.
-        level: of the interval.
-        seed: of the ``numpy.random.Generator`` that draws.
+        resamples: number of resamples.
+        level: confidence level of the interval.
+        seed: seed of the draws.
 
     Example:
         >>> lost, none = [np.array([1.0, 3.0])], [np.zeros(2)]

@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 def format_signed_interval(interval: Interval, decimals: int) -> tuple[str, str, str]:
-    """Estimate, lower and upper end with their signs.
+    """Format the estimate and both ends of an interval with their signs.
 
     Example:
         >>> format_signed_interval(Interval(0.5, -0.1, 1.0), 2)
@@ -41,7 +41,7 @@ def format_signed_interval(interval: Interval, decimals: int) -> tuple[str, str,
 
 
 def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[tuple[Array, Array, Array]]:
-    """What two methods lost on every test instance, for each seed that both have.
+    """Collect what two methods lost on every test instance, for each seed that both have.
 
     Returns:
         A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), all of the
@@ -58,7 +58,7 @@ def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
 
 
 def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
-    """Seed → (fold, instance) → what was lost, and the best value."""
+    """Return, by seed and by (fold, instance), what was lost and the best value."""
     found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
     for run in runs:
         kept = run.metrics.get("instances")
@@ -70,11 +70,11 @@ def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, 
 
 
 def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]) -> Interval:
-    """The first method's regret less the second's in percentage points, with its bootstrap interval.
+    """Return the first method's regret less the second's in percentage points, with its bootstrap interval.
 
     Args:
-        task: of ``TASKS``, which says whether seeds share their test instances.
-        losses: of ``instance_losses``.
+        task: name of the task in ``TASKS``, which says whether seeds share their test instances.
+        losses: result of ``instance_losses``.
     """
     first, second, best = zip(*losses, strict=True)
     entry = TASKS[task]
@@ -83,14 +83,14 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
 
 
 def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid | None:
-    """Every method's regret less that of PEAR as published, for cells whose runs keep what every instance lost.
+    """Make a table of every method's regret less that of PEAR as published.
 
     Args:
-        runs: of the database.
+        runs: runs of the database.
         wanted: the cells of a table.
 
     Returns:
-        None where there is no such cell.
+        The table, or None if no cell has runs that record the loss of every instance.
     """
     cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
     references = {cell_place(item)[2]: runs_of_cell(runs, item) for item in cells if item.method == REFERENCE}
@@ -199,7 +199,7 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Task → the cells in which every method of its comparison has run on two seeds or more."""
+    """Return by task the cells in which every method of its comparison has run on two seeds or more."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
@@ -209,7 +209,7 @@ def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
 
 
 def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
+    """Return by task the cells in which our method and one slower method have run, on the seeds of both."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
@@ -221,7 +221,7 @@ def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
 
 
 def comparison_section(runs: StoredRuns) -> Section | None:
-    """Tables and figure of the comparisons; None where nothing of them was run."""
+    """Make the section of the comparisons: tables and a figure. None if nothing of them was run."""
     tasks = comparison_lines(runs)
     if not tasks:
         return None
@@ -248,7 +248,7 @@ FIGURE_CAPTION = (
 
 
 def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
-    """Title of each panel → its points: every method against PEAR as published."""
+    """Return the regret of every method relative to that of PEAR as published, by the title of the task."""
     panels: dict[str, list[RegretRatio]] = {}
     for task, lines in tasks.items():
         points = panels.setdefault(TASKS[task].title, [])

@@ -18,7 +18,7 @@ from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, ce
 
 
 def table_sections(runs: StoredRuns) -> list[Section]:
-    """Every table, filled with what the database holds; those that the paper does not have where there are runs."""
+    """Make a section for every table of the paper, and for each other table of which there are runs."""
     filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
     return [
@@ -49,7 +49,7 @@ def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], 
 
 
 def _deviation_words(table: TableSpec) -> str:
-    """A sentence on which standard deviation follows the ±."""
+    """Say which standard deviation follows the ±."""
     kind = "of the sample (ddof 1)" if table.ddof else "of the population (ddof 0)"
     known = ", as the paper's numbers of this table" if table.as_published else ""
     return f"± is the standard deviation {kind}{known}."
@@ -69,7 +69,7 @@ def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
 
 
 def time_cap_section(runs: StoredRuns) -> Section | None:
-    """What the published time cap changed against a shorter one, for every task that has run under both."""
+    """Compare trainings under the published time cap with those under a shorter one. None if no task has both."""
     cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
         settings = run.settings
@@ -93,7 +93,7 @@ _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", 
 def _time_cap_rows(
     found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]],
 ) -> Iterable[tuple[str, ...]]:
-    """A line for every cell and shorter cap; ``found`` has the runs by cell, time cap and seed."""
+    """Yield a line for every cell and shorter cap. ``found`` holds the runs by cell, time cap and seed."""
     for (_, method, degree, noise), caps in sorted(found.items()):
         full = caps.get(TIME_CAP, {})
         for cap in sorted(set(caps) - {TIME_CAP}):

@@ -52,7 +52,7 @@ _Regrets = Mapping[str, Mapping[int, Any]]
 
 
 def portfolio_sections(runs: StoredRuns) -> list[Section]:
-    """One section for each set of prices and settings, those of the full protocol first."""
+    """Make a section for each set of prices and settings of the portfolio runs, reduced runs last."""
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs.done:
         if run.task == "portfolio":
@@ -92,7 +92,7 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> Section:
 
 
 def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """The runs of each method by seed; of several for one seed, the one with the longest time cap."""
+    """Return the runs of each method in the order of seeds. Of several for one seed, the longest time cap counts."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run
@@ -154,12 +154,12 @@ def _lower_bound_grid(shifted: _RunsByMethod) -> Grid:
 def _method_rows(
     table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
 ) -> list[tuple[str, ...]]:
-    """For each method a line of ours, and one of the paper where it has the method; peers are there without runs, too.
+    """Make a line of ours for each method, and one of the paper if it has the method. Peers need no runs.
 
     Args:
-        table: of the catalogue.
+        table: table of the catalogue.
         groups: the runs of each method.
-        columns: metric and lower bound.
+        columns: metric and lower bound of each column.
     """
     printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published("published_portfolio")}
     rows = []
@@ -179,7 +179,7 @@ def _method_rows(
 
 
 def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
-    """Whether our mean lies within, above or below each published cell."""
+    """Make a table that says whether our means lie within, above or below the published cells."""
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
         method = next(name for name, printed in _PAPER.items() if printed == row.method)
@@ -200,7 +200,7 @@ def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
 
 
 def _time_cap_note(runs: Sequence[RunRecord]) -> str:
-    """A time cap that is not the catalogue's, and how many trainings a cap has ended."""
+    """Name time caps other than the catalogue's, and say how many trainings a cap has ended."""
     entry = TASKS["portfolio"]
     usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
     others = sorted({run.settings["time_cap"] for run in runs} - usual)
@@ -211,7 +211,7 @@ def _time_cap_note(runs: Sequence[RunRecord]) -> str:
 
 
 def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
-    """Every pair of methods, and every method against the yardsticks."""
+    """Make a line of differences for every pair of methods, and for every method and yardstick."""
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
     rows = _pairwise_difference_rows(regrets)
     for name, numbers in _yardsticks(trained).items():
@@ -233,7 +233,7 @@ def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]
 
 
 def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
-    """One line of differences; None where the methods share no seed."""
+    """Make the line of differences of two methods; None if they share no seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
         return None
@@ -254,7 +254,7 @@ def _format_signed(value: float) -> str:
 
 
 def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> dict[int, Any]:
-    """By seed, (K,) per cent: regret of each window over the mean of |best utility|."""
+    """Return by seed the regret of each window (K,) in per cent of the mean of |best utility|."""
     found = {}
     for run in runs:
         regrets, best = run.metrics["regrets"], run.metrics["best"]
@@ -265,12 +265,12 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
 
 
 def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
-    """The portfolios that need no forecast; they are the same for every run on these prices."""
+    """Return the results of the portfolios that need no forecast, which every run on these prices repeats."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
 def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
-    """The figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
+    """Make the figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics
     values |= {name: np.asarray(numbers["value"]) for name, numbers in some["yardsticks"].items()}

@@ -44,7 +44,7 @@ class PublishedNumber:
 
 @functools.cache
 def published(name: str = "published") -> tuple[PublishedNumber, ...]:
-    """Every number of the paper's LP tables, in the paper's order; "published_portfolio" has those of its portfolios.
+    """Read the numbers of the paper's LP tables in order; with "published_portfolio", those of its portfolios.
 
     Example:
         >>> first = published()[0]
@@ -126,7 +126,7 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
 
 
 def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float | None]:
-    """The mean, and the standard deviation with ``ddof`` degrees of freedom taken off; None for a single value.
+    """Return the mean, and the standard deviation with divisor N − ``ddof``, which is None for a single value.
 
     Example:
         >>> mean_and_deviation([1.0, 2.0, 3.0], ddof=1)
@@ -139,7 +139,7 @@ def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float
 
 
 def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
-    """The place of each mean, 1 for the best (bold) and 2 for the second best (underlined), 0 for all others.
+    """Rank means: 1 for the lowest, which is printed bold, 2 for the second lowest (underlined), 0 for all others.
 
     Means are compared as printed. Equals share a place and use up the next one, as in the paper: two best and no
     second best. With fewer than two means there is nothing to compare.
@@ -157,7 +157,7 @@ def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
 
 
 def format_mean(mean: float, std: float | None, decimals: int) -> str:
-    """Mean and deviation with the digits of the paper.
+    """Format a mean, and its deviation if there is one, with so many decimals.
 
     Example:
         >>> format_mean(4.2461, 1.1, 3), number(0.3, None, 2)

@@ -70,7 +70,7 @@ def draw_regret_curves(
     log_x: bool = False,
     steps: bool = False,
 ) -> str:
-    """Regret, on a log scale, over something: ours as lines, the published numbers as dashes with open marks."""
+    """Draw regret on a log scale: our numbers as lines, the published ones as dashes with open marks."""
     with styled_figure(_SIZE) as (figure, axes):
         for one in published:
             axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_method_color(one.method), lw=1.2)
@@ -90,7 +90,7 @@ def draw_regret_curves(
 
 
 def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
-    """Bars of the regret before (pale) and after a shift, by method; open marks are the published numbers after it."""
+    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are published numbers after it."""
     with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
@@ -104,7 +104,7 @@ def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], pub
 
 
 def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """Stacked bars of where the time went, by method, with the total in seconds at the end of each bar."""
+    """Draw stacked bars of the parts of the training time, by method, with the total in seconds at their ends."""
     with styled_figure((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
         longest = max(sum(parts.values()) for parts in seconds.values()) or 1.0
         for place, parts in enumerate(seconds.values()):
@@ -122,14 +122,14 @@ def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def draw_contrasts(points: Sequence[RegretRatio]) -> str:
-    """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
+    """Draw ratios of regret with their intervals on a log scale, methods side by side in each cell."""
     with styled_figure(_SIZE) as (figure, axes):
         _plot_contrasts(axes, points)
         return figure_as_svg(figure)
 
 
 def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> None:
-    """The panels side by side, by their titles, with a legend, as a picture of its own."""
+    """Save the panels side by side, with titles and a legend, as a picture file."""
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with styled_figure((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
@@ -165,11 +165,11 @@ def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
 def draw_portfolio_values(
     values: Mapping[str, Sequence[float]], colors: Mapping[str, str], shaded: Sequence[tuple[int, int]]
 ) -> str:
-    """The value of portfolios over the days, one line each, with spans of days shaded.
+    """Draw the value of portfolios over the days, one line each, with spans of days shaded.
 
     Args:
-        values: at the end of each day, by name.
-        colors: the name of each line's colour.
+        values: value at the end of each day, by name of the portfolio.
+        colors: name of each line's colour.
         shaded: first and last day of each span.
     """
     with styled_figure(_SIZE) as (figure, axes):
@@ -188,10 +188,10 @@ _REGRET = "normalized_regret_pct"
 
 
 def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
-    """Every figure, by the table whose section it stands in.
+    """Make all figures of the report, by the table whose section shows them.
 
     Args:
-        runs: of the database.
+        runs: runs of the database.
         tables: the filled cells of each table, by its name.
     """
     degrees = tables["lp_degree"]
@@ -227,7 +227,7 @@ def _capacity_figures(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
 
 
 def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str) -> PageFigure:
-    """Regret over a condition, ours and published, for the methods we have run."""
+    """Make the figure of the regret over a condition, ours and published, for the methods we have run."""
     points: tuple[dict[str, list[tuple[float, float]]], ...] = (defaultdict(list), defaultdict(list))
     for cell in cells:
         for found, mean in zip(points, (cell.mean, cell.published.mean), strict=True):
@@ -271,7 +271,7 @@ def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
 
 
 def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
-    """The highest degree that was trained, and its runs by method."""
+    """Return the highest degree that was trained on a task, and its runs by method."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
         found = {item.method: runs_of_cell(runs, item) for item in wanted if item.condition["degree"] == degree}
@@ -297,7 +297,7 @@ def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
-    """The mean over the seeds of the best regret so far, from when every seed has been checked once."""
+    """Return the curve of the best regret so far, as the mean over seeds, from the first check of the last seed on."""
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
         return None

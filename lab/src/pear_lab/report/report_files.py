@@ -43,8 +43,8 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
     """Write the page and the Markdown tables, and the figures that are files of their own.
 
     Args:
-        runs: of the database; see :func:`pear_lab.report.read`.
-        folder: exists, and can be written to.
+        runs: runs of the database, from :func:`pear_lab.report.read`.
+        folder: an existing folder that can be written to.
 
     Raises:
         DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
@@ -69,7 +69,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
 
 
 def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
-    """The files by name, the sections in them, and the summary."""
+    """Return the texts of the files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
     others = [section for section in (comparison_section(runs), time_cap_section(runs)) if section is not None]
     sections = [*compared, *portfolio_sections(runs), *others, _failed_runs_section(runs), machines_section(runs)]
@@ -112,12 +112,12 @@ def _report_can_be_rendered(rows: Sequence[RunRecord], runs: StoredRuns) -> bool
 
 
 def section_markdown(section: Section) -> str:
-    """One section as the Markdown tables print it, for documents that hold a part of the report."""
+    """Return one section in Markdown, for documents that show a part of the report."""
     return render_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
 def count_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
-    """How many cells have each verdict.
+    """Count the cells of each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
     """
@@ -128,7 +128,7 @@ def count_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
 
 
 def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
-    """The state of the database in two sentences."""
+    """Describe in two sentences how many runs there are, and how our cells compare with the published ones."""
     found = count_verdicts(compared)
     words = ", ".join(
         f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
@@ -140,7 +140,7 @@ def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
 
 
 def _failed_runs_section(runs: StoredRuns) -> Section:
-    """Failed runs of the same settings and reason together: what was run, the seeds, why they failed."""
+    """Make the section of failed runs. Runs of the same settings and reason share a line."""
     if not runs.failed:
         return Section("failed", "Failed runs", ("None.",))
     found: dict[tuple[str, str], list[int]] = {}
@@ -162,7 +162,7 @@ def _describe_failed_run(run: RunRecord) -> str:
 
 
 def machines_section(runs: StoredRuns) -> Section:
-    """The machines and versions that made the runs."""
+    """Make the section of the machines and package versions that made the runs."""
     every = (*runs.done, *runs.failed)
     found = Counter(
         (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))

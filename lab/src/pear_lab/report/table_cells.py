@@ -99,7 +99,7 @@ class Cell:
 
 
 def cell_place(wanted: PublishedNumber) -> tuple[str, str, str]:
-    """The place of a cell: its part, line and column of the table.
+    """Return the place of a cell in its table: the titles of its block, its line and its column.
 
     Example:
         >>> from pear_lab.report.published_numbers import published
@@ -135,9 +135,9 @@ def fill_cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
 
 
 def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
-    """One number for each seed, in the unit of the table.
+    """Return one number for each seed, in the unit of the table.
 
-    A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
+    A seed has one run, or one for each of its folds.
     """
     found: dict[int, list[RunRecord]] = defaultdict(list)
     for run in group:
@@ -146,7 +146,7 @@ def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict
 
 
 def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float:
-    """The number of one seed. Folds are pooled: the loss on all test instances over their best value."""
+    """Return the number of one seed. Folds are pooled: the loss on all test instances over their best value."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
@@ -155,25 +155,25 @@ def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float
 
 
 def runs_of_cell(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
-    """The finished runs that fill a cell, all of the same settings."""
+    """Return the finished runs that fill a cell. They all have the same settings."""
     return _best_run_group(
         run for run in runs.done if run_matches_cell(run, wanted) and cell_value_of_run(run, wanted) is not None
     )
 
 
 def run_matches_cell(run: RunRecord, wanted: PublishedNumber) -> bool:
-    """Whether a run is one of a cell's: task, method, what is measured, and every condition."""
+    """Return whether a run belongs to a cell: same task, method and conditions."""
     same = (run.task, run.method) == (wanted.task, wanted.method)
     return same and TABLES[wanted.table].matches(run, wanted.condition)
 
 
 def cell_value_of_run(run: RunRecord, wanted: PublishedNumber) -> float | None:
-    """What a run says about a cell, in the unit of the table; None where it says nothing."""
+    """Return what a run measured for a cell, in the unit of the table; None if it did not measure it."""
     return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
 
 
 def is_reduced_run(run: RunRecord) -> bool:
-    """Whether the problem is smaller than the paper's, so that the numbers cannot be compared."""
+    """Return whether a run solves a smaller problem than the paper, so that its numbers cannot be compared."""
     task = TASKS[run.task]
     paper = task.problem if task.published else {}
     differs = any(run.settings.get(name, expected) != expected for name, expected in paper.items())
@@ -181,13 +181,13 @@ def is_reduced_run(run: RunRecord) -> bool:
 
 
 def unusual_time_cap(run: RunRecord) -> float | None:
-    """The time cap of a run, where it is not the one of the published trainings."""
+    """Return the time cap of a run if it differs from that of the published trainings, otherwise None."""
     cap = float(run.settings.get("time_cap", TIME_CAP))
     return cap if TASKS[run.task].published and cap != TIME_CAP else None
 
 
 def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """The largest group of runs with equal settings, folds aside; the paper's problem comes first."""
+    """Return the best group of runs with equal settings apart from the fold, in the order of ``_rank_run_group``."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
@@ -223,7 +223,7 @@ def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
 
 
 def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
-    """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
+    """Return the published cells of an experiment's table, and cells for methods that only we have run."""
     table = experiment.table
     printed = [item for item in published() if item.table == table.name] or _unpublished_cells(experiment)
     if table.rows != "method":
@@ -246,7 +246,7 @@ def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[Publis
 
 
 def _unpublished_cells(experiment: Experiment) -> list[PublishedNumber]:
-    """The cells of a table that the paper does not have."""
+    """Return the cells of a table that the paper does not have."""
     table = experiment.table
     return [
         PublishedNumber(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))

@@ -59,7 +59,7 @@ class Building(Task):
 
     @cached_property
     def _whole_units(self) -> tuple[Ints, Ints]:
-        """Costs (N, n) and budgets (N,) as whole numbers for dynamic programming; a budget of −1 where that is slow."""
+        """Costs (N, n) and budgets (N,) as whole numbers for dynamic programming; budget −1 if that would be slow."""
         units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
         for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):
             rows = TightenedRows.of(own[None], most[None])
@@ -68,7 +68,7 @@ class Building(Task):
         return units, capacities
 
     def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
-        """(B, n) what to build, proven optimal; fractions where the budget is to be met exactly.
+        """Return what to build, (B, n), proven optimal. In the equality version properties may be built in part.
 
         Args:
             cost: (B, n) sales prices.
@@ -92,7 +92,7 @@ class Building(Task):
         return z.to(values)
 
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
-        """(B, n) what to build where a property may be built in part."""
+        """Return what to build, (B, n), if a property may be built in part."""
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
         return torch.from_numpy(fill_by_ratio(_float64_array(values), weights, budget, self.version == "equality")).to(
@@ -100,7 +100,7 @@ class Building(Task):
         )
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
-        """The vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
+        """Return the vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
@@ -200,7 +200,7 @@ def building_split(
 
 
 def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
-    """(B, n) the best fractions, ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1``: items of the greatest v/w first.
+    """Solve ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1`` for fractions z (B, n): items of the greatest v/w first.
 
     Args:
         values: (B, n) v, of any sign.

@@ -31,7 +31,7 @@ class RelaxationGap(NamedTuple):
 
 
 def mse(predicted: Any, true: Any) -> float:
-    """Mean over samples and costs of ``(ĉ − c)²``, in float64.
+    """Return the mean of ``(ĉ − c)²`` over samples and costs, in float64.
 
     Args:
         predicted: (B, n) ĉ.
@@ -46,10 +46,10 @@ def mse(predicted: Any, true: Any) -> float:
 
 
 def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
-    """The normalised regret where ties are broken against the forecast.
+    """Return the normalised regret with ties broken against the forecast.
 
-    Among the decisions that are best under ĉ the one that is worst under c is charged. A constant forecast, whose
-    regret depends on the solver's habits otherwise, shows what it is worth.
+    Among the decisions that are optimal under ĉ, the one that is worst under c counts. Otherwise the regret of a
+    forecast with ties, such as a constant one, would depend on which optimal decision the solver returns.
 
     Args:
         task: a shortest path or a 0-1 selection; see ``decide_worst``.
@@ -66,7 +66,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
 
 
 def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
-    """How much of the loss against the relaxed optimum is due to the relaxation, which no forecast can save.
+    """Measure how much of the loss against the relaxed optimum is due to the relaxation, which no forecast can save.
 
     Args:
         task: what is decided; where it has no integers the gap is zero.
@@ -91,7 +91,7 @@ def active_change_rate(
     draws: int = 10,
     generator: torch.Generator | None = None,
 ) -> float:
-    """ρ, the share of inequalities that become active or inactive when the forecast is perturbed a little.
+    """Return ρ, the share of inequalities that become active or inactive when the forecast is perturbed a little.
 
     ``ρ = 1/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
     the smoothed decision under ĉ and a' the same under ĉ + δ, averaged over samples and perturbations. The paper does
@@ -130,7 +130,7 @@ def active_change_rate(
 
 
 def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
-    """Which inequalities are active, as bool (B, m); bounds that are infinite are left out."""
+    """Return a mask (B, m) of the active inequalities: rows of G and finite bounds."""
     active, count = solution.active, len(solution.x)
     parts = []
     for field, mask in ((problem.h, active.rows), (problem.lb, active.lower), (problem.ub, active.upper)):

@@ -66,21 +66,21 @@ class FeatureScale(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor) -> FeatureScale:
-        """The scale of the training features (..., p)."""
+        """Compute the scale from the training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
         still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
         return cls(mean, torch.where(still, torch.inf, deviation))
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Features (..., p) on the scale of the training instances."""
+        """Standardise features (..., p)."""
         return (features - self.mean) / self.deviation
 
 
 def value_unit(values: Tensor) -> float:
-    """The standard deviation of the training values: with it as unit, settings mean the same for all tasks.
+    """Return the standard deviation of the training values, which serves as their unit.
 
-    Values are divided by it and not shifted: a shift would change what is decided.
+    In this unit, the same training settings suit all tasks. Values are not shifted: that would change decisions.
     """
     unit = float(values.std(correction=0))
     if not 0 < unit < float("inf"):
@@ -95,8 +95,8 @@ def split_instances(
 
     Args:
         features, values: (N, n, p) and (N, n), as in the data.
-        parts: the instances to train on, to validate and to test with.
-        task: made from some of the instances.
+        parts: positions of the instances to train on, to validate and to test with.
+        task: function that makes the task of some of the instances.
     """
     rows = [list(ids) for ids in parts]
     scale, unit = FeatureScale.of(features[rows[0]]), value_unit(values[rows[0]])
@@ -129,6 +129,6 @@ class SharedLinear(nn.Module):
         self.register_buffer("weights", factors, persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, n) values."""
+        """Return the values (B, n) of items with features (B, n, p)."""
         rate: Tensor = self.linear(features).squeeze(-1)
         return rate if self.weights is None else rate * self.weights

@@ -65,7 +65,7 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
 
 
 def is_binary_selection(problem: Problem) -> bool:
-    """Whether all variables are 0 or 1 and all rows are inequalities ``Gz ≤ h``."""
+    """Return whether all variables are 0 or 1 and all rows are inequalities ``Gz ≤ h``."""
     if problem.A is not None or problem.G is None or problem.integer is None or not bool(problem.integer.all()):
         return False
     return all(bound is not None and bool((bound == end).all()) for end, bound in ((0, problem.lb), (1, problem.ub)))
@@ -139,7 +139,7 @@ def worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
 
 
 def rows_of_tied_decisions(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
-    """The rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
+    """Return the rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
 
     Args:
         G: (k, n).

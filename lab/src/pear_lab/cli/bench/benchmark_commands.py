@@ -54,9 +54,9 @@ class PeerOptions:
         """Find a Python that can import each peer; environments are made where there are none.
 
         Args:
-            command: that they take part in.
-            device: where they compute.
-            on_note: called with what is left out.
+            command: name of the benchmark that the peers take part in.
+            device: device that they compute on.
+            on_note: called with a sentence for each peer that is left out.
 
         Raises:
             PeerError: a peer that was asked for by name is unknown, does not fit or cannot be had.
@@ -75,10 +75,10 @@ class PeerOptions:
 
 
 def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
-    """The command of a benchmark: an option for every field of its settings, and those that all benchmarks share.
+    """Make the command of a benchmark: an option for every field of its settings, and those that all share.
 
     Args:
-        benchmark: as ``pear_lab.benchmarks.bench_settings`` describes.
+        benchmark: module with the parts that ``pear_lab.benchmarks.bench_settings`` describes.
     """
     name = benchmark.__name__.rpartition(".")[2]
     peers = getattr(benchmark, "PEERS", None)
@@ -104,13 +104,13 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
 
 
 def _option_fields(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
-    """The fields that become options, with their types; ``quick`` is an option of every benchmark."""
+    """Return the fields of the settings that become options, with their types, without ``quick``, which all have."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
 def _make_option(one: Field[Any], kind: str) -> inspect.Parameter:
-    """The option of a field: None where it is not given, and one text where the field takes several values."""
+    """Make the option of a field. It is None if not given, and one text if the field takes several values."""
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:
         return option_parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
@@ -124,7 +124,7 @@ def _make_option(one: Field[Any], kind: str) -> inspect.Parameter:
 
 
 def _make_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
-    """Settings from the options given; the others have their defaults, or those of ``--quick``."""
+    """Make the settings from the given options. The others have their defaults, or those of ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
     for one, kind in _option_fields(cls):
         value = given[one.name]
@@ -146,7 +146,7 @@ def _parse_several(name: str, text: str, kind: str) -> tuple[Any, ...]:
 
 @contextmanager
 def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
-    """Run the body, which adds rows to the record. The rows so far are printed and kept even where it fails.
+    """Run the body, which adds rows to the record. The rows so far are printed and saved even if it fails.
 
     Yields:
         A function that shows what is being done, in a progress line on stderr.

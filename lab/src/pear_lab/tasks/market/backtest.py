@@ -124,11 +124,11 @@ def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -
 
 
 def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
-    """The deepest falls that do not overlap, in the order of time.
+    """Find the deepest falls that do not overlap, in the order of time.
 
     Args:
-        value: (D,) at the end of each day; it starts from 1.
-        count: at most so many.
+        value: (D,) value at the end of each day, of 1 at the start.
+        count: largest number of falls to return.
 
     Example:
         >>> [d.depth for d in deepest_drawdowns(torch.tensor([1.0, 0.5, 1.0, 0.75, 2.0, 1.9]))]

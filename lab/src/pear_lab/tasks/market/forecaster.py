@@ -74,7 +74,7 @@ class Forecaster(nn.Module):
 
 
 def _moving_average_matrix(window: int, average: int, dtype: torch.dtype) -> Tensor:
-    """(window, window) the moving average as a matrix; days beyond the ends repeat the first and the last."""
+    """Return the moving average as a matrix (window, window). Days beyond the ends repeat the first and the last."""
     half = (average - 1) // 2
     days = torch.arange(window)
     matrix = torch.zeros(window, window, dtype=dtype)
@@ -84,7 +84,7 @@ def _moving_average_matrix(window: int, average: int, dtype: torch.dtype) -> Ten
 
 
 def _seeded_linear_layer(window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype) -> nn.Linear:
-    """A linear layer with weights from ``generator``, so that no global random state is touched."""
+    """Make a linear layer with weights from ``generator``, so that no global random state is touched."""
     layer = nn.utils.skip_init(nn.Linear, window, ahead, dtype=dtype)
     bound = window**-0.5
     with torch.no_grad():

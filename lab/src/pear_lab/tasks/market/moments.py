@@ -16,7 +16,7 @@ LEAST_EIGENVALUE = 1e-4
 
 
 def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[Tensor, Tensor]:
-    """μ, the mean of the last ``ahead`` days, and Σ, the covariance of all days, shifted; both differentiable.
+    """Return μ, the mean of the last ``ahead`` days, and Σ, the shifted covariance of all days; both differentiable.
 
     ``Σ = S + max(0, floor − λ_min(S)) I`` with the sample covariance S. With as many names as days, or more, S is
     singular whatever the returns are: λ_min is zero, and so is its derivative.
@@ -57,7 +57,7 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
 
 
 def covariance_factor(days: Tensor) -> Tensor:
-    """X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
+    """Return X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
     return (days - days.mean(2, keepdim=True)) / math.sqrt(days.shape[2] - 1)
 
 

@@ -30,16 +30,16 @@ class Evaluation:
         self.best = self._utility(self.weights(self.days))
 
     def weights(self, predicted: Tensor) -> Tensor:
-        """(N, n) the portfolios that follow from predicted days (N, n, T)."""
+        """Return the portfolios (N, n) that are optimal for predicted days (N, n, T)."""
         found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
         return torch.cat(found)
 
     def outcome(self, predicted: Tensor) -> Outcome:
-        """The regret of the portfolios that follow from predicted days, in utility a day."""
+        """Return the regret of the portfolios that are optimal for predicted days, in utility a day."""
         return self.outcome_of(self.weights(predicted))
 
     def outcome_of(self, weights: Tensor) -> Outcome:
-        """The regret of given portfolios (N, n)."""
+        """Return the regret of given portfolios (N, n)."""
         return Outcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
@@ -47,7 +47,7 @@ class Evaluation:
         return self.outcome(predicted).normalized
 
     def normalized_error(self, predicted: Tensor) -> float:
-        """Squared error of the forecast days relative to that of forecasting zero."""
+        """Return the squared error of the forecast days relative to that of forecasting zero."""
         true, guess = (days[:, :, -self.ahead :] for days in (self.days, predicted.detach().double()))
         return float((guess - true).square().sum() / true.square().sum())
 
