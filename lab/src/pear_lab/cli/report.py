@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from pear.cli.console import out
+from pear.cli.console import print_plain
 from pear.cli.output_files import writable_folder
 from pear_lab.experiments import FILE_NAME
 from pear_lab.report import read, write_report
@@ -26,4 +25,4 @@ def report(
     """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
     runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
     page, tables, summary = write_report(runs, writable_folder(to))
-    out.print(Text(f"{summary}\nPage:   {page}\nTables: {tables}"), soft_wrap=True)
+    print_plain(f"{summary}\nPage:   {page}\nTables: {tables}")

@@ -21,24 +21,19 @@ _CONSTANT = 1e-12  # relative deviation of a value that never changes
 
 
 def check_scaling(s: Subject, findings: Findings) -> None:
-    """Compare the sizes of the rows' coefficients, and those of the predicted values."""
-    _compare_coefficients(s, findings)
-    _compare_values(s, findings)
-
-
-def _compare_coefficients(s: Subject, findings: Findings) -> None:
-    """Compare the largest coefficients of rows with each other, and those of columns."""
+    """Compare the largest coefficients of rows and of columns, and the sizes of the predicted values."""
     matrix = sparse.coo_array(sparse.vstack([s.A, s.G]))
     keep = matrix.data != 0
     entries = _NonzeroCoefficients(
         matrix.row[keep], matrix.col[keep], np.log10(np.abs(matrix.data[keep])), *matrix.shape
     )
-    if not len(entries.logs):
-        return
     whole = np.zeros(s.n, dtype=bool) if s.problem.integer is None else s.problem.integer.numpy()
-    _suggest_rescaling(s, entries, whole, findings)
-    if whole.any():
+    if len(entries.logs):
+        _suggest_rescaling(s, entries, whole, findings)
+    if len(entries.logs) and whole.any():
         _find_big_m(s, entries, whole, findings)
+    if s.values is not None and s.values.shape[1]:
+        _compare_values(s, s.values.numpy(), findings)
 
 
 def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
@@ -149,11 +144,8 @@ def _rescaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str
     return f"{what} {', '.join(each)}{more}" if each else ""
 
 
-def _compare_values(s: Subject, findings: Findings) -> None:
-    """Compare the predicted values with each other by their mean sizes."""
-    if s.values is None or not s.values.shape[1]:
-        return
-    values: Array = s.values.numpy()
+def _compare_values(s: Subject, values: Array, findings: Findings) -> None:
+    """Compare the predicted values (N, k) with each other by their mean sizes."""
     size, spread = np.abs(values).mean(0), values.std(0)
     findings.values |= {"mean_size": size, "deviation": spread}
     if s.samples > 1:
