@@ -62,6 +62,14 @@ class SolveError(PearError, RuntimeError):
         return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 
+class TrainingError(PearError, RuntimeError):
+    """Training cannot go on; the message names the epoch."""
+
+
+class EngineError(PearError, RuntimeError):
+    """An engine is unknown, cannot be reached, or cannot go on; the message says what to do."""
+
+
 class FailedSamplesWarning(UserWarning):
     """Samples were masked out of a batch because they could not be solved."""
 

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import pear
 from pear.train import FitConfig, History, Progress, fit, in_order
-from pear.train.samples.loader import LoaderSamples
+from pear.train.samples.loader_samples import LoaderSamples
 
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = TASK.samples(100, degree=4, seed=0)
@@ -161,7 +161,7 @@ def test_a_loader_is_read_once_before_the_first_epoch_and_keeps_few_features(mon
             reads.append(index)
             return super().__getitem__(index)
 
-    monkeypatch.setattr("pear.train.samples.loader.LOOK", 40)
+    monkeypatch.setattr("pear.train.samples.loader_samples.LOOK", 40)
     loader = DataLoader(Counted(list(zip(X, C, strict=True))), batch_size=30)
     samples = LoaderSamples.read(loader, "train", model_of(), number=True)
     assert len(samples.look()) == 60  # whole batches

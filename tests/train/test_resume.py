@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 import pear
+from pear.errors import TrainingError
 from pear.losses import make_loss
 from pear.solvers.active_set import solution_store as saved
-from pear.train import archive
+from pear.train import file_format
 from pear.train.history import Progress
-from pear.train.training_error import TrainingError
 
 GRID = pear.tasks.shortest_path((4, 4))
 X, C = (part.double() for part in GRID.samples(60, degree=4))
@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_or_read_only(code: int, tmp_path: Path, monkeypatch
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "replace_file", refuse)
+        patch.setattr(file_format, "replace_file", refuse)
         with pytest.raises(TrainingError, match=f"run cannot be written: {os.strerror(code)}.*make room or give"):
             train_grid(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
@@ -205,12 +205,12 @@ def test_a_file_that_is_written_when_the_process_is_killed_is_the_old_one_or_the
         kill()
 
     new = "new" * 100_000
-    archive.write(path, "test", 1, {"said": "old"})
+    file_format.write(path, "test", 1, {"said": "old"})
     for name, dies, said in (("fsync", kill, "old"), ("replace", kill, "old"), ("replace", replace_and_kill, new)):
         child = os.fork()
         if child == 0:
             setattr(os, name, dies)
-            archive.write(path, "test", 1, {"said": new})
+            file_format.write(path, "test", 1, {"said": new})
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        assert archive.read(path, "test", 1, "")["said"] == said
+        assert file_format.read(path, "test", 1, "")["said"] == said

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, fit
-from pear.train.initialisation import SPREAD, make_optimizer
+from pear.train.training_start import SPREAD, make_optimizer
 from pear_lab.tasks import SharedLinear
 
 TASK = pear.tasks.shortest_path((3, 3))

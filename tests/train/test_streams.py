@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, History, fit, in_order, shuffled
-from pear.train.samples.parquet_stream import StreamSamples
+from pear.train.samples.stream_samples import StreamSamples
 from pear_lab.benchmarks import streams_benchmark, workers_benchmark
 from pear_lab.benchmarks.bench_settings import Callbacks
 

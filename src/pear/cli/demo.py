@@ -49,7 +49,7 @@ def demo(
     import torch
     from torch import nn
 
-    from pear.train.one_thread import one_thread
+    from pear.compile.thread_pools import one_thread
 
     require_packages("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))

@@ -40,9 +40,9 @@ def diagnose(
     to: Annotated[Path, typer.Option("--out", help="The page.")] = Path("diagnosis.html"),
 ) -> None:
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
+    from pear.compile.thread_pools import one_thread
     from pear.diagnosis.diagnose import diagnose
     from pear.diagnosis.diagnosis_page import make_grids
-    from pear.train.one_thread import one_thread
 
     figure_style.require_packages("the page", "jinja2", "matplotlib")
     truth, forecast = read_csv_table(costs), read_csv_table(predictions)

@@ -60,8 +60,8 @@ def train(
     A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
     weights so far.
     """
+    from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
-    from pear.train.one_thread import one_thread
 
     table = read_csv_table(data)
     named, priced = _parse_prices(split_at_commas(costs))

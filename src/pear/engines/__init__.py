@@ -11,7 +11,7 @@ from pear.engines.engine import (
     TaskUpdate,
 )
 from pear.engines.engine_table import check_name, start
-from pear.engines.errors import EngineError
+from pear.errors import EngineError
 
 __all__ = [
     "Engine",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pear.engines.engine import Engine, Resources
-from pear.engines.errors import EngineError
+from pear.errors import EngineError
 
 
 class EngineRow(NamedTuple):

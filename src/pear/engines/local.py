@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from pear.engines.engine import Engine, OnUpdate, Resources, TaskMessage, TaskResult, TaskStart
-from pear.engines.errors import EngineError
+from pear.errors import EngineError
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:

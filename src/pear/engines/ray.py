@@ -13,9 +13,8 @@ import torch
 
 from pear.compile import thread_pools
 from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
-from pear.engines.errors import EngineError
 from pear.engines.watch import ends_within
-from pear.errors import MissingExtraError
+from pear.errors import EngineError, MissingExtraError
 
 _LOOK_SECONDS = 2.0
 """The resources of the cluster are read this often, since machines come and go."""

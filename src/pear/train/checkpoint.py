@@ -1,4 +1,4 @@
-"""``Checkpoint``: saves and resumes a training run; and files with the weights of a model."""
+"""``Checkpoint``: saves and resumes a training run; and identities, which tell a run from another one."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pear.errors import DataError
+from pear.errors import DataError, TrainingError
 from pear.problem import Model, Problem
 from pear.problem.matrix import is_sparse
 from pear.problem.problem import FIELDS
-from pear.train import archive
+from pear.train import file_format
 from pear.train.early_stopping import EarlyStopping
 from pear.train.history import History
 from pear.train.samples import SampleSource
 from pear.train.samples.features import input_tensors
-from pear.train.training_error import TrainingError
 
-KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
+KIND, VERSION = "PEAR checkpoint", 1
 _NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest
 
 
@@ -57,16 +56,11 @@ class Checkpoint:
     identity: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.identity = (
-            {}
-            if self.path is None
-            else {
-                "model": model_identity(self.model),
-                "optimizer": type(self.optimizer).__qualname__,
-                "loss": loss_identity(self.loss),
-                "data": self.data,
-            }
-        )
+        self.identity = {}
+        if self.path is not None:
+            model, loss = model_identity(self.model), loss_identity(self.loss)
+            optimizer = type(self.optimizer).__qualname__
+            self.identity = {"model": model, "optimizer": optimizer, "loss": loss, "data": self.data}
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
         """Write the states, the history and the best weights so far to the file.
@@ -76,10 +70,10 @@ class Checkpoint:
         """
         if self.path is None:
             return
-        content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
+        content = {"identity": self.identity, "states": self._all_states(), "history": history.as_dict()}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+            file_format.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
         except OSError as error:
             raise TrainingError(
                 f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one "
@@ -95,9 +89,9 @@ class Checkpoint:
         """
         if self.path is None or not self.path.exists():
             return None
-        before = copy.deepcopy(self._states())
+        before = copy.deepcopy(self._all_states())
         try:
-            said = archive.read(self.path, KIND, VERSION, "delete it, or give another path", self._check)
+            said = file_format.read(self.path, KIND, VERSION, "delete it, or give another path", self._check_identity)
         except DataError as error:
             raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
         try:
@@ -106,9 +100,9 @@ class Checkpoint:
             if best is not None:
                 _check_tensors(best, self.identity["model"])
             history = History.from_dict(said["history"])
-            self._restore(said["states"])
-        except archive.MALFORMED as error:
-            self._restore(before)
+            self._restore_all(said["states"])
+        except file_format.MALFORMED as error:
+            self._restore_all(before)
             raise TrainingError(
                 f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error!r}); nothing "
                 "has changed: delete it, or give another path"
@@ -140,60 +134,29 @@ class Checkpoint:
                 raise KeyError(f"schedule {sorted(states['schedule'])}")
             self.schedule.load_state_dict(states["schedule"])
 
-    def _states(self) -> dict[str, Any]:
+    def _all_states(self) -> dict[str, Any]:
         """Return all states, including the warm starts that this process has stored."""
-        return {**self.states(), "samples": {name: module.sample_state() for name, module in self._keeping()}}
+        warm_starts = {name: module.sample_state() for name, module in self._warm_start_modules()}
+        return {**self.states(), "samples": warm_starts}
 
-    def _restore(self, states: Mapping[str, Any]) -> None:
+    def _restore_all(self, states: Mapping[str, Any]) -> None:
         self.restore(states)
-        for name, module in self._keeping():
+        for name, module in self._warm_start_modules():
             module.load_sample_state(states["samples"][name])
 
-    def _keeping(self) -> list[tuple[str, Any]]:
+    def _warm_start_modules(self) -> list[tuple[str, Any]]:
         """Return the names and modules of the loss that store warm starts."""
         modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
         return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
-    def _check(self, said: dict[str, Any]) -> None:
+    def _check_identity(self, said: dict[str, Any]) -> None:
         """Raise DataError where a file has another identity."""
         for what, own in self.identity.items():
             if (other := said[what]) != own:
                 raise DataError(
-                    f"the checkpoint {self.path} does not belong to this {what}: {difference(other, own)}; delete it, "
-                    "or give another path"
+                    f"the checkpoint {self.path} does not belong to this {what}: {describe_difference(other, own)}; "
+                    "delete it, or give another path"
                 )
-
-
-def pack_weights(model: nn.Module) -> bytes:
-    """Return the bytes of a file with the weights and the identity of a model."""
-    content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
-    return archive.pack(WEIGHTS_KIND, VERSION, content)
-
-
-def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
-    """Load the weights of a file into a model.
-
-    Args:
-        model: the model; it is unchanged where the file is refused.
-        path: the path of the file.
-        remedy: advice to the user at the end of the error message, where the file is refused.
-
-    Raises:
-        DataError: the file is missing, cut off, altered, something else, or of another model.
-    """
-    own = model_identity(model)
-
-    def check(said: dict[str, Any]) -> None:
-        if said != own:
-            raise DataError(f"the weights in {path} do not belong to this model: {difference(said, own)}; {remedy}")
-
-    said = archive.read(path, WEIGHTS_KIND, VERSION, remedy, check)
-    try:
-        weights = said["weights"]
-        _check_tensors(weights, own)
-    except archive.MALFORMED as error:
-        raise DataError(f"{path} is no {WEIGHTS_KIND} that PEAR has written ({error!r}); {remedy}") from error
-    load_weights(model, weights)
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
@@ -207,7 +170,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
     """Describe a model by its class, and by the dtype and shape of each tensor."""
-    return {"class": type(model).__qualname__, "tensors": _tensors(model.state_dict())}
+    return {"class": type(model).__qualname__, "tensors": _describe_tensors(model.state_dict())}
 
 
 def loss_identity(loss: Any) -> dict[str, Any]:
@@ -236,32 +199,35 @@ def data_identity(train: SampleSource, validation: SampleSource) -> dict[str, An
     return {"samples": len(train), "features": shapes, "costs": look.costs.shape[-1], "validation": len(validation)}
 
 
-def difference(other: Any, own: Any, where: str = "") -> str:
+def describe_difference(other: Any, own: Any, where: str = "") -> str:
     """Describe the first difference between two identities in words.
 
     Example:
-        >>> difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
+        >>> describe_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
         'its bias is True, and False was expected'
     """
     if isinstance(other, dict) and isinstance(own, dict):
         for name in dict.fromkeys((*own, *other)):
             if other.get(name) != own.get(name):
-                return difference(other.get(name), own.get(name), f"{where} {name}")
+                return describe_difference(other.get(name), own.get(name), f"{where} {name}")
     return f"its{where} is {str(other)[:80]}, and {str(own)[:80]} was expected"
 
 
-def _tensors(state: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-        if isinstance(value, Tensor)
-        else type(value).__name__
-        for name, value in state.items()
-    }
+def _describe_tensors(state: Mapping[str, Any]) -> dict[str, str]:
+    """Describe each tensor by its dtype and shape, and any other value by its type."""
+
+    def describe(value: Any) -> str:
+        if isinstance(value, Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+        return type(value).__name__
+
+    return {name: describe(value) for name, value in state.items()}
 
 
 def _check_tensors(state: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    if (found := _tensors(state)) != model["tensors"]:
-        raise ValueError(difference(found, model["tensors"]))
+    """Raise ValueError unless the tensors are those of the identity of a model."""
+    if (found := _describe_tensors(state)) != model["tensors"]:
+        raise ValueError(describe_difference(found, model["tensors"]))
 
 
 def _problem_identity(problem: Any) -> str | None:

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import takes_keys
-from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.fit_config import FitConfig
-from pear.train.history import Callback, Check, History, Progress
-from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
-from pear.train.keyed_loss import accept_keys
-from pear.train.ranks import Ranks, loss_counts
+from pear.train.history import Callback, Check, History
+from pear.train.loss_interface import loss_counts, problem_of_loss
+from pear.train.ranks import Ranks
 from pear.train.sample_order import Order, shuffled
 from pear.train.samples import SampleSource, as_samples
-from pear.train.samples.features import Keys
-from pear.train.samples.in_memory import MemorySamples
-from pear.train.samples.loader import LoaderSamples
-from pear.train.samples.parquet_stream import StreamSamples
-from pear.train.samples.unusable import check_costs
-from pear.train.training_run import TrainingRun
-from pear.train.validation import (
-    Metric,
-    Score,
-    default_score,
-    evaluate,
-    given_problem,
-    held_out_note,
-    own_rows,
-    with_validation,
-)
+from pear.train.samples.features import Keys, check_costs
+from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.stream_samples import StreamSamples
+from pear.train.training_run import FitJob, train_on_loss
+from pear.train.training_start import is_fresh
+from pear.train.validation import Metric, Score, default_score, evaluate, held_out_note, own_rows, with_validation
 
 logger = logging.getLogger("pear")
 
@@ -129,7 +117,7 @@ def fit(
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
-        problem, before = given_problem(loss), loss_counts(loss)
+        problem, before = problem_of_loss(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
         samples, held_out, taken = with_validation(samples, validation, model, problem)
         ranks.check_same_samples(samples)
@@ -142,39 +130,22 @@ def fit(
             )
         samples = samples.usable(model, loss)
         if metric is not None:
-            score = _without_keys(metric)
+            score = _score_without_keys(metric)
         elif ranks.first:
             held_out, score = default_score(model, loss, held_out)
         else:
             score = _score_nowhere
-        job = _FitJob(model, held_out, score, config, ranks.check_same_order(order), _as_callbacks(progress), ranks)
+        job = FitJob(model, held_out, score, config, ranks.check_same_order(order), _as_callbacks(progress), ranks)
         note = _note_on_samples(samples, taken, config, order, ranks.first)
-        history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
+        history = _train_in_two_parts(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = taken, note
     return history
 
 
-@dataclass(frozen=True)
-class _FitJob:
-    """The inputs that training on the squared error and training on the loss share."""
-
-    model: nn.Module
-    validation: SampleSource
-    score: Score
-    config: FitConfig
-    order: Order
-    callbacks: tuple[Callback, ...]
-    ranks: Ranks
-
-    def has_checkpoint(self, checkpoint: Path | None) -> bool:
-        """Whether rank 0 finds a checkpoint at this path."""
-        return self.ranks.from_rank_0("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
-
-
-def _mse_then_loss(
-    job: _FitJob,
+def _train_in_two_parts(
+    job: FitJob,
     loss: Callable[..., Tensor],
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
@@ -184,73 +155,14 @@ def _mse_then_loss(
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
     before, resuming = None, job.has_checkpoint(checkpoint)
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
-        before = _squared_error_first(job, train.finite(), checkpoint)
+        before = _train_on_squared_error(job, train.finite(), checkpoint)
         job.model.train(was_training)
         if before.stopped in ("interrupted", "time_cap", "callback"):
             return before
-    return _train(job, loss, train, optimizer, checkpoint, given, before)
+    return train_on_loss(job, loss, train, optimizer, checkpoint, given, before)
 
 
-def _train(
-    job: _FitJob,
-    loss: Callable[..., Tensor],
-    train: SampleSource,
-    optimizer: torch.optim.Optimizer | None,
-    checkpoint: Path | None,
-    given: dict[str, Any],
-    before: History | None,
-) -> History:
-    """Train once on one loss.
-
-    Args:
-        job: model, validation, configuration and callbacks.
-        loss: what is minimised.
-        train: the samples.
-        optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
-        checkpoint: the path of the checkpoint; a run resumes from an existing file. None writes none.
-        given: the weights that the model gets back if the run fails before its first check.
-        before: the history of an earlier training on the squared error, or None.
-    """
-    model, config, look = job.model, job.config, train.look()
-    decides, was_training, ranks = hasattr(loss, "problem"), model.training, job.ranks
-    start = "" if before is None else before.start
-    if optimizer is None:
-        keep = before is not None or job.has_checkpoint(checkpoint)
-        weights = [parameter.detach().clone() for parameter in model.parameters()]
-        optimizer = make_optimizer(model, look.features, look.costs, config, keep, typical=decides)
-        if not all(map(torch.equal, weights, model.parameters())):
-            start = STANDARDISED
-    run = TrainingRun(config, model, accept_keys(loss), train, job.validation, job.score, optimizer, given, ranks)
-    run.summed = getattr(loss, "reduction", "mean") == "sum"
-    generator = config.generator()
-    try:
-        states = (model, optimizer, loss, generator, run.stopping, run.schedule)
-        own = checkpoint if ranks.first else None
-        run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
-        if not ranks.from_rank_0("the checkpoint's content", run.resume):
-            run.continue_from(before)
-            run.history.start = start
-            if hasattr(loss, "calibrate"):
-                _calibrate(loss.calibrate, train)
-        run.share()
-        run.history.stopped = run.epochs(job.order, generator, job.callbacks)
-    except KeyboardInterrupt:
-        run.history.stopped = "interrupted"
-    finally:
-        run.restore()
-        model.train(was_training)
-        run.history.seconds = run.seconds()
-        run.history.split = run.split()
-    return run.history
-
-
-def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
-    """Call ``calibrate`` with all true costs, and with the samples' ids where there are some and it takes ``keys``."""
-    named = {"keys": train.keys} if takes_keys(calibrate) and train.keys is not None else {}
-    calibrate(train.costs, **named)
-
-
-def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | None) -> History:
+def _train_on_squared_error(job: FitJob, train: SampleSource, checkpoint: Path | None) -> History:
     """Train on the squared error, unless the model is already trained; the model gets the best weights.
 
     Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
@@ -270,7 +182,7 @@ def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | N
     own = None if checkpoint is None else checkpoint.with_name(checkpoint.name + ".mse")
     callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
     job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
-    found = _train(job, nn.MSELoss(), train, None, own, copy.deepcopy(model.state_dict()), None)
+    found = train_on_loss(job, nn.MSELoss(), train, None, own, given, None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
         found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
@@ -281,11 +193,7 @@ def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | N
 
 def _with_part_mse(callback: Callback) -> Callback:
     """Wrap a callback so that it gets progress with the part "mse"."""
-
-    def call(now: Progress) -> bool | None:
-        return callback(replace(now, part="mse"))
-
-    return call
+    return lambda now: callback(replace(now, part="mse"))
 
 
 def _check_kinds(model: Any, loss: Any) -> None:
@@ -331,5 +239,5 @@ def _score_nowhere(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
     raise AssertionError("rank 0 alone validates")
 
 
-def _without_keys(metric: Metric) -> Score:
+def _score_without_keys(metric: Metric) -> Score:
     return lambda predicted, true, keys: metric(predicted, true)

@@ -20,17 +20,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import DistributedSampler
 
-from pear.errors import ProblemError
+from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
-from pear.train import archive
+from pear.train import file_format
 from pear.train.checkpoint import load_weights, loss_identity, model_identity
 from pear.train.fit_config import FitConfig
+from pear.train.loss_interface import loss_counts
 from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
 from pear.train.samples.features import input_tensors
-from pear.train.samples.in_memory import SampleBatch
-from pear.train.samples.loader import LoaderSamples
-from pear.train.training_error import TrainingError
+from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.memory_samples import SampleBatch
 
 T = TypeVar("T")
 
@@ -160,9 +160,9 @@ class Ranks:
     def content_of_rank_0(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Call ``content`` on rank 0, and return its values on all ranks; tensors arrive on the CPU.
 
-        The values must be of types that ``archive.pack`` takes.
+        The values must be of types that ``file_format.pack`` takes.
         """
-        return archive.unpack(self.from_rank_0(place, lambda: archive.pack(place, 1, content())))
+        return file_format.unpack(self.from_rank_0(place, lambda: file_format.pack(place, 1, content())))
 
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
         """Raise TrainingError unless all ranks have the same model, loss and config; then copy rank 0's weights."""
@@ -292,11 +292,6 @@ class Ranks:
         if self._interrupted:  # the second Ctrl-C
             signal.default_int_handler(number, frame)
         self._interrupted = True
-
-
-def loss_counts(loss: Any) -> tuple[int, int]:
-    """Return how many samples a loss has processed, and how many kept their working set; zeros for other losses."""
-    return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
 
 def fingerprint(*tensors: Tensor) -> str:

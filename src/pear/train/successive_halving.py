@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
-from pear.errors import ProblemError
+from pear.errors import ProblemError, TrainingError
 from pear.losses.methods import method
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
 from pear.train.sample_order import in_order, shuffled
-from pear.train.samples.in_memory import MemorySamples
-from pear.train.training_error import TrainingError
+from pear.train.samples.memory_samples import MemorySamples
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from pear.engines import Resources, check_name, start
-from pear.errors import ProblemError
+from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
@@ -20,7 +20,7 @@ from pear.train.estimator.networks import make_network
 from pear.train.fit_config import FitConfig
 from pear.train.history import History
 from pear.train.samples.features import check_order, input_tensors, read_features, read_rows
-from pear.train.samples.in_memory import MemorySamples, SampleBatch
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.successive_halving import (
     Candidate,
     CandidateRow,
@@ -29,7 +29,6 @@ from pear.train.successive_halving import (
     TuneProgress,
     multiple_of_auto,
 )
-from pear.train.training_error import TrainingError
 from pear.train.validation import Metric, held_out_note, hold_out, own_rows, regret_on
 
 FINALISTS = 2

@@ -16,12 +16,11 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import input_count, plain_problem, problem_and_cost_map, recourse_model
-from pear.train.keyed_loss import accept_keys
+from pear.train.loss_interface import accept_keys, problem_of_loss
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
-from pear.train.samples.features import Keys, call_model
-from pear.train.samples.in_memory import MemorySamples, join_keys
-from pear.train.samples.loader import LoaderSamples
-from pear.train.samples.unusable import check_costs, masks_failures
+from pear.train.samples.features import Keys, call_model, check_costs, masks_failures
+from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.memory_samples import MemorySamples, join_keys
 
 SHARE = 0.2
 """The share of the samples that is held out by default."""
@@ -99,14 +98,6 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
         return float(score(torch.cat(predicted), torch.cat(true), join_keys(keys)))
 
 
-def given_problem(loss: Any) -> Any:
-    """Return the problem that a loss was made with, with its integers and cost map; None where it has none."""
-    given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
-    if given is not None or problem is None or cost_map is None:
-        return problem if given is None else given
-    return Model(problem, cost_map=cost_map)
-
-
 def own_rows(problem: Any) -> int | None:
     """Return the number of samples that a problem or its cost map has rows for; None where all samples share one."""
     if not isinstance(problem, (Problem, Model)):
@@ -126,7 +117,7 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
         validation = validation.usable(model, loss, "validation").finite()
     else:
         check_costs(validation.costs, "validation", None)
-    problem = given_problem(loss)
+    problem = problem_of_loss(loss)
     if not isinstance(problem, (Problem, Model)):
         value = accept_keys(loss)
         return validation, lambda predicted, true, keys: float(value(predicted, true, keys))

@@ -23,7 +23,7 @@ from pear.losses import PEARLoss, normalized_regret
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
-from pear.train.samples.parquet_stream import StreamSamples
+from pear.train.samples.stream_samples import StreamSamples
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import resident_memory

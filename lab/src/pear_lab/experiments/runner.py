@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from pear.compile.thread_pools import one_thread
 from pear.engines import Engine
-from pear.train.one_thread import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool

@@ -15,7 +15,7 @@ from pear.losses.decision_module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
-from pear.train import archive
+from pear.train import file_format
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -41,17 +41,17 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
         "flat": estimator._flat,
         "epochs": estimator.n_iter_,
     }
-    archive.write(path, KIND, VERSION, content)
+    file_format.write(path, KIND, VERSION, content)
 
 
 def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regressor:
     """Read a fitted estimator from a file; ``model`` is the module, where that is the user's own."""
-    said = archive.read(path, KIND, VERSION, _REMEDY)
+    said = file_format.read(path, KIND, VERSION, _REMEDY)
     try:
         return _estimator(kind, said, path, model)
     except PearError:
         raise
-    except archive.MALFORMED as error:
+    except file_format.MALFORMED as error:
         raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
 
 

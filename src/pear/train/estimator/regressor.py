@@ -26,11 +26,11 @@ from pear.train.estimator.regret_scorer import as_tensor, as_values, minus_regre
 from pear.train.estimator.result_tables import as_table, variable_names
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
-from pear.train.initialisation import make_optimizer
-from pear.train.keyed_loss import accept_keys, step_guidance
+from pear.train.loss_interface import accept_keys, problem_of_loss, step_guidance
 from pear.train.sample_order import shuffled
 from pear.train.successive_halving import multiple_of_auto
-from pear.train.validation import given_problem, own_rows
+from pear.train.training_start import make_optimizer
+from pear.train.validation import own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -146,7 +146,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 loss,
                 (scaled(features), costs),
                 self.validation_fraction if held_out is None else (scaled(held_out[0]), held_out[1]),
-                None if given_problem(loss) is not None else self._regret,
+                None if problem_of_loss(loss) is not None else self._regret,
                 config,
                 progress=progress,
             )
@@ -186,7 +186,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self._optimizer.zero_grad()
             loss(network(features[rows]), costs[rows], keys=None).backward()
             self._optimizer.step()
-            step_guidance(loss)
+            step_guidance(self.loss_)
         network.eval()
         self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)

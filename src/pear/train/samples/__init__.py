@@ -1,6 +1,37 @@
 """The samples that ``fit`` trains on: tensors, arrays, tables, a Dataset, a DataLoader or Parquet files."""
 
-from pear.train.samples.parquet import ParquetSamples
-from pear.train.samples.sources import SampleSource, as_samples
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader
+
+from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.memory_samples import MemorySamples, parameter_of
+from pear.train.samples.parquet_samples import ParquetSamples
+from pear.train.samples.stream_samples import StreamSamples
 
 __all__ = ["ParquetSamples", "SampleSource", "as_samples"]
+
+SampleSource = MemorySamples | LoaderSamples | StreamSamples
+"""The three classes share one interface: ``epoch``, ``whole``, ``look``, ``usable``, ``finite``, costs and keys."""
+
+
+def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> SampleSource:
+    """Convert whatever holds features and costs, to the dtype and device of the model.
+
+    Args:
+        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or a source of samples already.
+        name: the name of the samples in error messages.
+        model: the model that is trained.
+        number: whether the samples of a DataLoader that does not shuffle get row numbers where they have no ids.
+    """
+    if isinstance(data, DataLoader):
+        return LoaderSamples.read(data, name, model, number)
+    if isinstance(data, ParquetSamples):
+        return StreamSamples.read(data, model)
+    if isinstance(data, (LoaderSamples, StreamSamples)):
+        return data
+    known = MemorySamples.read(data, name)
+    return MemorySamples(known.all.to(parameter_of(model)), known.left_out)

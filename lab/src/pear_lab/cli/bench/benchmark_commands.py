@@ -195,7 +195,7 @@ def exactness(
     to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
 ) -> None:
     """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
-    from pear.train.one_thread import one_thread  # imports torch, as the next line does
+    from pear.compile.thread_pools import one_thread  # imports torch, as the next line does
     from pear_lab.benchmarks import exactness_benchmark as benchmark
 
     if to is not None:

@@ -12,9 +12,16 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from pear.errors import ProblemError
 from pear.train.sample_order import Order
-from pear.train.samples.features import Features, Keys, input_tensors, nonfinite_rows, read_keys
-from pear.train.samples.in_memory import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
-from pear.train.samples.unusable import find_unusable, refuse_or_warn
+from pear.train.samples.features import (
+    Features,
+    Keys,
+    find_unusable,
+    input_tensors,
+    nonfinite_rows,
+    read_keys,
+    refuse_or_warn,
+)
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
 
 LOOK = 4096
 """The number of samples of a DataLoader whose features are kept, to inspect before the first epoch."""
@@ -26,10 +33,13 @@ class LoaderSamples:
 
     Attributes:
         loader: gives batches (features, costs) or (features, costs, ids).
-        name: of the samples, for error messages.
+        name: the name of the samples in error messages.
         model: the model; samples get its dtype and device.
-        seen: the results of the first pass over the loader.
         numbered: whether the row numbers serve as ids where the loader gives none.
+        costs: (N, n) true costs of all samples, in the order of the first pass.
+        keys: N ids, in the order of the first pass; None where the samples have none.
+        first: the samples of the first batches, with features, at least ``LOOK`` of them where there are as many.
+        unusable: row numbers of the samples from which the model predicts nothing finite.
         drop: "" to train on all samples; "unusable" to leave out those from which the model predicts nothing finite;
             "nonfinite" to leave out those with costs that are not finite as well.
     """
@@ -37,18 +47,21 @@ class LoaderSamples:
     loader: DataLoader[Any]
     name: str
     model: nn.Module
-    seen: _LoaderSummary
     numbered: bool
+    costs: Tensor
+    keys: Keys | None
+    first: MemorySamples
+    unusable: list[int]
     drop: str = ""
 
     @classmethod
     def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> LoaderSamples:
-        """Make the first pass over a loader.
+        """Make the first pass over a loader, which keeps all costs and ids, and the features of the first batches.
 
         Args:
             loader: gives the batches.
-            name: of the samples, for error messages.
-            model: what is trained.
+            name: the name of the samples in error messages.
+            model: the model that is trained.
             number: whether row numbers serve as ids, where the loader does not shuffle and gives none.
 
         Raises:
@@ -59,21 +72,36 @@ class LoaderSamples:
                 f"{name} is a DataLoader of an IterableDataset without a length, so that nobody knows where an epoch "
                 "ends; give the dataset a __len__, or use a Dataset with __getitem__"
             )
-        number = number and _keeps_order(loader)
-        return cls(loader, name, model, _LoaderSummary.of(_batches(loader, name, model, number), name, model), number)
+        numbered = number and _keeps_order(loader)
+        costs: list[Tensor] = []
+        keys: list[Keys | None] = []
+        first: list[Features] = []
+        unusable: list[int] = []
+        count = looked = 0
+        for batch in _read_batches(loader, name, model, numbered):
+            if costs and batch.costs.shape[1:] != costs[0].shape[1:]:
+                raise ProblemError(
+                    f"the batches of {name} must have costs of one shape; got {tuple(costs[0].shape)} and then "
+                    f"{tuple(batch.costs.shape)}"
+                )
+            if looked == count < LOOK and (not first or _input_shapes(first[0]) == _input_shapes(batch.features)):
+                looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
+                first.append(batch.features)
+            unusable += [count + row for row in find_unusable(model, batch.features).nonzero()[:, 0].tolist()]
+            costs.append(batch.costs)
+            keys.append(batch.keys)
+            count += len(batch.costs)
+        if not count:
+            raise ProblemError(f"{name} must hold one sample at least; its DataLoader gives none")
+        every, ids = torch.cat(costs), join_keys(keys)
+        left_out = torch.zeros(looked, dtype=torch.bool, device=every.device)
+        left_out[[row for row in unusable if row < looked]] = True
+        look = MemorySamples(SampleBatch(_join_features(first), every[:looked], None), left_out)
+        own_keys = None if ids is None else read_keys(ids, count, name)
+        return cls(loader, name, model, numbered, every, own_keys, look, unusable)
 
     def __len__(self) -> int:
-        return len(self.seen.costs)
-
-    @property
-    def costs(self) -> Tensor:
-        """(N, n) true costs, in the order of the first pass."""
-        return self.seen.costs
-
-    @property
-    def keys(self) -> Keys | None:
-        """N ids, in the order of the first pass; None where the samples have none."""
-        return self.seen.keys
+        return len(self.costs)
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
         """The loader's own batches."""
@@ -87,74 +115,29 @@ class LoaderSamples:
 
     def whole(self) -> Iterator[SampleBatch]:
         """All samples, batch by batch."""
-        return _batches(self.loader, self.name, self.model, self.numbered)
+        return _read_batches(self.loader, self.name, self.model, self.numbered)
 
     def look(self) -> MemorySamples:
         """Return the first samples of the first pass, with their features."""
-        return self.seen.first
+        return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
         """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
-        left_out = refuse_or_warn(self.seen.bad, len(self), loss)
+        left_out = refuse_or_warn(self.unusable, len(self), loss)
         return replace(self, drop="unusable") if left_out else self
 
     def finite(self) -> LoaderSamples:
         """The samples that training sees and whose costs are finite."""
         if not self.drop and not bool(nonfinite_rows(self.costs).any()):
             return self
-        return replace(self, drop="nonfinite", seen=replace(self.seen, first=self.seen.first.finite()))
+        return replace(self, drop="nonfinite", first=self.first.finite())
 
 
-@dataclass(frozen=True, eq=False)
-class _LoaderSummary:
-    """The results of the first pass over a DataLoader.
-
-    Attributes:
-        costs: (N, n) true costs of all samples.
-        keys: N ids; None where the samples have none.
-        first: the samples of the first batches, with features, at least ``LOOK`` of them where there are as many.
-        bad: row numbers of the samples from which the model predicts nothing finite.
-    """
-
-    costs: Tensor
-    keys: Keys | None
-    first: MemorySamples
-    bad: list[int]
-
-    @classmethod
-    def of(cls, batches: Iterator[SampleBatch], name: str, model: nn.Module) -> _LoaderSummary:
-        costs: list[Tensor] = []
-        keys: list[Keys | None] = []
-        first: list[Features] = []
-        bad: list[int] = []
-        count = looked = 0
-        for batch in batches:
-            if costs and batch.costs.shape[1:] != costs[0].shape[1:]:
-                raise ProblemError(
-                    f"the batches of {name} must have costs of one shape; got {tuple(costs[0].shape)} and then "
-                    f"{tuple(batch.costs.shape)}"
-                )
-            if looked == count < LOOK and (not first or _shapes(first[0]) == _shapes(batch.features)):
-                looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
-                first.append(batch.features)
-            bad += [count + row for row in find_unusable(model, batch.features).nonzero()[:, 0].tolist()]
-            costs.append(batch.costs)
-            keys.append(batch.keys)
-            count += len(batch.costs)
-        if not count:
-            raise ProblemError(f"{name} must hold one sample at least; its DataLoader gives none")
-        every, ids = torch.cat(costs), join_keys(keys)
-        left_out = torch.zeros(looked, dtype=torch.bool, device=every.device)
-        left_out[[row for row in bad if row < looked]] = True
-        look = MemorySamples(SampleBatch(_join_features(first), every[:looked], None), left_out)
-        return cls(every, None if ids is None else read_keys(ids, count, name), look, bad)
-
-
-def _shapes(features: Features) -> list[Any]:
+def _input_shapes(features: Features) -> list[Any]:
     return [part.shape[1:] for part in input_tensors(features)]
 
 
-def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
+def _read_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
     """The loader's batches, converted for the model; row numbers serve as ids where ``numbered`` is true."""
     like, count = parameter_of(model), 0
     for entries in loader:

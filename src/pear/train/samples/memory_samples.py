@@ -1,27 +1,30 @@
-"""Samples in memory as tensors, and the batches of every source of samples."""
+"""``MemorySamples``: samples in memory as tensors; and ``SampleBatch``, which every source of samples gives."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from pear.errors import ProblemError
 from pear.train.sample_order import Order
 from pear.train.samples.features import (
     Features,
     Keys,
+    check_order,
+    find_unusable,
     input_tensors,
     map_features,
     nonfinite_rows,
     read_features,
     read_keys,
     read_rows,
+    refuse_or_warn,
 )
-from pear.train.samples.unusable import find_unusable, refuse_or_warn
 
 
 class SampleBatch(NamedTuple):
@@ -64,6 +67,34 @@ class MemorySamples:
 
     all: SampleBatch
     left_out: Tensor | None = None
+
+    @classmethod
+    def read(cls, data: Any, name: str) -> MemorySamples:
+        """Convert a pair (features, costs), a triple with ids, or a Dataset to tensors of their own dtype.
+
+        Raises:
+            ProblemError: it is something else, or features and costs are not of the same samples.
+        """
+        if isinstance(data, MemorySamples):
+            return data
+        if isinstance(data, IterableDataset):
+            raise ProblemError(
+                f"{name} is an IterableDataset, which only a DataLoader can read; pass DataLoader(dataset, …)"
+            )
+        if isinstance(data, Dataset):
+            return cls(read_batch(_collate_dataset(data, name), name))
+        if isinstance(data, Iterator):
+            raise ProblemError(
+                f"{name} is a {type(data).__name__}, which gives its samples only once, and every epoch needs them; "
+                "pass arrays, a Dataset or a DataLoader"
+            )
+        if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
+            raise ProblemError(
+                f"{name} must be a pair of features and costs, a Dataset or a DataLoader of such samples; got "
+                f"{_describe_type(data)}"
+            )
+        check_order(data[0], data[1], name)
+        return cls(read_batch(data, name))
 
     def __len__(self) -> int:
         return len(self.costs)
@@ -136,8 +167,8 @@ def read_batch(entries: Any, name: str) -> SampleBatch:
     """
     if not isinstance(entries, (tuple, list)) or len(entries) not in (2, 3):
         raise ProblemError(
-            f"a batch of {name} must be (features, costs) or (features, costs, ids); got {describe(entries)}. Several "
-            "inputs of a model go together: ((a, b), costs)"
+            f"a batch of {name} must be (features, costs) or (features, costs, ids); got "
+            f"{_describe_type(entries)}. Several inputs of a model go together: ((a, b), costs)"
         )
     features = read_features(entries[0], f"the features of {name}")
     costs = read_rows(entries[1], f"the costs of {name}")
@@ -148,6 +179,24 @@ def read_batch(entries: Any, name: str) -> SampleBatch:
                 f"features and {len(costs)} of costs"
             )
     return SampleBatch(features, costs, read_keys(entries[2], len(costs), name) if len(entries) == 3 else None)
+
+
+def _collate_dataset(data: Dataset[Any], name: str) -> Any:
+    """Stack all items of a Dataset to one batch."""
+    if not isinstance(data, Sized) or not len(data):
+        raise ProblemError(f"{name} must hold one sample at least; got a {type(data).__name__} without any")
+    items = [data[i] for i in range(len(data))]
+    if not isinstance(items[0], (tuple, list)) or len(items[0]) not in (2, 3):
+        raise ProblemError(
+            f"an item of {name} must be (features, costs) or (features, costs, id); got "
+            f"{_describe_type(items[0])}. Several inputs of a model go together: ((a, b), costs)"
+        )
+    try:
+        return default_collate(items)
+    except (TypeError, RuntimeError) as error:
+        raise ProblemError(
+            f"the items of {name} cannot be stacked: {error}; make features and costs tensors or arrays of one shape"
+        ) from error
 
 
 def parameter_of(model: nn.Module) -> Tensor:
@@ -165,7 +214,7 @@ def join_keys(keys: Sequence[Keys | None]) -> list[Hashable] | None:
     return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
 
 
-def describe(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     """Describe the type of a value in words, for an error message."""
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)} entries"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ class ParquetSamples:
             raise ProblemError("features must name one input at least; got an empty dict")
         self.inputs = [InputColumns.of("costs", costs, False)]
         self.inputs += [InputColumns.of(str(name), columns, self.several) for name, columns in named.items()]
-        self.files = _files([path] if isinstance(path, (str, Path)) else list(path))
+        self.files = _find_files([path] if isinstance(path, (str, Path)) else list(path))
         self.columns = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
         self.groups: list[RowGroup] = []
         self.missing = ""
@@ -130,7 +131,7 @@ class ParquetSamples:
         """
         for group in groups:
             row = 0
-            for batch in _batches(group, self.columns, most):
+            for batch in _read_record_batches(group, self.columns, most):
                 piece = self._piece(batch, group, row, drop)
                 row += batch.num_rows
                 if len(piece[0]):
@@ -144,7 +145,7 @@ class ParquetSamples:
             count = min(len(self.groups), self.buffer, _LOOKS)
             chosen = [self.groups[i * len(self.groups) // count] for i in range(count)]
             most = -(-self.buffer // count)
-            pieces = (piece for group in chosen for piece in _first_piece(self.pieces([group], most, drop)))
+            pieces = (piece for group in chosen for piece in islice(self.pieces([group], most, drop), 1))
         found = next(regroup(pieces, self.buffer), None)
         if found is None:
             raise DataError(f"every row of {self!r} that was looked at holds a missing value, NaN or infinity")
@@ -175,7 +176,7 @@ class ParquetSamples:
     def _widths(self) -> dict[str, int | None]:
         """The length of the lists in each column; None for plain numbers."""
         first = self.groups[0]
-        batch = next(_batches(first, self.columns, 1))
+        batch = next(_read_record_batches(first, self.columns, 1))
         return {name: width_of(batch.column(name), name, first.place) for name in self.columns}
 
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
@@ -209,12 +210,7 @@ def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
         yield [np.concatenate(parts) for parts in zip(*held, strict=True)]
 
 
-def _first_piece(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Yield the first piece, where there is one."""
-    yield from (piece for piece in [next(pieces, None)] if piece is not None)
-
-
-def _files(paths: Sequence[str | Path]) -> list[Path]:
+def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files, in the order of their names; hidden ones, with a dot or a bar in front, are no data."""
     found: list[Path] = []
     for path in map(Path, paths):
@@ -251,7 +247,7 @@ def _open_file(path: Path) -> Any:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}; write it again, or leave it out") from error
 
 
-def _batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
+def _read_record_batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
     """Read a row group in record batches of at most ``most`` rows, on one thread."""
     import pyarrow
 

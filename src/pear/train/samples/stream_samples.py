@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from pear.errors import DataError
 from pear.train.sample_order import Order
-from pear.train.samples.in_memory import MemorySamples, SampleBatch, parameter_of
-from pear.train.samples.parquet import ParquetSamples, Piece, RowGroup, regroup
-from pear.train.samples.unusable import masks_failures
+from pear.train.samples.features import masks_failures
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch, parameter_of
+from pear.train.samples.parquet_samples import ParquetSamples, Piece, RowGroup, regroup
 
 T = TypeVar("T")
 
