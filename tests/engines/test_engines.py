@@ -24,9 +24,9 @@ from pear.engines import (
     TaskStart,
     TaskUpdate,
     check_name,
+    ray_engine,
     start,
 )
-from pear.engines import ray as ray_engine
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all

@@ -123,15 +123,16 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    advance = successive_halving.Candidate.advance
+    train_candidate = successive_halving.train_candidate
 
-    def spied(self: Any, *args: Any) -> None:
-        trained.append(describe_settings(self.settings))
-        advance(self, *args)
-        if self.settings == bad and self.history.best is not None:
-            object.__setattr__(self.history.best, "metric", -1.0)
+    def spied(send: Any, one: successive_halving.Candidate, *args: Any) -> successive_halving.Candidate:
+        trained.append(describe_settings(one.settings))
+        train_candidate(send, one, *args)
+        if one.settings == bad and one.history.best is not None:
+            object.__setattr__(one.history.best, "metric", -1.0)
+        return one
 
-    monkeypatch.setattr(successive_halving.Candidate, "advance", spied)
+    monkeypatch.setattr(successive_halving, "train_candidate", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
     assert trained.count(describe_settings(bad)) == 2

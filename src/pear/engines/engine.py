@@ -23,7 +23,7 @@ MESSAGE_SECONDS = 0.2
 _TICK_SECONDS = 0.1
 
 SendMessage = Callable[[Any], None]
-"""What a task calls to report its progress."""
+"""The function that a task calls to report its progress."""
 
 Task = Callable[..., Any]
 """``function(send, *arguments)``; a function of a module, so that other processes can import it."""
@@ -142,7 +142,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _hand_over(self, ticket: int) -> None:
-        """Have a task begun as soon as there is room."""
+        """Begin a task as soon as there is room."""
 
 
 class FutureEngine(Engine):
@@ -157,30 +157,31 @@ class FutureEngine(Engine):
         """Wait for a task to end, for a moment at most; then report messages and results."""
         tick = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
         ended, _ = wait(list(self._futures), tick, FIRST_COMPLETED)
-        for ticket, message in self._messages():
+        for ticket, message in self._read_messages():
             if ticket in self.tasks:
-                self._begin(ticket, on_update)
+                self._report_start(ticket, on_update)
                 if message is not None:
                     on_update(TaskMessage(ticket, message))
         for future in ended:
-            self._collect(self._futures.pop(future), future, on_update)
+            self._collect_result(self._futures.pop(future), future, on_update)
 
     @abstractmethod
-    def _messages(self) -> Iterable[tuple[int, Any]]:
-        """Tickets, and the messages that have come from them; None says that a task has begun."""
+    def _read_messages(self) -> Iterable[tuple[int, Any]]:
+        """Return the messages that have come, each with its ticket; the message None says that a task has begun."""
 
     @abstractmethod
-    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+    def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
         """Report the result of a future, raise the task's error, or begin the task again."""
 
-    def _begin(self, ticket: int, on_update: OnUpdate) -> None:
+    def _report_start(self, ticket: int, on_update: OnUpdate) -> None:
         """Report that a task has begun, once."""
         if ticket not in self._begun:
             self._begun.add(ticket)
             on_update(TaskStart(ticket))
 
-    def _end(self, ticket: int, value: Any, on_update: OnUpdate) -> None:
-        self._begin(ticket, on_update)
+    def _report_result(self, ticket: int, value: Any, on_update: OnUpdate) -> None:
+        """Report the value of a task, which then is done."""
+        self._report_start(ticket, on_update)
         del self.tasks[ticket]
         on_update(TaskResult(ticket, value))
 
@@ -189,8 +190,8 @@ class FutureEngine(Engine):
 
         Args:
             ticket: of a task whose process has ended.
-            how: the process ended, in words.
-            on_update: is told where the task is given up.
+            how: how the process ended, in words.
+            on_update: called with a ``TaskLoss`` where the task is given up.
             to_blame: whether the loss counts as a death; False where a whole machine was lost.
         """
         self._begun.discard(ticket)
@@ -204,7 +205,7 @@ class FutureEngine(Engine):
 
 
 def throttle(send: SendMessage, seconds: float = MESSAGE_SECONDS) -> SendMessage:
-    """A function that passes a message on, unless it has passed one on within the last ``seconds``.
+    """Wrap ``send``: a message is dropped where another one was sent within the last ``seconds``.
 
     Example:
         >>> sent = []

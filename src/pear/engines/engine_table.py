@@ -1,4 +1,4 @@
-"""The table of engines."""
+"""``start`` starts an engine by its name, and the table of engines."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ class EngineRow(NamedTuple):
     """One engine of the table.
 
     Attributes:
-        name: what a user writes.
-        module: has a function ``start(address, jobs, resources) -> Engine``.
+        module: a module with a function ``start(address, jobs, resources) -> Engine``.
         has_address: whether a user may write ``name://address``.
     """
 
-    name: str
     module: str
     has_address: bool = False
 
 
 ENGINES = {
-    row.name: row
-    for row in (
-        EngineRow("local", "pear.engines.local"),
-        EngineRow("ray", "pear.engines.ray", has_address=True),
-    )
+    "local": EngineRow("pear.engines.local_engine"),
+    "ray": EngineRow("pear.engines.ray_engine", has_address=True),
 }
+"""The engines by the names that a user writes."""
 
 
 def check_name(name: str) -> tuple[EngineRow, str | None]:
-    """The row of the engine with this name, and the address in the name.
+    """Return the row of the engine with this name, and the address in the name or None.
 
     Raises:
         EngineError: there is no such engine, or it takes no address; lists those there are.
@@ -46,9 +42,8 @@ def check_name(name: str) -> tuple[EngineRow, str | None]:
     kind, said, address = name.partition("://")
     row = ENGINES.get(kind)
     if row is None or (said and not (row.has_address and address)):
-        rows = ENGINES.values()
-        there = ", ".join(f"{row.name} or {row.name}://HOST:PORT" if row.has_address else row.name for row in rows)
-        raise EngineError(f"there is no engine {name!r}; there is {there}")
+        there = [f"{one} or {one}://HOST:PORT" if ENGINES[one].has_address else one for one in ENGINES]
+        raise EngineError(f"there is no engine {name!r}; there is {', '.join(there)}")
     return row, address or None
 
 

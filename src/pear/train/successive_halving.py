@@ -103,7 +103,7 @@ class TuneProgress:
 
 @dataclass
 class Candidate:
-    """One candidate, and the state of its training; ``advance`` trains it further.
+    """One candidate, and the state of its training; ``train_candidate`` trains it further.
 
     Attributes:
         settings: of its loss.
@@ -135,41 +135,47 @@ class Candidate:
         regret = math.nan if math.isinf(self.regret) else self.regret
         return CandidateRow(describe_settings(self.settings), self.history.epochs, regret, self.seconds, self.note)
 
-    def advance(
-        self,
-        epochs: int,
-        config: FitConfig,
-        train: MemorySamples,
-        validation: MemorySamples,
-        metric: Metric,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
-        """Train until ``epochs`` epochs are done in total, or early stopping ends the training.
 
-        The checkpoint joins the stages to one run, with the same result as an uninterrupted run. Each stage uses a copy
-        of the loss without warm starts, so that the result does not depend on the process that trains it.
-        """
-        began = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
-            path = Path(folder) / "checkpoint.pt"
-            if self.checkpoint:
-                path.write_bytes(self.checkpoint)
-            try:
-                self.history = fit(
-                    self.model,
-                    copy.deepcopy(self.loss),
-                    train,
-                    validation,
-                    metric,
-                    replace(config, max_epochs=epochs),
-                    progress=progress,
-                    checkpoint=path,
-                    order=shuffled if method(self.settings["method"]).shuffled else in_order,
-                )
-                self.checkpoint = path.read_bytes() if path.exists() else b""
-            except TrainingError as error:  # this candidate diverges; the others need not
-                self.note = str(error)
-        self.seconds += time.perf_counter() - began
+Common = tuple[FitConfig, MemorySamples, MemorySamples, Metric]
+"""What all candidates share: the configuration, the training samples, the validation samples and the metric."""
+
+
+def train_candidate(send: SendMessage, one: Candidate, epochs: int, common: Common, wanted: bool) -> Candidate:
+    """Train a candidate until ``epochs`` epochs are done in total, or early stopping ends the training.
+
+    The checkpoint joins the stages to one run, with the same result as an uninterrupted run. Each stage uses a copy of
+    the loss without warm starts, so that the result does not depend on the process that trains it.
+
+    Args:
+        send: called with the progress after every epoch, where it is ``wanted``.
+        one: the candidate; it is changed, and returned.
+        epochs: the number of epochs in total.
+        common: what all candidates share.
+        wanted: whether somebody listens to the progress.
+    """
+    config, train, validation, metric = common
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
+        path = Path(folder) / "checkpoint.pt"
+        if one.checkpoint:
+            path.write_bytes(one.checkpoint)
+        try:
+            one.history = fit(
+                one.model,
+                copy.deepcopy(one.loss),
+                train,
+                validation,
+                metric,
+                replace(config, max_epochs=epochs),
+                progress=send if wanted else None,
+                checkpoint=path,
+                order=shuffled if method(one.settings["method"]).shuffled else in_order,
+            )
+            one.checkpoint = path.read_bytes() if path.exists() else b""
+        except TrainingError as error:  # this candidate diverges; the others need not
+            one.note = str(error)
+    one.seconds += time.perf_counter() - began
+    return one
 
 
 class SuccessiveHalving:
@@ -178,7 +184,7 @@ class SuccessiveHalving:
     Args:
         field: the candidates. A task of the engine returns the trained candidate, which replaces the old one.
         engine: runs the tasks.
-        common: configuration, training samples, validation samples and metric, for all candidates.
+        common: what all candidates share.
         progress: called with a ``TuneProgress`` after every epoch; None for no progress.
     """
 
@@ -186,7 +192,7 @@ class SuccessiveHalving:
         self,
         field: list[Candidate],
         engine: Engine,
-        common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
+        common: Common,
         progress: Callable[[TuneProgress], None] | None,
     ) -> None:
         self.field, self.engine, self.progress = field, engine, progress
@@ -202,6 +208,7 @@ class SuccessiveHalving:
         return False
 
     def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
+        """Train the candidates ``left`` in one stage; returns True where the user interrupts it."""
         waiting = [number for number in left if not self.field[number].note]
         under_way: dict[int, int] = {}
 
@@ -223,7 +230,7 @@ class SuccessiveHalving:
                 while waiting and self.engine.free > 0:
                     number = waiting.pop(0)
                     given = (self.field[number], epochs, self._common, self.progress is not None)
-                    under_way[self.engine.submit(_advance, *given)] = number
+                    under_way[self.engine.submit(train_candidate, *given)] = number
                 self.engine.wait(hear)
                 if any(self.field[number].history.interrupted for number in left):
                     return True
@@ -231,15 +238,3 @@ class SuccessiveHalving:
             self.engine.wait(hear, 0.0)
             return True
         return False
-
-
-def _advance(
-    tell: SendMessage,
-    one: Candidate,
-    epochs: int,
-    common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
-    wanted: bool,
-) -> Candidate:
-    config, train, validation, metric = common
-    one.advance(epochs, config, train, validation, metric, tell if wanted else None)
-    return one

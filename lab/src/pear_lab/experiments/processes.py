@@ -86,13 +86,13 @@ class Processes(FutureEngine):
     def _hand_over(self, ticket: int) -> None:
         self._waiting.append(ticket)
 
-    def _messages(self) -> Iterator[tuple[int, Any]]:
+    def _read_messages(self) -> Iterator[tuple[int, Any]]:
         for worker in self.workers:
             while worker.ticket is not None and worker.messages.poll():
                 self._failed_starts = 0
                 yield worker.ticket, worker.messages.recv()
 
-    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+    def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
         worker = next(worker for worker in self.workers if worker.ticket == ticket)
         try:
             value = future.result()
@@ -100,7 +100,7 @@ class Processes(FutureEngine):
             self._replace(worker, ticket, on_update)
         else:
             worker.ticket = None
-            self._end(ticket, value, on_update)
+            self._report_result(ticket, value, on_update)
 
     def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
         """Remove a worker that has died, and do its task again; the next ``wait`` starts another worker."""

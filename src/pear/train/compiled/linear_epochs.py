@@ -96,7 +96,8 @@ class LinearEpochs:
         size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
         self.flat = 0.0
         while done * size < count and not over_time_cap():
-            reached = self._compiled(order, done)
+            with self.loss.decider.starts.lock:
+                reached = self._run_compiled(order, done)
             fresh = min(reached * size, count) - done * size
             total, seen, done = total + float(self.room.totals[0]), seen + fresh, reached
             self.flat += float(self.room.totals[2])
@@ -105,16 +106,11 @@ class LinearEpochs:
                 total, seen, done = total + float(step(rows)) * len(rows), seen + len(rows), done + 1
         return total, seen
 
-    def _compiled(self, order: Tensor, first: int) -> int:
+    def _run_compiled(self, order: Tensor, first: int) -> int:
         """Train on the batches from ``first`` on; returns the number of the first batch that is not done."""
-        loss, began, lam = self.loss, time.perf_counter(), self.loss.chosen_smoothing
+        loss, lam, began = self.loss, self.loss.chosen_smoothing, time.perf_counter()
         assert lam is not None
         self.room.totals[:] = 0.0
-        with loss.decider.starts.lock:
-            return self._locked(order, first, lam, began)
-
-    def _locked(self, order: Tensor, first: int, lam: float, began: float) -> int:
-        loss = self.loss
         kept = self.compiled_pass.all_samples(len(self.features), lam)
         if kept is None:
             return first

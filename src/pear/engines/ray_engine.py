@@ -1,4 +1,4 @@
-"""Tasks on Ray: on this machine, or on every machine of a cluster."""
+"""``RayEngine``: does tasks on Ray, on this machine or on every machine of a cluster."""
 
 from __future__ import annotations
 
@@ -64,12 +64,17 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
+    """Connect to a cluster, or start one on this machine; a start is tried several times.
+
+    Raises:
+        EngineError: it fails; says why, and what to do.
+    """
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
     where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
     for left in reversed(range(1 if where else _STARTS)):
         try:
-            _init(ray, where, jobs)
+            _init_ray(ray, where, jobs)
         except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
             ray.shutdown()
             if left:
@@ -88,7 +93,8 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
             return
 
 
-def _init(ray: Any, where: str | None, jobs: int | None) -> None:
+def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
+    """Call ``ray.init`` once, within a time limit where the call cannot be interrupted."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if where and where.startswith("ray://"):  # which waits in Python, and not for long
         ray.init(where, **quiet)
@@ -122,11 +128,13 @@ class RayEngine(FutureEngine):
     def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
         super().__init__()
         self._ray, self._jobs, self._resources, self._ours = ray, jobs, resources, ours
-        self._remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_work)
+        self._remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_work_on_ray)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
         )
-        self._mailbox = ray.remote(_mailbox()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._mailbox = (
+            ray.remote(_mailbox_class()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        )
         self._letters = self._mailbox.empty.remote()
         self._references: dict[int, Any] = {}
         self._room, self._looked = 1, -float("inf")
@@ -145,7 +153,7 @@ class RayEngine(FutureEngine):
 
     def share(self, value: Any) -> Any:
         """Put a value into the object store of this machine, from where other machines fetch it once each."""
-        return _SharedValue(self._ray.put(self._packed(value)))
+        return _SharedValue(self._ray.put(self._pack(value)))
 
     def close(self) -> None:
         """End the tasks; a cluster that was started here ends with them."""
@@ -160,16 +168,16 @@ class RayEngine(FutureEngine):
     def _hand_over(self, ticket: int) -> None:
         function, arguments = self.tasks[ticket]
         own = {name: value for name, value in os.environ.items() if name.startswith(_OWN_VARIABLES)}
-        packed = [one.reference if isinstance(one, _SharedValue) else self._packed(one) for one in arguments]
+        packed = [one.reference if isinstance(one, _SharedValue) else self._pack(one) for one in arguments]
         reference = self._remote.remote(self._mailbox, ticket, own, function, *packed)
         self._references[ticket] = reference
         self._futures[reference.future()] = ticket
 
-    def _packed(self, value: Any) -> bytes:
-        """The value as bytes: arrays that Ray unpacks by itself cannot be written to."""
+    def _pack(self, value: Any) -> bytes:
+        """Pickle a value here, because arrays that Ray unpickles by itself cannot be written to."""
         return self._ray.cloudpickle.dumps(value)
 
-    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+    def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
         del self._references[ticket]
         errors = self._ray.exceptions
         try:
@@ -179,13 +187,13 @@ class RayEngine(FutureEngine):
                 raise error.cause from error
             raise
         except (errors.NodeDiedError, errors.ObjectLostError) as error:
-            self._begin_again(ticket, _in_short(error), on_update, to_blame=False)
+            self._begin_again(ticket, _shorten_error(error), on_update, to_blame=False)
         except errors.RayError as error:
-            self._begin_again(ticket, _in_short(error), on_update)
+            self._begin_again(ticket, _shorten_error(error), on_update)
         else:
-            self._end(ticket, value, on_update)
+            self._report_result(ticket, value, on_update)
 
-    def _messages(self) -> list[tuple[int, Any]]:
+    def _read_messages(self) -> list[tuple[int, Any]]:
         ready, _ = self._ray.wait([self._letters], timeout=0)
         if not ready:
             return []
@@ -202,7 +210,7 @@ class _SharedValue(NamedTuple):
     reference: Any
 
 
-def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
+def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
     """Do a task in a process of Ray, on one core and with the driver's environment variables."""
     from ray import cloudpickle
 
@@ -217,8 +225,8 @@ def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, 
         return cloudpickle.dumps(function(throttle(send), *(pickle.loads(one) for one in arguments)))
 
 
-def _mailbox() -> type:
-    """The class of the mailbox; made in a function, so that Ray sends its code, and its process imports nothing."""
+def _mailbox_class() -> type:
+    """Make the class of the mailbox inside a function, so that Ray sends its code and its process imports nothing."""
 
     class Mailbox:
         def __init__(self) -> None:
@@ -234,7 +242,7 @@ def _mailbox() -> type:
     return Mailbox
 
 
-def _in_short(error: Exception) -> str:
-    """The class of an error of Ray, and its first line."""
-    words = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__} ({words[:200]})"
+def _shorten_error(error: Exception) -> str:
+    """Describe an error of Ray by its class and the first line of its message."""
+    line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__} ({line[:200]})"

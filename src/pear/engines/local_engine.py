@@ -1,4 +1,4 @@
-"""Tasks in this process, one after the other."""
+"""``InProcess``: does tasks in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pear.errors import EngineError
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """An engine in this process, which uses what the machine has.
+    """Make an engine in this process; an address is never given, and resources are what the machine has.
 
     Raises:
         EngineError: more than one task at a time is asked for.
@@ -21,7 +21,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """Carries an error of ``on_update`` through a task: no ``Exception``, which the task may take for its own."""
+    """Carries an error of ``on_update`` through a task. It is no ``Exception``, which the task might catch."""
 
 
 class InProcess(Engine):
