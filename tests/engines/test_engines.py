@@ -27,6 +27,7 @@ from pear.engines import (
     ray_engine,
     start,
 )
+from pear.engines.engine_table import ENGINES
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
@@ -39,7 +40,7 @@ ITEMS = {"items": 5, "dimensions": 2, "capacity_ratio": 0.5, **{k: v for k, v in
 
 
 def test_names_of_engines() -> None:
-    assert check_name("ray://10.0.0.1:10001")[0].name == "ray"
+    assert check_name("ray://10.0.0.1:10001") == (ENGINES["ray"], "10.0.0.1:10001")
     for wrong in ("steam", "ray://", "local://here", ""):
         with pytest.raises(EngineError, match=f"there is no engine {wrong!r}; there is local, ray or ray://HOST:PORT"):
             start(wrong)
