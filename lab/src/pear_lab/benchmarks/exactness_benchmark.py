@@ -77,10 +77,7 @@ class ExactnessRow:
 
 
 def run(
-    solvers: list[str] | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    solvers: list[str] | None = None, quick: bool = False, seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> list[ExactnessRow]:
     """Measure every family with every back end.
 

@@ -72,11 +72,7 @@ def make_split(run: RunSpec, task: LPTask) -> Split:
 
 
 def train_as_published(
-    run: RunSpec,
-    task: LPTask,
-    split: Split,
-    progress: Listener = None,
-    loss: nn.Module | None = None,
+    run: RunSpec, task: LPTask, split: Split, progress: Listener = None, loss: nn.Module | None = None
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does.
 
