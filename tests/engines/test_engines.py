@@ -31,7 +31,7 @@ from pear.engines.engine_table import ENGINES
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
-from pear_lab.stress.kill_sweep import _below, _is_worker, _title, outcome
+from pear_lab.stress.kill_sweep import _command_line, _descendants, _is_worker, outcome
 
 pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
 
@@ -79,10 +79,10 @@ def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
 
 
 def test_a_watched_call_that_ends_in_time_leaves_nothing() -> None:
-    before = set(_below(os.getpid()))
+    before = set(_descendants(os.getpid()))
     with ends_within(60, "not this"):
-        assert len(set(_below(os.getpid())) - before) == 1
-    assert not set(_below(os.getpid())) - before
+        assert len(set(_descendants(os.getpid())) - before) == 1
+    assert not set(_descendants(os.getpid())) - before
 
 
 class BrokenRay:
@@ -241,7 +241,7 @@ def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: 
 
 def processes(begin: str) -> list[int]:
     """Those of Ray that call themselves so."""
-    return [pid for pid in _below(os.getpid()) if _title(pid).startswith(begin)]
+    return [pid for pid in _descendants(os.getpid()) if _command_line(pid).startswith(begin)]
 
 
 def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_pat
     ticket = engine.submit(task, str(file))
     while not (file.exists() and file.read_text("utf-8")):
         engine.wait(found.append)
-    busy = [pid for pid in _below(os.getpid()) if _is_worker(pid)]
+    busy = [pid for pid in _descendants(os.getpid()) if _is_worker(pid)]
     file.unlink()
     while ticket in engine.tasks:
         engine.wait(found.append)
@@ -317,7 +317,7 @@ class Second:
         if self.gone.exists():
             return
         raylet = self.node.all_processes["raylet"][0].process.pid
-        for pid in (raylet, *_below(raylet)):  # with its workers, which would end what they do otherwise
+        for pid in (raylet, *_descendants(raylet)):  # with its workers, which would end what they do otherwise
             os.kill(pid, signal.SIGKILL)
         self.cluster.remove_node(self.node, allow_graceful=False)
         self.gone.touch()
@@ -377,7 +377,7 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
         killed, until = None, time.monotonic() + 200
         while process.poll() is None and time.monotonic() < until:
             if killed is None:
-                killed = next((pid for pid in _below(process.pid) if _starts_as_worker(pid)), None)
+                killed = next((pid for pid in _descendants(process.pid) if _starts_as_worker(pid)), None)
                 if killed is not None:
                     os.kill(killed, signal.SIGKILL)
             time.sleep(0.02)
@@ -389,7 +389,7 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
 
 def _starts_as_worker(pid: int) -> bool:
     """Before it has a name; Ray's raylet has the same words among its arguments."""
-    program, _, rest = _title(pid).partition(" ")
+    program, _, rest = _command_line(pid).partition(" ")
     return "default_worker.py" in rest and not program.endswith("raylet")
 
 

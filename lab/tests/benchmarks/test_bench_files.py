@@ -22,8 +22,7 @@ import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, prepare_file_solver
-from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
+from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, prepare_file_solver
 from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
 from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.judge import answer_accuracy

@@ -35,13 +35,12 @@ from pear_lab.benchmarks import (
 )
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks
-from pear_lab.benchmarks.exact_gradients import summarize_errors
-from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.exact_gradients import GradientBatch, summarize_errors
 from pear_lab.benchmarks.gradient_rows import time_ratio
 from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
-from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.cli.bench import BENCHMARKS
 from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
@@ -357,7 +356,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
-    monkeypatch.setattr("pear_lab.peers.subprocess_runner._START", 0.0)
+    monkeypatch.setattr("pear_lab.peers.worker_process._START", 0.0)
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []

@@ -15,7 +15,7 @@ from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.kkt_residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness_benchmark
 from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
-from pear_lab.benchmarks.problem_families import FAMILIES
+from pear_lab.benchmarks.random_programs import FAMILIES
 from pear_lab.judge.judged_program import Program, problem_fields, programs
 from pear_lab.judge.reference_solution import attempt, reference, reference_solvers
 

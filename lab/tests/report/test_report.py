@@ -19,7 +19,7 @@ from pear.cli.app import app
 from pear.errors import MissingExtraError
 from pear.pages import figure_style
 from pear.pages.page import Section, markdown_text
-from pear_lab.benchmarks import bench_plot as plot
+from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import CellVerdict, read, verdict, write_report

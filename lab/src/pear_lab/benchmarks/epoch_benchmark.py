@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import Step, gradient_at, measure
 from pear_lab.data import load_prices
 from pear_lab.peers import Peer

@@ -1,16 +1,18 @@
-"""Errors of gradients and decisions relative to exact ones."""
+"""Exact gradients of random programs: reference solutions, the errors relative to them, and batches that carry both."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from pear_lab.judge.judged_program import Array, Mask
-from pear_lab.judge.reference_solution import Reference
+from pear_lab.benchmarks.program_structures import Structure
+from pear_lab.judge.judged_program import DIMENSIONS, Array, Mask, programs
+from pear_lab.judge.reference_solution import Reference, reference
 
 EXACT = 1e-6
 """A gradient counts as exact if its largest relative error is at most this."""
@@ -121,3 +123,99 @@ class ExactGradients:
 def swap_first_row(rows: Array | Mask, i: int) -> None:
     """Exchange the first row with row ``i``."""
     rows[[0, i]] = rows[[i, 0]]
+
+
+MOVE = 0.01
+"""How far costs move between two visits of a sample, relative to themselves."""
+
+
+class GradientBatch:
+    """Programs of n variables of one structure; smaller batches are the start of larger ones.
+
+    Args:
+        structure: structure of the programs.
+        n: number of variables.
+        largest: B, samples to draw.
+        references: number of samples, from the first on, whose exact gradient is computed.
+        seed: seed of the random programs.
+
+    Attributes:
+        cost, true: (B, n) predicted and true costs.
+        moved: (B, n) predicted costs after a step of training.
+        fields: constraints and curvature by the names of ``Problem``, shared or (B, …).
+        smoothing: λ.
+        answers: exact gradients at ``cost``.
+        moved_answers: those at ``moved``; None where the structure is not measured with warm starts.
+
+    The first sample is always comparable, so that a batch of one is comparable, too.
+    """
+
+    def __init__(self, structure: Structure, n: int, largest: int, references: int, seed: int = 0) -> None:
+        draws, steps = np.random.default_rng([seed, n]).spawn(2)
+        drawn = max(largest, references)
+        draw = structure.draw(draws, n, drawn)
+        self.structure, self.smoothing, self.redundant = structure, draw.smoothing, draw.redundant
+        self.cost, self.true, self.fields = draw.cost, draw.true, draw.fields
+        self.moved = self.cost * (1 + MOVE * steps.normal(size=(drawn, n)))
+        self.answers = self._ask(self.cost[:references])
+        self.moved_answers = self._ask(self.moved[:references]) if structure.warm else None
+        asked = [answers.comparable for answers in (self.answers, self.moved_answers) if answers is not None]
+        if len(comparable := np.flatnonzero(np.all(asked, axis=0))):
+            self._put_first(int(comparable[0]))
+
+    @property
+    def n(self) -> int:
+        """Number of variables."""
+        return int(self.cost.shape[1])
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all samples share one problem and differ in their costs alone."""
+        return not any(map(self._is_own, self.fields))
+
+    def part(self, batch: int) -> dict[str, Any]:
+        """The fields of the first ``batch`` samples."""
+        return {name: value[:batch] if self._is_own(name) else value for name, value in self.fields.items()}
+
+    def tensors(self, batch: int, device: str) -> dict[str, Any]:
+        """The fields of the first ``batch`` samples as tensors on a device; scalars stay numbers."""
+        return {
+            name: value if isinstance(value, float) else torch.from_numpy(value).to(device)
+            for name, value in self.part(batch).items()
+        }
+
+    def curvature(self, batch: int) -> Array:
+        """The curvatures Q + λI of the first ``batch`` samples, (n, n) or (B, n, n)."""
+        Q = self.part(batch).get("Q", np.zeros((self.n, self.n)))
+        return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
+
+    def data(self, batch: int) -> dict[str, Array]:
+        """The arrays for a peer: absent fields are empty or infinite, and redundant rows of A are left out."""
+        n, part = self.n, self.part(batch)
+        A, b = part.get("A", np.zeros((0, n))), part.get("b", np.zeros(0))
+        kept = b.shape[-1] - self.redundant
+        bounds = {
+            name: np.broadcast_to(part.get(name, absent), (n,)).copy() if not self._is_own(name) else part[name]
+            for name, absent in (("lb", -np.inf), ("ub", np.inf))
+        }
+        rows = {"A": A[..., :kept, :], "b": b[..., :kept], "G": part.get("G", np.zeros((0, n)))}
+        limits = {"h": part.get("h", np.zeros(0)), **bounds}
+        costs = {"cost": self.cost[:batch], "true": self.true[:batch]}
+        return {"Q": self.curvature(batch), **rows, **limits, **costs}
+
+    def _is_own(self, name: str) -> bool:
+        """Whether each sample has its own value of a field."""
+        return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
+
+    def _ask(self, cost: Array) -> ExactGradients:
+        found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
+        return ExactGradients.of(found, cost - self.true[: len(cost)])
+
+    def _put_first(self, i: int) -> None:
+        """Exchange the first sample with sample ``i``."""
+        own = [value for name, value in self.fields.items() if self._is_own(name)]
+        for part in (self.cost, self.true, self.moved, *own):
+            swap_first_row(part, i)
+        for answers in (self.answers, self.moved_answers):
+            if answers is not None:
+                answers.swap(i)

@@ -23,8 +23,8 @@ from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.exact_gradients import ExactGradients
-from pear_lab.benchmarks.problem_families import FAMILIES, GradientCase
-from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.benchmarks.random_programs import FAMILIES, GradientCase
+from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, problem_fields, programs
 from pear_lab.judge.kkt_residuals import Multipliers, judge_point

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.exact_gradients import ErrorSummary
-from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.exact_gradients import ErrorSummary, GradientBatch
 from pear_lab.benchmarks.gradient_rows import GradientRow, series, structure_label, tables
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures

@@ -6,11 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.exact_gradients import EXACT
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
 from pear_lab.benchmarks.program_structures import STRUCTURES
-from pear_lab.benchmarks.text_table import TextTable, format_error, format_number, format_share, profile_table
+from pear_lab.benchmarks.tables_and_plots import (
+    Series,
+    TextTable,
+    format_error,
+    format_number,
+    format_share,
+    profile_table,
+)
 
 PORTFOLIO = STRUCTURES[0].name
 _ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}

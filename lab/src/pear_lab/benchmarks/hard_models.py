@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.problem import Problem
-from pear_lab.benchmarks.random_programs import Rng
 from pear_lab.judge.judged_program import Array, from_limits
 
 _CURVED = 40
@@ -60,7 +60,7 @@ def hard_instances(quick: bool = False, seed: int = 0) -> list[HardModel]:
     ]
 
 
-def small_instances(rng: Rng) -> list[HardModel]:
+def small_instances(rng: Generator) -> list[HardModel]:
     """One instance of every kind with some dozens of variables."""
     return [_hard_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
 
@@ -76,7 +76,7 @@ def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array
     return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c
 
 
-def _hard_instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Rng) -> HardModel:
+def _hard_instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Generator) -> HardModel:
     model = _with_copies(kind(rng, *size), rng)
     n = model.A.shape[1]
     lower, upper, x = np.zeros(n), np.full(n, np.inf), model.x
@@ -104,7 +104,7 @@ def _hard_instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curva
     )
 
 
-def _with_copies(model: _BareModel, rng: Rng) -> _BareModel:
+def _with_copies(model: _BareModel, rng: Generator) -> _BareModel:
     """Repeat some rows in other units and add sums of equalities, so that the rows are rank deficient."""
     k = model.A.shape[0]
     again = rng.choice(k, max(2, k // 20), replace=False)
@@ -117,7 +117,7 @@ def _with_copies(model: _BareModel, rng: Rng) -> _BareModel:
     return _BareModel(A, np.concatenate([model.equal, model.equal[again], [True, True]]), model.x)
 
 
-def _hard_curvature(rng: Rng, n: int, kind: str) -> sparse.csc_array:
+def _hard_curvature(rng: Generator, n: int, kind: str) -> sparse.csc_array:
     """None ("lp"), a diagonal ("diagonal") or a matrix of low rank ("coupled") on some dozens of the variables."""
     at = np.sort(rng.choice(n, min(_CURVED, n // 4), replace=False))
     if kind == "lp":
@@ -147,7 +147,7 @@ class _RowWriter:
         return _BareModel(A, np.array(self.equal), x)
 
 
-def _staircase(rng: Rng, periods: int, products: int) -> _BareModel:
+def _staircase(rng: Generator, periods: int, products: int) -> _BareModel:
     """Production, stock and backlog by period: each period's balances meet the next one's in the stock alone."""
     make, stock, late, extra = np.arange(4 * periods * products).reshape(4, periods, products)
     rows, x = _RowWriter(), np.zeros(4 * periods * products)
@@ -167,7 +167,7 @@ def _staircase(rng: Rng, periods: int, products: int) -> _BareModel:
     return rows.model(x)
 
 
-def _transport(rng: Rng, sources: int, sinks: int) -> _BareModel:
+def _transport(rng: Generator, sources: int, sinks: int) -> _BareModel:
     """All supplies and all demands as equalities, of which one follows from the others."""
     ship = np.arange(sources * sinks).reshape(sources, sinks)
     rows, x = _RowWriter(), np.zeros(ship.size)
@@ -179,7 +179,7 @@ def _transport(rng: Rng, sources: int, sinks: int) -> _BareModel:
     return rows.model(x)
 
 
-def _blending(rng: Rng, materials: int, products: int, periods: int) -> _BareModel:
+def _blending(rng: Generator, materials: int, products: int, periods: int) -> _BareModel:
     """Materials into products of given quality, period by period, with shared stocks."""
     use = np.arange(periods * materials * products).reshape(periods, materials, products)
     rows, x = _RowWriter(), np.zeros(use.size)
@@ -198,7 +198,7 @@ def _blending(rng: Rng, materials: int, products: int, periods: int) -> _BareMod
     return rows.model(x)
 
 
-def _flows(rng: Rng, nodes: int, commodities: int) -> _BareModel:
+def _flows(rng: Generator, nodes: int, commodities: int) -> _BareModel:
     """Several commodities through one network of shared arcs, every balance written out."""
     around = np.column_stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
     arcs = np.vstack([around, around[:, ::-1], rng.integers(0, nodes, (2 * nodes, 2))])

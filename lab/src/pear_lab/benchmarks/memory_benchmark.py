@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import PearError
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import kernel_bytes
-from pear_lab.benchmarks.text_table import TextTable, format_number
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
 
 MIB = 2**20
 _ROOM = 0.8  # share of the memory that is free which a job may take

@@ -16,8 +16,7 @@ from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.fused import RegretCall
-from pear_lab.benchmarks.exact_gradients import ExactGradients
-from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.exact_gradients import ExactGradients, GradientBatch
 from pear_lab.benchmarks.timing import Step, gradient_at, synchronize
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays

@@ -24,10 +24,9 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream_samples import StreamSamples
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import resident_memory
-from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5

@@ -19,9 +19,8 @@ from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.text_table import TextTable, format_number, format_share, profile_table
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number, format_share, profile_table
 from pear_lab.experiments.expand_runs import expand
 from pear_lab.experiments.protocols.lp_protocol import (
     make_run_loss,

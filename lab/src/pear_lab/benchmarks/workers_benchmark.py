@@ -22,11 +22,10 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
-from pear_lab.benchmarks.text_table import TextTable, format_number
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
 from pear_lab.benchmarks.timing import use_threads
 
 HIDDEN = 64

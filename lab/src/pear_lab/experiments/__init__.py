@@ -5,10 +5,9 @@ from pear_lab.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, e
 from pear_lab.experiments.execute_run import attempt
 from pear_lab.experiments.expand_runs import expand
 from pear_lab.experiments.experiment_errors import DatabaseError, ExperimentError, RunError
-from pear_lab.experiments.pool import Event
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec, Selection
-from pear_lab.experiments.runner import check_data, open_folder, run_all, unfinished_runs
+from pear_lab.experiments.runner import Event, check_data, open_folder, run_all, unfinished_runs
 from pear_lab.experiments.time_estimate import Estimate
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Kill a sweep again and again, let it go on, and compare what comes out with an undisturbed one."""
+"""Kill a small sweep again and again, resume it, and compare its results with those of an undisturbed sweep."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pear.engines import EngineError, check_name
 from pear.errors import ProblemError
-from pear_lab.experiments import FILE_NAME, Database, RunRecord, open_folder, run_all
-from pear_lab.stress.sweep import OPEN, ROW, STARTED, runs
+from pear_lab.experiments import FILE_NAME, Database, Event, RunRecord, RunSpec, open_folder, run_all, unfinished_runs
+from pear_lab.experiments.processes import start_engine
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
 STARTING, AT_WORK = "while workers start", "while runs are under way"
 
-_COMMAND = (sys.executable, "-c", "from pear_lab.stress.sweep import main; main()")
+_COMMAND = (sys.executable, "-c", "from pear_lab.stress.kill_sweep import run_sweep; run_sweep()")
 _START_SECONDS = {"local": 2.0, "ray": 10.0}
 _RUN_SECONDS = 0.15
 _WORKER_OF_RAY = "ray::_work"
@@ -119,7 +119,7 @@ def kill_and_compare(
     draw, verdict = random.Random(seed), KillCounts()
     with tempfile.TemporaryDirectory(prefix="pear-kill-") as place:
         with open_folder(Path(place) / "undisturbed") as database:
-            run_all(runs(), database)
+            run_all(sweep_runs(), database)
         expected = outcome(Path(place) / "undisturbed")
         while sum(verdict.kills.values()) < times and not verdict.bad:
             folder = Path(place) / f"sweep-{verdict.sweeps}"
@@ -131,10 +131,10 @@ def kill_and_compare(
 def outcome(folder: Path) -> dict[str, Any]:
     """The rows of a folder by key, without times and paths, with a digest of the weights."""
     with Database(folder / FILE_NAME) as database:
-        return {record.key: _facts(record, database) for record in database.records()}
+        return {record.key: _comparable_fields(record, database) for record in database.records()}
 
 
-def _facts(record: RunRecord, database: Database) -> tuple[Any, ...]:
+def _comparable_fields(record: RunRecord, database: Database) -> tuple[Any, ...]:
     digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)
@@ -241,16 +241,16 @@ class _Sweep:
 
     def _kill(self, process: subprocess.Popen[str], who: str, when: str) -> None:
         """Kill the driver, a worker or everything, and count it; nothing happens where there is no worker."""
-        below = _below(process.pid)
+        below = _descendants(process.pid)
         workers = [pid for pid in below if _is_worker(pid)]
         if who == WORKER and not workers:
             return
         if who == WORKER:
-            _kill(self.draw.choice(workers))
+            _kill_process(self.draw.choice(workers))
         else:
             process.kill()
         for pid in below if who == EVERYTHING else ():
-            _kill(pid)
+            _kill_process(pid)
         self.verdict.kills[who, when] += 1
         self.show(self.verdict)
         if who != WORKER:
@@ -258,15 +258,17 @@ class _Sweep:
 
     def _count_orphans(self, below: list[int]) -> None:
         until = time.monotonic() + _ORPHAN_SECONDS
-        while (left := [pid for pid in below if _parent(pid) and not _is_agent(pid)]) and time.monotonic() < until:
+        while (
+            left := [pid for pid in below if _living_parent(pid) and not _is_agent(pid)]
+        ) and time.monotonic() < until:
             time.sleep(0.02)
         self.verdict.orphans += len(left)
-        self.verdict.examples += [f"process {pid} outlived its driver: {_title(pid)[:80]!r}" for pid in left]
+        self.verdict.examples += [f"process {pid} outlived its driver: {_command_line(pid)[:80]!r}" for pid in left]
 
 
-def _below(driver: int) -> list[int]:
+def _descendants(driver: int) -> list[int]:
     """The ids of all processes that descend from ``driver``."""
-    parents = {int(place.name): _parent(int(place.name)) for place in Path("/proc").glob("[0-9]*")}
+    parents = {int(place.name): _living_parent(int(place.name)) for place in Path("/proc").glob("[0-9]*")}
     found, new = set[int](), {driver}
     while new:
         new = {pid for pid, parent in parents.items() if parent in new}
@@ -276,17 +278,17 @@ def _below(driver: int) -> list[int]:
 
 def _is_worker(pid: int) -> bool:
     """Whether a process is a worker of this package, or one of Ray's that is at work on a run."""
-    title = _title(pid)
+    title = _command_line(pid)
     return "spawn_main" in title or title.startswith(_WORKER_OF_RAY)
 
 
 def _is_agent(pid: int) -> bool:
     """Whether a process is an agent of Ray. Agents look for Ray's head for a minute before they end."""
-    title = _title(pid)
+    title = _command_line(pid)
     return title.startswith("ray::") and "Agent" in title
 
 
-def _title(pid: int) -> str:
+def _command_line(pid: int) -> str:
     """The command line of a process; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text("utf-8", errors="replace").replace("\0", " ").strip()
@@ -294,15 +296,64 @@ def _title(pid: int) -> str:
         return ""
 
 
-def _kill(pid: int) -> None:
+def _kill_process(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended
         os.kill(pid, signal.SIGKILL)
 
 
-def _parent(pid: int) -> int | None:
+def _living_parent(pid: int) -> int | None:
     """The parent of a living process; None for one that has ended, zombies included."""
     try:
         state, parent, *_ = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:
         return None
     return None if state == "Z" else int(parent)
+
+
+OPEN, STARTED, ROW = "open", "started", "row"
+"""The first word of a line: the database is open, a run is handed to a worker, a row is written."""
+
+_SHORT = {"time_cap": 600.0, "max_epochs": 6, "degree": 4, "noise": 0.0}
+_TASKS: dict[str, dict[str, Any]] = {
+    "shortest_path": {**_SHORT, "grid": [4, 4], "samples": 200},
+    "knapsack": {**_SHORT, "items": 6, "dimensions": 2, "capacity_ratio": 0.5, "samples": 100},
+}
+_METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "injection": 0.1}}
+
+
+def sweep_runs() -> list[RunSpec]:
+    """Twelve trainings of a tenth of a second each, and measurements of three of them.
+
+    Example:
+        >>> len(sweep_runs()), len({run.key for run in sweep_runs()})
+        (15, 15)
+    """
+    trainings = [
+        RunSpec("stress", task, method, seed, {**settings, **own})
+        for seed in range(3)
+        for task, settings in _TASKS.items()
+        for method, own in _METHODS.items()
+    ]
+    measured = [run for run in trainings if (run.task, run.method) == ("knapsack", "pear")]
+    return trainings + [replace(run, settings={**run.settings, "variant": "capacity-shift"}) for run in measured]
+
+
+def run_sweep() -> None:
+    """Run what is left of the sweep with two workers; the arguments are a folder and an engine."""
+    folder, engine = sys.argv[1:]
+    with open_folder(Path(folder)) as database:
+        _print_line(OPEN)
+        with start_engine(engine, 2) as opened:
+            run_all(unfinished_runs(sweep_runs(), database.statuses()), database, listen=_print_event, engine=opened)
+
+
+def _print_event(event: Event) -> None:
+    if event.record is not None:
+        _print_line(ROW, event.run.key)
+    elif event.progress is None:
+        _print_line(STARTED, event.run.key)
+
+
+def _print_line(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()

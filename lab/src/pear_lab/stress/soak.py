@@ -25,7 +25,7 @@ from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.judge.judged_program import DIMENSIONS
 from pear_lab.stress.examine_case import answers
-from pear_lab.stress.recipe_parts import Recipe, around_a_point
+from pear_lab.stress.recipes import Recipe, around_a_point
 from pear_lab.stress.stress_case import Case
 
 GROWTH = 0.01

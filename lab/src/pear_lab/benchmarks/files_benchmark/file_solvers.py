@@ -1,15 +1,26 @@
-"""The solvers of the benchmark: ``pear.solve`` reads the file itself, the others get the judge's arrays."""
+"""The solvers of the files benchmark, and the process that runs them.
+
+``pear.solve`` reads the file itself, and the other solvers get the judge's arrays. A separate process runs them,
+so that a solver may crash or be killed at its time limit.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -213,3 +224,109 @@ def _status_from_words(said: str) -> str:
     """
     plain = said.lower().replace("_", "")
     return "infeasible" if "primalinf" in plain else "unbounded" if "dualinf" in plain else "inaccurate"
+
+
+STARTING = 900.0
+"""Time limit in seconds for reading a file. The library compiles for some minutes on its first use."""
+
+
+class SolverProcess:
+    """A process that runs solvers one after the other under a time limit, and is restarted after a kill.
+
+    Example:
+        >>> from pathlib import Path
+        >>> with SolverProcess() as solvers:  # doctest: +SKIP
+        ...     solvers.ask(Path("plan.mps"), "pear", 1e-8, time_limit=60.0).status
+        'solved'
+    """
+
+    def __init__(self) -> None:
+        self._process: Any = None
+        self._pipe: Connection | None = None
+        self._log = tempfile.NamedTemporaryFile("w+", suffix=".log", encoding="utf-8", errors="replace")  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+        self._log.close()
+
+    def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> SolverAnswer:
+        """Return the answer of a solver to a file. Without an answer, its status is "time limit" or "crashed"."""
+        if self._pipe is None:
+            self._start()
+        assert self._pipe is not None
+        try:
+            self._pipe.send((path, solver, tol))
+            ready = self._receive(STARTING)  # the clock of the limit starts once the file is read
+            if isinstance(ready, SolverAnswer):
+                return ready
+            return self._receive(time_limit)
+        except TimeoutError:
+            self._end()
+            return SolverAnswer("time limit", seconds=time_limit, note=f"ended after {time_limit:g} s")
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._end()
+            return SolverAnswer("crashed", note=self._last_words())
+
+    def _receive(self, seconds: float) -> Any:
+        assert self._pipe is not None
+        if not self._pipe.poll(seconds):
+            raise TimeoutError
+        return self._pipe.recv()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        with _one_thread_environment():
+            self._process = context.Process(target=_serve, args=(theirs, self._log.name), daemon=True)
+            self._process.start()
+        theirs.close()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+
+    def _last_words(self) -> str:
+        text = Path(self._log.name).read_text("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1] if lines else "the process ended without a word"
+
+
+@contextlib.contextmanager
+def _one_thread_environment() -> Iterator[None]:
+    """Set environment variables that give every library one thread, within the block."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _serve(pipe: Connection, log: str) -> None:
+    """Answer requests until the pipe is closed. The output of the solvers goes to the log."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(to, stream.fileno())
+    while True:
+        try:
+            path, solver, tol = pipe.recv()
+        except EOFError:
+            return
+        try:
+            solve = prepare_file_solver(path, solver, tol)
+        except PearError as error:
+            pipe.send(SolverAnswer("refused", note=str(error)))
+            continue
+        pipe.send("ready")
+        pipe.send(solve())

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.problem.importers import IMPORTERS, is_model_file
-from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, is_ours
-from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
+from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, is_ours
 from pear_lab.benchmarks.files_benchmark.write_models import write_once
 from pear_lab.benchmarks.hard_models import hard_instances
-from pear_lab.benchmarks.text_table import TextTable, format_error, format_number
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
 from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
 from pear_lab.judge.judged_program import Program

@@ -17,7 +17,7 @@ from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_file, writable_folder, write_json
 from pear.errors import PearError
-from pear_lab.benchmarks import bench_plot as plot
+from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
 from pear_lab.benchmarks.timing import use_threads
