@@ -184,16 +184,9 @@ def _exactness_row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow
         differences.append(wrong[comparable[:, None] & (failed[:, None] | ~np.isnan(steps))])
         repaired.append(solution.repaired.numpy())
         on_edge.append(answers.on_edge)
-    return ExactnessRow(
-        solver=solver,
-        family=family,
-        problems=sum(map(len, on_edge)),
-        kkt_residual=_largest_error(residuals),
-        reference_error=_largest_error(references),
-        fd_error=_largest_error(differences),
-        repaired_share=float(np.concatenate(repaired).mean()),
-        degenerate_share=float(np.concatenate(on_edge).mean()),
-    )
+    errors = map(_largest_error, (residuals, references, differences))
+    shares = (float(np.concatenate(part).mean()) for part in (repaired, on_edge))
+    return ExactnessRow(solver, family, sum(map(len, on_edge)), *errors, *shares)
 
 
 def _solution(case: GradientCase, solver: str) -> Solution:

@@ -153,19 +153,15 @@ def _left_out_note(where: str, batch: int, why: str) -> str:
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
+@dataclass(frozen=True)
 class _GradientSides:
     """The measurements of every library at one point."""
 
-    def __init__(
-        self,
-        settings: GradientSettings,
-        instances: GradientBatch,
-        batch: int,
-        forecasts: _TimeLimits,
-        say: Callable[[str], None],
-    ) -> None:
-        self.settings, self.instances, self.batch, self.forecasts = settings, instances, batch, forecasts
-        self._say = say
+    settings: GradientSettings
+    instances: GradientBatch
+    batch: int
+    forecasts: _TimeLimits
+    say: Callable[[str], None]
 
     def ours(self) -> Iterator[GradientRow]:
         ours = OurSteps(self.instances, self.batch, self.settings.device)
@@ -195,7 +191,7 @@ class _GradientSides:
         """Whether a library is measured at this point. If so, its name is shown as progress."""
         if not self.forecasts.allows(who, self.batch):
             return False
-        self._say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
+        self.say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
         return True
 
     def _our_row(self, ours: OurSteps, step: str, who: str) -> GradientRow:

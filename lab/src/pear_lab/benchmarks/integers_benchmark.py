@@ -125,16 +125,9 @@ def _integer_row(task: Knapsack, degree: int, kind: str, values: Array) -> Integ
         moved = torch.from_numpy(_perturb_values(values, _DRIFT, np.random.default_rng(degree)))
         again = _time_call(partial(task.decide, moved))[1]
     theirs, highs_seconds = _time_call(partial(_loop_over_highs, task, values))
-    return IntegerRow(
-        degree=degree,
-        kind=kind,
-        programs=len(values),
-        seconds=seconds,
-        again_seconds=again,
-        highs_seconds=highs_seconds,
-        ratio=highs_seconds / seconds,
-        difference=float((np.abs(ours - theirs) / (1 + np.abs(theirs))).max()),
-    )
+    times = (seconds, again, highs_seconds, highs_seconds / seconds)
+    difference = float((np.abs(ours - theirs) / (1 + np.abs(theirs))).max())
+    return IntegerRow(degree, kind, len(values), *times, difference)
 
 
 def _time_call(function: Callable[[], Result]) -> tuple[Result, float]:

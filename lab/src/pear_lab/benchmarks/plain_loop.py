@@ -69,16 +69,9 @@ class PlainProgram:
         self.J, self.lower, self.upper = _stack_rows(problem)
         self.equal = self.lower == self.upper
         self.solver = osqp.OSQP()
-        self.solver.setup(
-            P=sp.csc_matrix(smoothing * np.eye(self.n)),
-            q=np.zeros(self.n),
-            A=sp.csc_matrix(self.J),
-            l=self.lower,
-            u=self.upper,
-            eps_abs=TOLERANCE,
-            eps_rel=TOLERANCE,
-            verbose=False,
-        )
+        objective = {"P": sp.csc_matrix(smoothing * np.eye(self.n)), "q": np.zeros(self.n)}
+        rows = {"A": sp.csc_matrix(self.J), "l": self.lower, "u": self.upper}
+        self.solver.setup(**objective, **rows, eps_abs=TOLERANCE, eps_rel=TOLERANCE, verbose=False)
 
     def active_set(self, cost: Array) -> Mask:
         """(m,) the rows that OSQP's answer for ``cost`` (n,) holds tight, by complementarity; equalities always."""

@@ -163,7 +163,7 @@ def network_flows(rng: Rng, share: float) -> Iterator[GradientCase]:
         for lam in (0.1, 1.0):
             true = rng.uniform(0.5, 1.5, (_scaled_count(count // 2, share), A.shape[1]))
             predicted = true * rng.uniform(0.7, 1.3, true.shape)
-            yield _case_of_tensors(Problem(A=A, b=b, lb=0.0), predicted, true, lam)
+            yield _case_of_arrays(Problem(A=A, b=b, lb=0.0), predicted, true, lam)
 
 
 def knapsacks(rng: Rng, share: float) -> Iterator[GradientCase]:
@@ -173,20 +173,20 @@ def knapsacks(rng: Rng, share: float) -> Iterator[GradientCase]:
         problem = Problem(G=weights, h=0.5 * weights.sum(1), lb=0.0, ub=1.0, sense="max")
         for lam in (0.1, 1.0):
             true = rng.uniform(1.0, 5.0, (_scaled_count(count // 2, share), n))
-            yield _case_of_tensors(problem, true * rng.uniform(0.7, 1.3, true.shape), true, lam)
+            yield _case_of_arrays(problem, true * rng.uniform(0.7, 1.3, true.shape), true, lam)
 
 
 def portfolios(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Long-only portfolios whose covariance is predicted as well: Σ̂ in the decision, Σ in the true objective."""
     for n, count in ((20, 100), (100, 64)):
         predicted, true, Q, true_Q = random_markets(rng, n, _scaled_count(count, share))
-        yield _case_of_tensors(Problem(A=np.ones((1, n)), b=[1.0], lb=0.0), predicted, true, 0.0, Q, true_Q)
+        yield _case_of_arrays(Problem(A=np.ones((1, n)), b=[1.0], lb=0.0), predicted, true, 0.0, Q, true_Q)
 
 
 def anchor_portfolios(rng: Rng, share: float) -> Iterator[GradientCase]:
     """100 assets, a batch of 64, every sample with a known covariance of its own; the returns are predicted."""
     predicted, true, _, Q = random_markets(rng, 100, _scaled_count(64, share))
-    yield _case_of_tensors(long_only_problem(Q), predicted, true)
+    yield _case_of_arrays(long_only_problem(Q), predicted, true)
 
 
 def duplicated_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
@@ -287,7 +287,7 @@ def hard_model_cases(rng: Rng, share: float) -> Iterator[GradientCase]:
     for instance in small_instances(rng):
         problem, cost = as_problem(instance, dense=True)
         true = cost * rng.uniform(0.7, 1.3, (_scaled_count(30, share), len(cost)))
-        yield _case_of_tensors(problem, true * rng.uniform(0.7, 1.3, true.shape), true, 0.5)
+        yield _case_of_arrays(problem, true * rng.uniform(0.7, 1.3, true.shape), true, 0.5)
 
 
 FAMILIES: dict[str, Family] = {
@@ -313,22 +313,17 @@ def _scaled_count(count: int, share: float) -> int:
     return max(1, round(count * share))
 
 
-def _case_of_tensors(
-    problem: Problem,
-    predicted: Array,
-    true: Array,
-    smoothing: float = 0.0,
-    Q: Array | None = None,
-    true_Q: Array | None = None,
+def _case_of_arrays(
+    problem: Problem, predicted: Array, true: Array, smoothing: float = 0.0, *curvatures: Array
 ) -> GradientCase:
-    curvatures = (None if part is None else torch.from_numpy(part) for part in (Q, true_Q))
-    return GradientCase(problem, torch.from_numpy(predicted), torch.from_numpy(true), smoothing, *curvatures)
+    costs = torch.from_numpy(predicted), torch.from_numpy(true)
+    return GradientCase(problem, *costs, smoothing, *map(torch.from_numpy, curvatures))
 
 
 def _random_case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0, cost: float = 1.0) -> GradientCase:
     """Make a case with costs of size ``cost``, predicted with an error of half their size."""
     true = cost * rng.normal(size=(B, problem.n))
-    return _case_of_tensors(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
+    return _case_of_arrays(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
 
 
 def _changed_polytopes(

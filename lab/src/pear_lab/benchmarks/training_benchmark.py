@@ -22,13 +22,7 @@ from pear_lab.benchmarks import plain_loop
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number, format_share, profile_table
 from pear_lab.experiments.expand_runs import expand
-from pear_lab.experiments.protocols.lp_protocol import (
-    make_run_loss,
-    make_split,
-    make_task,
-    paper_model,
-    train_as_published,
-)
+from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerError
 from pear_lab.peers import measure as measure_peer
@@ -128,15 +122,15 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
 
 def train_once(run: RunSpec) -> None:
     """Train as the run says, and measure nothing."""
-    task = make_task(run)
-    train_as_published(run, task, make_split(run, task))
+    task = lp.make_task(run)
+    lp.train_as_published(run, task, lp.make_split(run, task))
 
 
 def _train_sides(
     settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
-    task = make_task(one)
-    training = _TrainingSides(name, one, task, make_split(one, task))
+    task = lp.make_task(one)
+    training = _TrainingSides(name, one, task, lp.make_split(one, task))
     limit = one.settings["max_epochs"]
 
     def at(who: str) -> Callable[[int], None]:
@@ -173,8 +167,8 @@ class _TrainingSides:
     split: Split
 
     def ours(self, progress: Callable[[int], None]) -> TrainingRow:
-        loss = make_run_loss(self.run, self.task)
-        model, history = train_as_published(
+        loss = lp.make_run_loss(self.run, self.task)
+        model, history = lp.train_as_published(
             self.run, self.task, self.split, lambda report: progress(report.epoch), loss
         )
         if history.interrupted:
@@ -187,7 +181,7 @@ class _TrainingSides:
         return self._row(PEAR, model, history.epochs, seconds, history.seconds, reuse_rate=reuse, profile=profile)
 
     def plain(self, progress: Callable[[int], None]) -> TrainingRow:
-        s, task = self.run.settings, make_task(self.run)
+        s, task = self.run.settings, lp.make_task(self.run)
         options = (self.run.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
         model, history = plain_loop.train_plain_loop(task.problem, self.split, task.normalized_regret, *options)
         seconds = (history.epoch_seconds, history.seconds)
@@ -211,12 +205,12 @@ class _TrainingSides:
 
         with warnings.catch_warnings():  # which name every sample once
             warnings.simplefilter("ignore", FailedSamplesWarning)
-            model, history = train_as_published(self.run, self.task, self.split, ended, loss)
+            model, history = lp.train_as_published(self.run, self.task, self.split, ended, loss)
         seconds = float(np.median(np.diff(ends)))  # the first one names the failures; few of the others make a check
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
     def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
-        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         data: dict[str, Any] = {
             "features": self.split.train.features.numpy(),
             "costs": self.split.train.costs.numpy(),
@@ -245,7 +239,7 @@ class _TrainingSides:
 
     def _network_seconds(self) -> float:
         """Seconds of one epoch of the same network, optimizer and batches with a loss that costs nothing."""
-        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         began = time.perf_counter()
         for features in self.split.train.features.split(32):

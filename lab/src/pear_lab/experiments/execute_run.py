@@ -120,19 +120,9 @@ def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
 
 def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
     """Make the record of a run, with machine, versions and time."""
-    return RunRecord(
-        run.key,
-        run.experiment,
-        run.task,
-        run.method,
-        run.seed,
-        run.settings,
-        status,
-        **found,
-        versions=package_versions(),
-        machine=machine_in_words(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    )
+    found |= {"versions": package_versions(), "machine": machine_in_words()}
+    found["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return RunRecord(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, **found)
 
 
 def _failure_reason(error: Exception) -> str:

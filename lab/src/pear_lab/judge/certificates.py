@@ -19,16 +19,7 @@ from scipy.sparse.linalg import splu
 
 from pear_lab.judge.extended_precision import Wide, factor, wide
 from pear_lab.judge.judged_program import Array, Program, largest_entries
-from pear_lab.judge.kkt_residuals import (
-    LEAST,
-    SHARE,
-    TOLERANCE,
-    Multipliers,
-    Units,
-    judge_point,
-    largest_decision,
-    slacks,
-)
+from pear_lab.judge.kkt_residuals import LEAST, SHARE, TOLERANCE, Multipliers, Units, decision_size, judge_point, slacks
 
 EDGE = 1e-9
 """Relative margin below which float64 data does not settle a status: either answer is right."""
@@ -168,7 +159,7 @@ def _onto(s: Program, x: Array, met: float) -> Wide:
 
 def _violation(s: Program, x: Wide) -> float:
     """The largest relative violation of any constraint at x."""
-    size = np.abs(x) + SHARE * largest_decision(s, x, Units.ones(s))
+    size = np.abs(x) + SHARE * decision_size(s, x, Units.ones(s))
     slack, equality = slacks(s, x, size)
     return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
 

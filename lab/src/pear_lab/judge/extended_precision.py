@@ -100,6 +100,11 @@ def forward_substitute(L: Wide, rhs: Wide) -> Wide:
     return x
 
 
+def cholesky_solve(L: Wide, rhs: Wide) -> Wide:
+    """Solve ``L Lᵀ x = rhs`` for a lower triangular L."""
+    return back_substitute(L.T, forward_substitute(L, rhs))
+
+
 def cholesky(M: Wide) -> Wide | None:
     """Return the lower triangular L with ``L Lᵀ = M``, or None if a pivot is not positive."""
     L = M.copy()

@@ -133,7 +133,7 @@ def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None
 def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
     """The residuals of x (n,) and its multipliers. Without the cap, a huge multiplier is relative to its own size."""
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
-    X = largest_decision(s, x, units)
+    X = decision_size(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
     gradient_size = _gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units, capped)
     slack, equality = slacks(s, x, size)
@@ -167,7 +167,7 @@ def slacks(s: Program, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     return np.concatenate([rows, lower, upper]), (A @ x - b) / _positive(np.abs(A) @ size + np.abs(b))
 
 
-def largest_decision(s: Program, x: Wide, units: Units) -> Wide:
+def decision_size(s: Program, x: Wide, units: Units) -> Wide:
     """The largest entry of x in the program's own units, with a floor where all are zero."""
     rhs = np.concatenate([s.b, s.h])
     limits = [np.abs(wide(rhs)) * units.row, np.abs(wide(s.lb)) / units.column, np.abs(wide(s.ub)) / units.column]
@@ -205,7 +205,7 @@ def objective(s: Program, x: Array) -> tuple[float, float]:
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
     units = Units.of(s)
-    size = np.maximum(np.abs(z), SHARE * units.column * largest_decision(s, z, units))
+    size = np.maximum(np.abs(z), SHARE * units.column * decision_size(s, z, units))
     terms = (size * (np.abs(wide(s.H)) @ size) / 2 + np.abs(wide(s.c)) * size).sum()
     return float((curved + linear).sum()), float(terms)
 

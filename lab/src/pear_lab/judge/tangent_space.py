@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.judge.extended_precision import (
-    TINY,
-    Factor,
-    Wide,
-    back_substitute,
-    cholesky,
-    factor,
-    forward_substitute,
-    wide,
-)
+from pear_lab.judge.extended_precision import TINY, Factor, Wide, cholesky, cholesky_solve, factor, wide
 from pear_lab.judge.judged_program import Array, Mask, Program
 from pear_lab.judge.kkt_residuals import Residuals, Units
 
@@ -78,8 +69,8 @@ class Tangent:
 
     def project(self, e: Wide) -> Wide:
         """Z (ZᵀHZ)⁻¹ Zᵀ e for e (n,)."""
-        w = forward_substitute(self.L, self.Z.T @ (self.units.column * e))
-        return self.units.column * (self.Z @ back_substitute(self.L.T, w))
+        reduced = cholesky_solve(self.L, self.Z.T @ (self.units.column * e))
+        return self.units.column * (self.Z @ reduced)
 
     def error(self, g: Array, e: Array) -> float:
         """The relative error of a gradient g (n,) for the prediction error e (n,).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,6 @@ class Peer:
         command: benchmark that the peer takes part in. A peer with two benchmarks or two settings has two rows and one
             environment.
         devices: devices that it supports.
-        python: oldest supported Python version.
         note: a remark of one line.
         structures: structures of ``pear bench gradient`` that it supports; None for all.
         options: further numbers for its worker, by name.
@@ -49,7 +47,6 @@ class Peer:
     requirements: tuple[str, ...]
     command: str = "gradient"
     devices: tuple[str, ...] = ("cpu",)
-    python: tuple[int, int] = (3, 11)
     note: str = ""
     structures: tuple[str, ...] | None = None
     options: tuple[tuple[str, float], ...] = ()
@@ -139,6 +136,4 @@ def _find(name: str, command: str, device: str) -> list[Peer]:
     for peer in found:
         if device not in peer.devices:
             raise PeerError(f"{peer.name} does not compute on {device}; leave it out of --peers")
-        if sys.version_info[:2] < peer.python:
-            raise PeerError(f"{peer.name} needs Python {'.'.join(map(str, peer.python))} or newer")
     return found

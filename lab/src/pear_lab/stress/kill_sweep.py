@@ -141,21 +141,17 @@ def _comparable_fields(record: RunRecord, database: Database) -> tuple[Any, ...]
     return (*named, record.status, record.reason, record.metrics, history, digest)
 
 
+@dataclass
 class _Sweep:
     """One sweep in one folder, which is started again until all its runs are done."""
 
-    def __init__(
-        self,
-        folder: Path,
-        engine: str,
-        draw: random.Random,
-        verdict: KillCounts,
-        times: int,
-        show: Callable[[KillCounts], None],
-    ) -> None:
-        self.folder, self.engine, self.draw = folder, engine, draw
-        self.verdict, self.times, self.show = verdict, times, show
-        self.rows: list[str] = []
+    folder: Path
+    engine: str
+    draw: random.Random
+    verdict: KillCounts
+    times: int
+    show: Callable[[KillCounts], None]
+    rows: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
         """Run the sweep to its end; returns the keys of all rows that were written."""

@@ -34,6 +34,7 @@ from pear.problem.importers import Model, read
 from pear.solvers.registry import get
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.judge.answer_accuracy import SolverAnswer
+from pear_lab.judge.certificates import solve_linear
 from pear_lab.judge.judged_program import Program
 from pear_lab.judge.reference_solution import TOLERANCES, qpsolvers_problem
 
@@ -171,7 +172,7 @@ def _solve_highs(p: Program, tol: float) -> SolverAnswer:
 
 
 def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
-    from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
     begin = time.perf_counter()
     if p.H.nnz:
@@ -185,9 +186,7 @@ def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
         status, seconds = words.get(found.status, "inaccurate"), time.perf_counter() - begin
         return SolverAnswer(status, found.x, seconds=seconds, note=found.message)
     options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
-    limits = {"A_ub": p.G, "b_ub": p.h} if len(p.h) else {}
-    limits |= {"A_eq": p.A, "b_eq": p.b} if len(p.b) else {}
-    found = linprog(p.c, **limits, bounds=np.column_stack([p.lb, p.ub]), options=options)
+    found = solve_linear(p.c, p.lb, p.ub, p.G, p.h, p.A, p.b, **options)
     seconds, status = time.perf_counter() - begin, words.get(found.status, "inaccurate")
     if status != "solved":
         return SolverAnswer(status, seconds=seconds, note=found.message)

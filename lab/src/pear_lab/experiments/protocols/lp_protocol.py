@@ -24,6 +24,9 @@ from pear_lab.tasks import metrics
 LPTask = ShortestPath | Knapsack
 
 FEATURES = 5
+_PUBLISHED_FIT: dict[str, Any] = {
+    "learning_rate": 1e-2, "batch_size": 32, "check_every": 10, "patience": 3, "min_improvement": 0.01
+}  # fmt: skip
 
 
 def paper_order(count: int, generator: torch.Generator) -> Tensor:
@@ -96,27 +99,10 @@ def train_as_published(
         torch.empty((), dtype=torch.int64).random_(generator=stream)
         return task.normalized_regret(predicted, true)
 
-    history = fit(
-        model,
-        loss,
-        split.train,
-        split.validation,
-        metric,
-        FitConfig(
-            learning_rate=1e-2,
-            batch_size=32,
-            max_epochs=run.settings["max_epochs"],
-            check_every=10,
-            patience=3,
-            min_improvement=0.01,
-            time_cap=run.settings["time_cap"],
-            seed=stream,
-            start="given",
-        ),
-        order=paper_order if method(run.method).shuffled else in_order,
-        progress=progress,
-    )
-    return model, history
+    budget = {name: run.settings[name] for name in ("max_epochs", "time_cap")}
+    config = FitConfig(**_PUBLISHED_FIT, **budget, seed=stream, start="given")
+    order = paper_order if method(run.method).shuffled else in_order
+    return model, fit(model, loss, split.train, split.validation, metric, config, order=order, progress=progress)
 
 
 def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:

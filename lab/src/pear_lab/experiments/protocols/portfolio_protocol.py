@@ -30,6 +30,10 @@ from pear_lab.tasks.market import (
 )
 
 DEFAULT_DATA = "skfolio"
+_PUBLISHED_FIT: dict[str, Any] = {
+    "learning_rate": 1e-3, "batch_size": 64, "check_every": 1, "patience": 10, "min_improvement": 0.0,
+    "clip_norm": 1.0, "halve_after": 3,
+}  # fmt: skip
 
 
 class PortfolioProtocol(Protocol):
@@ -77,28 +81,12 @@ class PortfolioProtocol(Protocol):
         generator = torch.Generator().manual_seed(run.seed)
         model = _make_forecaster(run, generator)
         train, validation = split.train.every(stride), split.validation.every(stride)
+        metric = Evaluation(market.task, validation.days, split.ahead).normalized_regret
+        budget = {name: run.settings[name] for name in ("max_epochs", "time_cap")}
+        config = FitConfig(**_PUBLISHED_FIT, **budget, seed=generator, start="given")
         with _open_loss(run, market) as loss:
-            history = fit(
-                model,
-                loss,
-                (train.known, train.days),
-                (validation.known, validation.days),
-                Evaluation(market.task, validation.days, split.ahead).normalized_regret,
-                FitConfig(
-                    learning_rate=1e-3,
-                    batch_size=64,
-                    max_epochs=run.settings["max_epochs"],
-                    check_every=1,
-                    patience=10,
-                    min_improvement=0.0,
-                    time_cap=run.settings["time_cap"],
-                    seed=generator,
-                    clip_norm=1.0,
-                    halve_after=3,
-                    start="given",
-                ),
-                progress=progress,
-            )
+            samples = (train.known, train.days), (validation.known, validation.days)
+            history = fit(model, loss, *samples, metric, config, progress=progress)
         history.seconds -= history.split.get("transport", 0.0)
         return TrainingResult(model, history, lambda: market_scores(market, model), (history,))
 
