@@ -24,7 +24,7 @@ from pear_lab.judge.judged_program import Program
 from pear_lab.judge.kkt_residuals import Multipliers, Units, judge_point, residuals
 from pear_lab.stress import counterexamples, examine_case, fuzz
 from pear_lab.stress.fuzz import FuzzResult, Tally
-from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
+from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
 from pear_lab.stress.strategies import recipes
 from pear_lab.stress.stress_case import Case
 
@@ -281,7 +281,7 @@ def test_hypothesis_finds_no_wrong_answer() -> None:
     @hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
     @hypothesis.given(recipes(CLEAN, batch=3, largest=8))
     def holds(recipe: Recipe) -> None:
-        found = examine_case.examine(build(recipe)).verdicts
+        found = examine_case.examine(build_case(recipe)).verdicts
         assert [v.reason for v in found if v.kind in ("wrong", "inaccurate")] == []
 
     holds()
@@ -296,8 +296,8 @@ def test_counterexamples_stay_mended(path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_recipe_is_its_case(family: str) -> None:
     for seed in range(6):
-        recipe = draw(np.random.default_rng(seed), family)
-        one, two = build(recipe), build(recipe)
+        recipe = draw_recipe(np.random.default_rng(seed), family)
+        one, two = build_case(recipe), build_case(recipe)
         assert one.family == family
         assert np.array_equal(one.cost, two.cost, equal_nan=True)
         assert one.batch in (recipe.batch, 4)
@@ -310,7 +310,7 @@ def test_a_recipe_is_its_case(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["mixes", "big M", "sparse"])
 def test_a_file_rebuilds_its_case(family: str, tmp_path: Path) -> None:
-    case = build(draw(np.random.default_rng(3), family))
+    case = build_case(draw_recipe(np.random.default_rng(3), family))
     again = counterexamples.read(counterexamples.write(tmp_path / "a" / "one.json", case, "why", kind="wrong"))
     for name in ("family", "smoothing", "sense", "sparse"):
         assert getattr(case, name) == getattr(again, name)
@@ -360,20 +360,20 @@ def test_a_library_that_raises_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("singular")
 
     monkeypatch.setattr(examine_case, "solve", raises)
-    verdicts = examine_case.examine(build(Recipe("well scaled"))).verdicts
+    verdicts = examine_case.examine(build_case(Recipe("well scaled"))).verdicts
     assert {(v.kind, v.reason) for v in verdicts} == {("wrong", "raised RuntimeError: singular")}
 
 
 def test_a_slow_sample_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, calls = build(Recipe("well scaled")), []
+    case, calls = build_case(Recipe("well scaled")), []
 
     def alone(_: Case, __: Any, i: int) -> tuple[str, float]:
         calls.append(i)
         return "", 0.2
 
-    monkeypatch.setattr(examine_case, "_alone", alone)
+    monkeypatch.setattr(examine_case, "_solve_alone", alone)
     seconds = np.array([0.01, 0.01, 0.9, 0.01])
-    assert examine_case._slowest(case, None, seconds) == pytest.approx(20.0)
+    assert examine_case._slowest_ratio(case, None, seconds) == pytest.approx(20.0)
     assert calls == [2, 2]
 
 

@@ -157,11 +157,11 @@ class GradientBatch:
         self.structure, self.smoothing, self.redundant = structure, draw.smoothing, draw.redundant
         self.cost, self.true, self.fields = draw.cost, draw.true, draw.fields
         self.moved = self.cost * (1 + MOVE * steps.normal(size=(drawn, n)))
-        self.answers = self._ask(self.cost[:references])
-        self.moved_answers = self._ask(self.moved[:references]) if structure.warm else None
+        self.answers = self._exact_at(self.cost[:references])
+        self.moved_answers = self._exact_at(self.moved[:references]) if structure.warm else None
         asked = [answers.comparable for answers in (self.answers, self.moved_answers) if answers is not None]
         if len(comparable := np.flatnonzero(np.all(asked, axis=0))):
-            self._put_first(int(comparable[0]))
+            self._swap_first_sample(int(comparable[0]))
 
     @property
     def n(self) -> int:
@@ -207,11 +207,11 @@ class GradientBatch:
         """Whether each sample has its own value of a field."""
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
-    def _ask(self, cost: Array) -> ExactGradients:
+    def _exact_at(self, cost: Array) -> ExactGradients:
         found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
         return ExactGradients.of(found, cost - self.true[: len(cost)])
 
-    def _put_first(self, i: int) -> None:
+    def _swap_first_sample(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""
         own = [value for name, value in self.fields.items() if self._is_own(name)]
         for part in (self.cost, self.true, self.moved, *own):

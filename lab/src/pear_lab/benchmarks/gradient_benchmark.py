@@ -76,7 +76,7 @@ class GradientSettings(Settings):
     def grid(self) -> tuple[list[GradientPoint], list[str]]:
         """The points to measure, and notes on those that are left out."""
         points, left_out = [], []
-        for structure, sizes, batches in self._asked():
+        for structure, sizes, batches in self._chosen_structures():
             for n in sorted(set(sizes)):
                 kept = sorted(set(batches))
                 if self.device == "cpu" and (self.sizes is None or self.batches is None):
@@ -88,7 +88,7 @@ class GradientSettings(Settings):
                 ]
         return points, left_out
 
-    def _asked(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
+    def _chosen_structures(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
         """The structures to measure, each with its sizes and batches."""
         if self.structures is None:
             yield STRUCTURES[0], self.sizes or SIZES, self.batches or BATCHES[self.device]

@@ -86,15 +86,16 @@ def is_feasible(s: Program) -> Proof:
     missed = np.concatenate([np.abs(scaled.b), -h])[empty]
     if (missed > 0).any():
         return Proof.NO
-    size = _size_of(np.concatenate([scaled.b, h, scaled.lb, scaled.ub]))
-    found = _least_violation(scaled, G, h, size)
+    size = _median_size(np.concatenate([scaled.b, h, scaled.lb, scaled.ub]))
+    found = _least_violation_point(scaled, G, h, size)
     if found is None:
         return Proof.UNKNOWN
     x, y = found
-    violated = min(_violation(scaled, _onto(scaled, x, met)) for met in (0.0, EDGE))
-    margin = _farkas(scaled, G, h, wide(y), np.abs(wide(x)).max())
+    violated = min(_violation(scaled, _move_onto_rows(scaled, x, met)) for met in (0.0, EDGE))
+    margin = _farkas_margin(scaled, G, h, wide(y), np.abs(wide(x)).max())
     if margin <= FLAT and violated > MET:
-        margin = _farkas(scaled, G, h, wide(_magnified(scaled, keep, x, size)), np.abs(wide(x)).max())
+        y = _magnified_multipliers(scaled, keep, x, size)
+        margin = _farkas_margin(scaled, G, h, wide(y), np.abs(wide(x)).max())
     if margin <= FLAT and violated <= MET:
         return Proof.YES
     if margin >= EDGE and violated > MET:
@@ -103,13 +104,13 @@ def is_feasible(s: Program) -> Proof:
     return Proof.EDGE if margin > FLAT else Proof.UNKNOWN
 
 
-def _size_of(values: Array) -> float:
+def _median_size(values: Array) -> float:
     found = np.abs(values[np.isfinite(values)])
     found = found[found > 0]
     return float(np.median(found)) if len(found) else 1.0
 
 
-def _least_violation(s: Program, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
+def _least_violation_point(s: Program, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
     """The point with the least violation of any row, and its multipliers; bounds hold.
 
     Among points without violation it prefers one that is a little inside every inequality.
@@ -130,16 +131,16 @@ def _least_violation(s: Program, G: Array, h: Array, size: float) -> tuple[Array
     return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
 
-def _magnified(s: Program, keep: Any, x: Array, size: float) -> Array:
+def _magnified_multipliers(s: Program, keep: Any, x: Array, size: float) -> Array:
     """Return multipliers of the least violation around x, in units of 1e-7, because HiGHS ignores one of 1e-11."""
     z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
     near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
     moved = replace(s, **{name: value.astype(float) for name, value in near.items()})
-    found = _least_violation(moved, moved.G[keep], moved.h[keep], unit)
+    found = _least_violation_point(moved, moved.G[keep], moved.h[keep], unit)
     return np.zeros(len(s.b) + int(keep.sum())) if found is None else found[1]
 
 
-def _onto(s: Program, x: Array, met: float) -> Wide:
+def _move_onto_rows(s: Program, x: Array, met: float) -> Wide:
     """The point moved onto the equalities and the rows that it misses or meets up to ``met``, within its bounds."""
     z = np.clip(wide(x), wide(s.lb), wide(s.ub))
     for _ in range(4):
@@ -164,7 +165,7 @@ def _violation(s: Program, x: Wide) -> float:
     return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
 
 
-def _farkas(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float:
+def _farkas_margin(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float:
     """Return the margin by which multipliers y (p + m,) prove infeasibility; at most 0 if they do not.
 
     Every point satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` (y ≥ 0 on G). Where the smallest value of the left side within the
@@ -203,10 +204,10 @@ def is_unbounded(s: Program) -> Proof:
         return Proof.UNKNOWN
     if solved.fun > -FALLS * LEAST:
         return Proof.NO
-    return _falls(wide(solved.x), c, G, level, (lower, upper))
+    return _prove_descent(wide(solved.x), c, G, level, (lower, upper))
 
 
-def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
+def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
     """Whether a direction is a descent direction after its projection onto the rows that must stay constant."""
     lower, upper = box
     d = np.clip(d, lower, upper)
@@ -240,7 +241,7 @@ def best_point(s: Program) -> Wide | None:
     """
     scaled = in_own_units(s)
     keep = np.isfinite(scaled.h)
-    size = _size_of(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
+    size = _median_size(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
     limits = (scaled.G[keep], scaled.h[keep] / size, scaled.A, scaled.b / size)
     solved = solve_linear(scaled.c, scaled.lb / size, scaled.ub / size, *limits)
     if solved.status != 0:

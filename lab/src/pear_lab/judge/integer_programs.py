@@ -101,16 +101,16 @@ def find_best(s: Program) -> BestPoint:
         return BestPoint(Proof.NO, np.inf, None, True)
     count = float(np.prod(ranges)) if np.isfinite(ranges).all() else np.inf
     if s.integer.all() and count > FEW:
-        return _by_highs(s)
+        return _best_by_highs(s)
     if not s.integer.all():
-        found = _by_highs(s)
+        found = _best_by_highs(s)
         if found.feasible is Proof.YES or count > FEW_PROGRAMS:
             return found
     choices = np.array(list(itertools.product(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)))))
-    return _by_trying(s, choices) if s.integer.all() else _by_programs(s, choices)
+    return _best_by_enumeration(s, choices) if s.integer.all() else _best_by_linear_programs(s, choices)
 
 
-def _by_trying(s: Program, points: Array) -> BestPoint:
+def _best_by_enumeration(s: Program, points: Array) -> BestPoint:
     off = violation(s, points)
     surely, perhaps = off <= MET, off <= TOLERANCE
     if not surely.any():
@@ -120,7 +120,7 @@ def _by_trying(s: Program, points: Array) -> BestPoint:
     return BestPoint(Proof.YES, float(values[k]), points[k], True)
 
 
-def _by_programs(s: Program, choices: Array) -> BestPoint:
+def _best_by_linear_programs(s: Program, choices: Array) -> BestPoint:
     """The best point, from one linear program in the continuous variables for every choice of the integers."""
     rest, present = ~s.integer, np.isfinite(s.h)
     best, answer = BestPoint(Proof.NO, np.inf, None, True), Proof.NO
@@ -141,7 +141,7 @@ def _by_programs(s: Program, choices: Array) -> BestPoint:
     return BestPoint(answer, best.value, best.x, True)
 
 
-def _by_highs(s: Program) -> BestPoint:
+def _best_by_highs(s: Program) -> BestPoint:
     """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
     keep = np.isfinite(s.h)
     rows = np.vstack([s.A, s.G[keep]])

@@ -87,7 +87,7 @@ def judge(s: Program, a: Answer) -> Verdict:
         return Verdict(kind, reason, edge)
     if a.status == "SOLVED":
         return _judge_solved(s, a)
-    checks = {"INFEASIBLE": _infeasible, "UNBOUNDED": _unbounded, "NOT_CONVEX": _not_convex}
+    checks = {"INFEASIBLE": _judge_infeasible, "UNBOUNDED": _judge_unbounded, "NOT_CONVEX": _judge_not_convex}
     if a.status in checks:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
@@ -124,7 +124,7 @@ def _beyond_float64(s: Program) -> bool:
     return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
 
 
-def _infeasible(s: Program) -> Verdict:
+def _judge_infeasible(s: Program) -> Verdict:
     feasible = is_feasible(s)
     if feasible is Proof.NO:
         return Verdict("refused")
@@ -133,14 +133,14 @@ def _infeasible(s: Program) -> Verdict:
     return Verdict("wrong", f"INFEASIBLE, but feasible: {feasible.value}")
 
 
-def _unbounded(s: Program) -> Verdict:
+def _judge_unbounded(s: Program) -> Verdict:
     feasible, falls = is_feasible(s), is_unbounded(s)
     if feasible is Proof.NO or falls in (Proof.NO, Proof.UNKNOWN):
         return Verdict("wrong", f"UNBOUNDED, but falls: {falls.value}, feasible: {feasible.value}")
     return Verdict("refused", edge=Proof.EDGE in (feasible, falls))
 
 
-def _not_convex(s: Program) -> Verdict:
+def _judge_not_convex(s: Program) -> Verdict:
     indefinite = is_indefinite(s.H)
     if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")

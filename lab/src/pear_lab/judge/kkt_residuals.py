@@ -70,9 +70,9 @@ class Units:
         row: Array = np.ones(len(M))
         curved = np.sqrt(np.abs(np.diagonal(s.H)))
         for _ in range(3 if len(M) else 0):
-            row = _inverse((M * column).max(1, initial=0.0))
-            column = _inverse((M * row[:, None]).max(0, initial=0.0))
-            row = _inverse((M * column).max(1, initial=0.0))
+            row = _reciprocal((M * column).max(1, initial=0.0))
+            column = _reciprocal((M * row[:, None]).max(0, initial=0.0))
+            row = _reciprocal((M * column).max(1, initial=0.0))
         inside = M.any(0) if len(M) else np.zeros(s.n, bool)
         typical = np.median((curved * column)[inside & (curved > 0)]) if (inside & (curved > 0)).any() else 1.0
         column = np.where(~inside & (curved > 0), typical / _positive(curved), column)
@@ -126,7 +126,7 @@ def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None
     found = residuals(s, wide(x), y, units)
     if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
         return found
-    corrected = residuals(s, wide(x), correct(s, wide(x), y, units), units)
+    corrected = residuals(s, wide(x), corrected_multipliers(s, wide(x), y, units), units)
     return corrected if corrected.worst < found.worst else found
 
 
@@ -147,10 +147,10 @@ def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = 
     pinned = np.concatenate([np.zeros(len(s.h), bool), np.tile(s.lb == s.ub, 2)])
     both = np.where(pinned, 0, np.minimum(np.maximum(slack, 0), np.maximum(multiplier, 0)))
     return Residuals(
-        primal=_largest(np.concatenate([np.abs(equality), -slack])),
-        stationarity=_largest(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
-        sign=_largest(-multiplier),
-        complementarity=_largest(both),
+        primal=_largest_or_inf(np.concatenate([np.abs(equality), -slack])),
+        stationarity=_largest_or_inf(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
+        sign=_largest_or_inf(-multiplier),
+        complementarity=_largest_or_inf(both),
         slack=slack,
         multiplier=multiplier,
         size=size,
@@ -161,9 +161,9 @@ def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = 
 def slacks(s: Program, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     """Relative slacks (m + 2n,) of rows, lower and upper bounds, and relative residuals (p,) of the equalities."""
     A, b, G, h, lb, ub = (wide(v) for v in (s.A, s.b, s.G, s.h, s.lb, s.ub))
-    rows = (h - G @ x) / _positive(np.abs(G) @ size + _finite(h))
-    lower = (x - lb) / (size + _finite(lb))
-    upper = (ub - x) / (size + _finite(ub))
+    rows = (h - G @ x) / _positive(np.abs(G) @ size + _finite_magnitudes(h))
+    lower = (x - lb) / (size + _finite_magnitudes(lb))
+    upper = (ub - x) / (size + _finite_magnitudes(ub))
     return np.concatenate([rows, lower, upper]), (A @ x - b) / _positive(np.abs(A) @ size + np.abs(b))
 
 
@@ -180,7 +180,7 @@ def decision_size(s: Program, x: Wide, units: Units) -> Wide:
     return np.maximum((np.abs(x) / units.column).max(), least)
 
 
-def correct(s: Program, x: Wide, y: Multipliers, units: Units) -> Multipliers:
+def corrected_multipliers(s: Program, x: Wide, y: Multipliers, units: Units) -> Multipliers:
     """The multipliers on the same constraints that balance the gradient best, in extended precision."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
@@ -226,15 +226,15 @@ def _positive(values: Wide) -> Wide:
     return np.where(values > 0, values, 1)
 
 
-def _inverse(values: Array) -> Array:
+def _reciprocal(values: Array) -> Array:
     """1 / values, and 1 where they are zero."""
     return np.asarray(1.0 / np.where(values > 0, values, 1.0), dtype=np.float64)
 
 
-def _finite(values: Wide) -> Wide:
+def _finite_magnitudes(values: Wide) -> Wide:
     return np.where(np.isfinite(values), np.abs(values), 0)
 
 
-def _largest(values: Wide) -> float:
+def _largest_or_inf(values: Wide) -> float:
     """The largest, at least 0; infinite where one is NaN."""
     return float("inf") if np.isnan(values).any() else float(np.max(values, initial=0.0))

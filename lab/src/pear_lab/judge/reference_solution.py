@@ -106,11 +106,11 @@ def reference_solvers(tested: str) -> list[str]:
 
 def attempt(program: Program, solver: str) -> Reference | None:
     """Solve with one solver, take the exact step, and measure the result; None where the solver finds no point."""
-    solved = _solve(program, solver)
+    solved = _solve_by_qpsolvers(program, solver)
     if solved is None:
         return None
     units = Units.of(program)
-    x, multipliers, found = _step(program, units, *solved)
+    x, multipliers, found = _exact_step(program, units, *solved)
     return Reference(program, x, multipliers, found.worst, tangent(program, found, units))
 
 
@@ -134,7 +134,7 @@ def qpsolvers_problem(p: Program, solver: str) -> Any:
     return qpsolvers.Problem(matrix(p.H), p.c, **limits)
 
 
-def _solve(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
+def _solve_by_qpsolvers(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
     """The point and the multipliers by a solver of the qpsolvers package, which gets rows and costs of size 1."""
     import qpsolvers
 
@@ -164,7 +164,7 @@ def _solve(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
     return solution.x, y
 
 
-def _step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wide, Multipliers, Residuals]:
+def _exact_step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wide, Multipliers, Residuals]:
     """The exact solution on the constraints that look active, its multipliers, and its residuals."""
     z, found = wide(x), residuals(p, wide(x), y, units)
     active = found.slack <= np.maximum(found.multiplier, 1e-9)

@@ -139,7 +139,7 @@ def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent 
         Z[~fixed] = factored.null(rank)
         if rank:
             rounding = _ROUNDING / float(share[rank - 1])
-    curved = _curved(s, units, Z)
+    curved = _reduced_cholesky(s, units, Z)
     if curved is None:
         return None
     L, condition = curved
@@ -168,7 +168,7 @@ def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
     return space
 
 
-def _curved(s: Program, units: Units, Z: Wide) -> tuple[Wide, float] | None:
+def _reduced_cholesky(s: Program, units: Units, Z: Wide) -> tuple[Wide, float] | None:
     """Cholesky factor of the curvature on the tangent space and its condition; None where it is not positive."""
     if not Z.shape[1]:
         return np.zeros((0, 0), np.longdouble), 1.0

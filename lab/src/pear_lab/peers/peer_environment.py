@@ -48,8 +48,8 @@ def interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say 
         return Path(sys.executable)
     folder = cache_folder() / "peers" / peer.name
     if rebuild or not _is_ready(folder, peer):
-        _build(folder, peer, say)
-    return _python(folder)
+        _build_environment(folder, peer, say)
+    return _environment_python(folder)
 
 
 def _is_ready(folder: Path, peer: Peer) -> bool:
@@ -57,10 +57,10 @@ def _is_ready(folder: Path, peer: Peer) -> bool:
         there = json.loads((folder / READY).read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(there.get("requirements") == list(peer.requirements)) and _python(folder).exists()
+    return bool(there.get("requirements") == list(peer.requirements)) and _environment_python(folder).exists()
 
 
-def _build(folder: Path, peer: Peer, say: Say) -> None:
+def _build_environment(folder: Path, peer: Peer, say: Say) -> None:
     say(f"{peer.name}: making an environment in {folder}")
     log = folder.with_suffix(".log")
     try:
@@ -71,13 +71,14 @@ def _build(folder: Path, peer: Peer, say: Say) -> None:
         raise PeerError(
             f"cannot write to {folder}: {error.strerror or error}; name another place with PEAR_CACHE"
         ) from error
-    _logged([sys.executable, "-m", "venv", str(folder)], log, peer, say)
-    pip = [str(_python(folder)), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    _logged([*pip, *peer.requirements], log, peer, say)
+    _run_logged([sys.executable, "-m", "venv", str(folder)], log, peer, say)
+    python = str(_environment_python(folder))
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+    _run_logged([*pip, *peer.requirements], log, peer, say)
     (folder / READY).write_text(json.dumps({"requirements": list(peer.requirements)}) + "\n", encoding="utf-8")
 
 
-def _logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
+def _run_logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
     """Run a command; write its output to the log, and pass lines that show progress to ``say``."""
     lines: list[str] = []
     with log.open("a", encoding="utf-8") as file:
@@ -90,10 +91,10 @@ def _logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
                 if line.startswith(("Collecting", "Downloading", "Building", "Installing")):
                     say(f"{peer.name}: {line.strip()}")
     if process.returncode:
-        raise PeerError(_what_went_wrong(peer, lines, log))
+        raise PeerError(_installation_error(peer, lines, log))
 
 
-def _what_went_wrong(peer: Peer, lines: list[str], log: Path) -> str:
+def _installation_error(peer: Peer, lines: list[str], log: Path) -> str:
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     said = errors[-1] if errors else (lines[-1] if lines else "nothing")
     return (
@@ -103,5 +104,5 @@ def _what_went_wrong(peer: Peer, lines: list[str], log: Path) -> str:
     )
 
 
-def _python(folder: Path) -> Path:
+def _environment_python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

@@ -119,10 +119,10 @@ def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer
     """
     if "all" in names:
         return [peer for peer in PEERS if peer.command == command and device in peer.devices]
-    return [peer for name in dict.fromkeys(names) for peer in _find(name, command, device)]
+    return [peer for name in dict.fromkeys(names) for peer in _find_peer(name, command, device)]
 
 
-def _find(name: str, command: str, device: str) -> list[Peer]:
+def _find_peer(name: str, command: str, device: str) -> list[Peer]:
     known = [peer for peer in PEERS if peer.name == name]
     if not known:
         names = list(dict.fromkeys(peer.name for peer in PEERS))

@@ -68,24 +68,24 @@ def measure(
         np.savez(given, **{**data, **dict(peer.options)})
         command = [str(python), str(WORKERS / "worker.py"), str(peer.worker), str(given), str(found)]
         command += ["--device", device, "--threads", str(threads), "--repeats", str(repeats), "--limit", str(limit)]
-        _run(peer, command if warm_up else [*command, "--no-warm-up"], threads, _START + 3 * limit)
+        _run_worker(peer, command if warm_up else [*command, "--no-warm-up"], threads, _START + 3 * limit)
         with np.load(found) as stored:
             arrays = {name: stored[name] for name in stored.files}
     seconds, versions = arrays.pop("seconds").tolist(), json.loads(str(arrays.pop("versions")))
     return PeerMeasurement(arrays, seconds, versions)
 
 
-def _run(peer: Peer, command: list[str], threads: int, timeout: float) -> None:
-    variables = environment(command[0], threads)
+def _run_worker(peer: Peer, command: list[str], threads: int, timeout: float) -> None:
+    variables = worker_environment(command[0], threads)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=variables)
     except subprocess.TimeoutExpired as error:
         raise PeerTimeoutError(f"{peer.name} was ended after {timeout:.0f} s") from error
     if done.returncode:
-        raise PeerError(f"{peer.name} failed: {last_words(done.stderr) or f'exit code {done.returncode}'}")
+        raise PeerError(f"{peer.name} failed: {last_error_line(done.stderr) or f'exit code {done.returncode}'}")
 
 
-def environment(python: str, threads: int) -> dict[str, str]:
+def worker_environment(python: str, threads: int) -> dict[str, str]:
     """The environment variables of a worker."""
     count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     # nothing of this environment may leak into the peer's own
@@ -93,7 +93,7 @@ def environment(python: str, threads: int) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in hidden} | count
 
 
-def last_words(text: str) -> str:
+def last_error_line(text: str) -> str:
     """The last line of a worker's errors; empty where there is none."""
     words = [line.strip() for line in text.splitlines() if line.strip()]
     return words[-1] if words else ""
@@ -130,7 +130,7 @@ class PeerLayer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=environment(str(python), threads),
+            env=worker_environment(str(python), threads),
         )
         try:
             self._read(1)
@@ -182,7 +182,7 @@ class PeerLayer:
         if len(data) < 8 * count:
             code = self._worker.wait()
             self._errors.seek(0)
-            raise PeerError(f"{self.peer.name} failed: {last_words(self._errors.read()) or f'exit code {code}'}")
+            raise PeerError(f"{self.peer.name} failed: {last_error_line(self._errors.read()) or f'exit code {code}'}")
         return torch.frombuffer(data, dtype=torch.float64)
 
     def _stream(self, name: str) -> Any:

@@ -67,13 +67,13 @@ def _examine(case: Case) -> CaseVerdicts:
     if verdicts[0].kind == "right":  # one answer of a batch is compared with another solver, too
         verdicts[0] = verdicts[0].blamed(judging.wrong_reference(programs[0], batch[0]))
     for i, here in enumerate(batch):
-        there, seconds[i] = _alone(case, problem, i)
+        there, seconds[i] = _solve_alone(case, problem, i)
         why = there if isinstance(there, str) else judging.differs(programs[i], here, there, verdicts[i])
         verdicts[i] = verdicts[i].blamed(why)
     compared = 0
     if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
         compared = _judge_gradients(case, problem, batch, verdicts)
-    return CaseVerdicts(verdicts, seconds, _slowest(case, problem, seconds), compared)
+    return CaseVerdicts(verdicts, seconds, _slowest_ratio(case, problem, seconds), compared)
 
 
 def answers(case: Case, solution: Solution) -> list[Answer]:
@@ -87,7 +87,7 @@ def answers(case: Case, solution: Solution) -> list[Answer]:
     return [Answer(Status(int(k)).name, x, sign * value, *y) for k, x, value, y in columns]
 
 
-def _alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
+def _solve_alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
     """The answer to sample i solved by itself, or the error that was raised; and the seconds it took."""
     one, own = case.only(i), problem[i]
     start = time.perf_counter()
@@ -99,11 +99,11 @@ def _alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
     return answers(one, solution)[0], took
 
 
-def _slowest(case: Case, problem: Problem, seconds: Array) -> float:
+def _slowest_ratio(case: Case, problem: Problem, seconds: Array) -> float:
     """Time of the slowest sample over the median of its batch. Samples that look slow are timed twice more."""
     median = max(float(np.median(seconds)), _FLOOR)
     for i in np.flatnonzero(seconds > SLOW * median):
-        seconds[i] = min(seconds[i], *(_alone(case, problem, int(i))[1] for _ in range(2)))
+        seconds[i] = min(seconds[i], *(_solve_alone(case, problem, int(i))[1] for _ in range(2)))
     return float(seconds.max() / median)
 
 
@@ -121,9 +121,9 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts
 
     try:
         g = regret_gradient(problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
-        value, slope = _loss(case, problem, case.cost)
+        value, slope = _regrets_and_gradients(case, problem, case.cost)
         ideal = answers(case, solve(problem, case.true, case.smoothing, "auto", "mask"))
-        steps = _differences(case, problem, batch, spaces)
+        steps = _central_differences(case, problem, batch, spaces)
     except NotUniqueError as error:
         named = set(error.samples)
         blame(lambda i: "NotUniqueError, but the decision is unique" if i in named else "")
@@ -153,7 +153,7 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts
     return len(sure)
 
 
-def _loss(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
+def _regrets_and_gradients(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
     """(B,) regrets, NaN where there is none, and (B, n) their gradients, by ``PEARLoss``."""
     loss = PEARLoss(problem, case.smoothing, 0.0, 0.0, "auto", "mask", "none")
     moving = torch.tensor(cost, requires_grad=True)
@@ -165,7 +165,7 @@ def _loss(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
     return np.where(solved, value.detach().numpy(), np.nan), moving.grad.numpy()
 
 
-def _differences(
+def _central_differences(
     case: Case, problem: Problem, batch: list[Answer], spaces: list[Tangent | None]
 ) -> tuple[Array, Array, Array]:
     """Directions (B, n), steps (B,) and central differences (B,) of the loss, NaN where there are none."""
@@ -179,7 +179,7 @@ def _differences(
             longest = 0.3 * min(1.0, longest)
             steps[i] = longest if longest > _SHORTEST else np.nan
     moves = np.nan_to_num(steps)[:, None] * directions
-    over, under = (_loss(case, problem, case.cost + sign * moves)[0] for sign in (1.0, -1.0))
+    over, under = (_regrets_and_gradients(case, problem, case.cost + sign * moves)[0] for sign in (1.0, -1.0))
     return directions, steps, (over - under) / (2 * steps)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear_lab.stress import counterexamples
-from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
+from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
 
 BATCH = 8
 """Samples of a case."""
@@ -161,14 +161,14 @@ def run(
     def count_in(result: Result) -> None:
         _, tally, failures = result
         found.tallies[tally.family].add(tally)
-        _keep(found, failures, folder)
+        _keep_failures(found, failures, folder)
         if progress is not None:
             progress(tally)
 
     for result in done:
         count_in(result)
     try:
-        for result in _results([job for job in jobs if job[0] not in known], workers):
+        for result in _judge_cases([job for job in jobs if job[0] not in known], workers):
             journal.append(result)
             count_in(result)
     except KeyboardInterrupt:
@@ -185,8 +185,8 @@ def work(job: Job) -> Result:
     from pear_lab.stress.examine_case import examine
 
     k, seed, family = job
-    recipe = draw(np.random.default_rng([seed, k]), family, BATCH)
-    case = build(recipe)
+    recipe = draw_recipe(np.random.default_rng([seed, k]), family, BATCH)
+    case = build_case(recipe)
     examined = examine(case)
     tally = Tally(family, slowest=examined.slowest, gradients=examined.gradients)
     failures: list[Failure] = []
@@ -199,16 +199,16 @@ def work(job: Job) -> Result:
     return k, tally, failures
 
 
-def _results(jobs: list[Job], workers: int) -> Iterator[Result]:
+def _judge_cases(jobs: list[Job], workers: int) -> Iterator[Result]:
     if workers == 1:
-        _prepare()
+        _use_one_thread()
         yield from map(work, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, _prepare) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, _use_one_thread) as pool:
         yield from pool.imap_unordered(work, jobs)
 
 
-def _prepare() -> None:
+def _use_one_thread() -> None:
     """One thread for each process: there are as many processes as cores."""
     import numba
     import torch
@@ -217,7 +217,7 @@ def _prepare() -> None:
     numba.set_num_threads(1)
 
 
-def _keep(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:
+def _keep_failures(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:
     """Keep the first failures of each kind and family, as files where there is a folder."""
     for failure in failures:
         family, kind = failure.recipe.family, failure.kind
@@ -226,7 +226,7 @@ def _keep(found: FuzzResult, failures: list[Failure], folder: Path | None) -> No
             continue
         found.failures.append(failure)
         if folder is not None:
-            case = build(failure.recipe)
+            case = build_case(failure.recipe)
             case = case.only(failure.sample) if failure.alone else case
             name = f"{kind}-{family.replace(' ', '-')}-{failure.recipe.seed}-{failure.sample}.json"
             more = {"kind": kind, "sample": 0 if failure.alone else failure.sample, "recipe": asdict(failure.recipe)}

@@ -57,23 +57,23 @@ class Recipe:
     seed: int = 0
 
 
-def leading(r: Recipe) -> tuple[int, ...]:
+def batch_shape(r: Recipe) -> tuple[int, ...]:
     """The leading dimension of constraints: B where every sample has its own, none where they are shared."""
     return (r.batch,) if r.per_sample else ()
 
 
-def around_a_point(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
+def polytope_around_point(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
     """Rows and bounds around a random point; with ``whole`` all numbers are small integers."""
-    x = random_entries(rng, (*leading(r), r.n), whole)
+    x = random_entries(rng, (*batch_shape(r), r.n), whole)
     return random_polytope(rng, x, r.equalities, r.rows, whole=whole)
 
 
-def middle(fields: Fields) -> Array:
+def midpoint_of_bounds(fields: Fields) -> Array:
     """The middle between the bounds."""
     return np.asarray((fields["lb"] + fields["ub"]) / 2)
 
 
-def move_through(fields: Fields, x: Array) -> None:
+def make_feasible_at(fields: Fields, x: Array) -> None:
     """Change the right-hand sides so that the point x satisfies every row."""
     fields["b"], fields["h"] = (
         rows_times_points(fields["A"], x),
@@ -81,12 +81,12 @@ def move_through(fields: Fields, x: Array) -> None:
     )
 
 
-def priced(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:
+def case_with_costs(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:
     """A case with the fields and with costs of size 1, predicted with an error of half their size."""
     true = rng.normal(size=(r.batch, r.n)) if cost is None else cost
     predicted = true + 0.5 * np.abs(true).max(initial=0.0) * rng.normal(size=true.shape) if cost is None else cost
     if r.curved and "Q" not in fields:
-        fields = {**fields, "Q": random_curvature(rng, r.n, *leading(r))}
+        fields = {**fields, "Q": random_curvature(rng, r.n, *batch_shape(r))}
     if r.maximise and "Q" in fields:
         fields = {**fields, "Q": -fields["Q"]}
     more.setdefault("smoothing", float(rng.choice([0.01, 0.1, 1.0])) if r.smoothed else 0.0)
@@ -95,13 +95,13 @@ def priced(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **mor
     return Case(r.family, predicted, true, fields, sense="max" if r.maximise else "min", **more)
 
 
-def build(recipe: Recipe) -> Case:
+def build_case(recipe: Recipe) -> Case:
     """The problems of a recipe; the same recipe gives the same numbers."""
     rng = np.random.default_rng([recipe.seed, zlib.crc32(recipe.family.encode())])
     return FAMILIES[recipe.family](recipe, rng)
 
 
-def draw(rng: Rng, family: str, batch: int = 8) -> Recipe:
+def draw_recipe(rng: Rng, family: str, batch: int = 8) -> Recipe:
     """A random recipe of a family: mostly small, now and then with up to 40 variables."""
     n = int(rng.integers(1, 13)) if rng.random() < 0.93 else int(rng.integers(13, 41))
     return Recipe(
@@ -119,21 +119,21 @@ def draw(rng: Rng, family: str, batch: int = 8) -> Recipe:
     )
 
 
-def well_scaled(r: Recipe, rng: Rng) -> Case:
+def well_scaled_programs(r: Recipe, rng: Rng) -> Case:
     """Everything of size 1."""
-    return priced(r, rng, around_a_point(r, rng))
+    return case_with_costs(r, rng, polytope_around_point(r, rng))
 
 
-def badly_scaled(r: Recipe, rng: Rng) -> Case:
+def badly_scaled_programs(r: Recipe, rng: Rng) -> Case:
     """Variables, rows and costs in units of 1e-6 to 1e6."""
-    fields, span = around_a_point(r, rng), r.exponent / 2
+    fields, span = polytope_around_point(r, rng), r.exponent / 2
     d, a, g = (10.0 ** rng.uniform(-span, span, k) for k in (r.n, r.equalities, r.rows))
     if r.curved:
-        fields["Q"] = random_curvature(rng, r.n, *leading(r)) / d / d[:, None]
+        fields["Q"] = random_curvature(rng, r.n, *batch_shape(r)) / d / d[:, None]
     fields |= {"A": a[:, None] * fields["A"] / d, "b": a * fields["b"]}
     fields |= {"G": g[:, None] * fields["G"] / d, "h": g * fields["h"]}
     fields |= {"lb": fields["lb"] * d, "ub": fields["ub"] * d}
-    case = priced(r, rng, fields)
+    case = case_with_costs(r, rng, fields)
     unit = 10.0 ** rng.uniform(-span, span)
     if "Q" in case.fields:
         case.fields["Q"] = unit * case.fields["Q"]
@@ -142,88 +142,88 @@ def badly_scaled(r: Recipe, rng: Rng) -> Case:
     return replace(case, cost=unit * case.cost / d, true=unit * case.true / d, smoothing=lam)
 
 
-def degenerate(r: Recipe, rng: Rng) -> Case:
+def degenerate_vertices(r: Recipe, rng: Rng) -> Case:
     """Small integers everywhere: many rows through one vertex, ties between costs, costs that are zero."""
-    fields = around_a_point(r, rng, whole=True)
-    return priced(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
+    fields = polytope_around_point(r, rng, whole=True)
+    return case_with_costs(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
 
 
-def nearly_parallel(r: Recipe, rng: Rng) -> Case:
+def nearly_parallel_rows(r: Recipe, rng: Rng) -> Case:
     """Rows that differ from others by 1e-6 to 1e-10 of their size, and pass near the same point."""
     r = replace(r, rows=max(r.rows, 2), n=max(r.n, 2))
-    fields, apart = around_a_point(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
-    x, G, h = middle(fields), fields["G"], fields["h"]
+    fields, apart = polytope_around_point(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
+    x, G, h = midpoint_of_bounds(fields), fields["G"], fields["h"]
     near = G + apart * rng.normal(size=G.shape)
     gap = np.where(rng.random(h.shape) < 0.5, 0.0, apart * rng.uniform(0, 1, h.shape))
     fields |= {"lb": x - 3.0, "ub": x + 3.0}
     add_rows(fields, "G", (near, h + rows_times_points(near - G, x) + gap))
     if r.equalities and rng.random() < 0.3:
-        again = fields["A"][..., :1, :] + apart * rng.normal(size=(*leading(r), 1, r.n))
+        again = fields["A"][..., :1, :] + apart * rng.normal(size=(*batch_shape(r), 1, r.n))
         add_rows(fields, "A", (again, 0.0))
-    move_through(fields, x)
-    return priced(r, rng, fields)
+    make_feasible_at(fields, x)
+    return case_with_costs(r, rng, fields)
 
 
 def repeated_rows(r: Recipe, rng: Rng) -> Case:
     """Rows that are there twice, or in other units, equalities as pairs of inequalities, and rows without an entry."""
-    f = around_a_point(r, rng)
+    f = polytope_around_point(r, rng)
     unit = float(rng.choice([1.0, 2.0, 3.0, 1e-3, -1.0]))
     A, b, G, h = (f[name] for name in ("A", "b", "G", "h"))
-    empty = np.zeros((*leading(r), 1, r.n))
+    empty = np.zeros((*batch_shape(r), 1, r.n))
     add_rows(f, "A", (unit * A, unit * b), (empty, 0.0))
     add_rows(f, "G", (abs(unit) * G, abs(unit) * h), (G, h), (empty, 0.0), (empty, 1.0))
     if rng.random() < 0.4:
         A, b = f.pop("A"), f.pop("b")
         add_rows(f, "G", (A, b), (-A, -b))
-    return priced(r, rng, f)
+    return case_with_costs(r, rng, f)
 
 
-def contradictory(r: Recipe, rng: Rng) -> Case:
+def contradictory_rows(r: Recipe, rng: Rng) -> Case:
     """Rows that contradict each other, clearly or by as little as 1e-12; half of the samples do not."""
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
-    f, by = around_a_point(r, rng), 10.0 ** -float(r.exponent)
+    f, by = polytope_around_point(r, rng), 10.0 ** -float(r.exponent)
     kind = rng.integers(3)
     wrong = by * rng.integers(0, 2, r.batch)
     if kind == 0:  # an equality twice, with another right-hand side
         again = f["G"][:, :1]
         add_rows(f, "A", (again, 0.0), (2.0 * again, 0.0))
-        move_through(f, middle(f))
+        make_feasible_at(f, midpoint_of_bounds(f))
         f["b"][:, -1] += wrong
     elif kind == 1:  # two inequalities with nothing between them
         add_rows(f, "G", (-f["G"][:, :1], -f["h"][:, :1] - wrong[:, None]))
     else:  # a row that the bounds cannot reach
         lowest = np.where(f["G"] > 0, f["G"] * f["lb"][:, None], f["G"] * f["ub"][:, None]).sum(2)
         f["h"][:, 0] = np.where(wrong > 0, lowest[:, 0] - wrong, f["h"][:, 0])
-    return priced(r, rng, f)
+    return case_with_costs(r, rng, f)
 
 
-def bounds(r: Recipe, rng: Rng) -> Case:
+def mixed_bounds(r: Recipe, rng: Rng) -> Case:
     """Variables that are fixed, free, or bounded on one side; rows that are absent."""
-    f = around_a_point(r, rng)
-    x = middle(f)
+    f = polytope_around_point(r, rng)
+    x = midpoint_of_bounds(f)
     kind = rng.integers(0, 5, f["lb"].shape)
     f["lb"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 2), -np.inf, f["lb"]))
     f["ub"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 3), np.inf, f["ub"]))
-    move_through(f, x)
+    make_feasible_at(f, x)
     f["h"] = np.where(rng.random(f["h"].shape) < 0.2, np.inf, f["h"])
-    return priced(r, rng, f)
+    return case_with_costs(r, rng, f)
 
 
 def huge_bounds(r: Recipe, rng: Rng) -> Case:
     """Bounds of 1e10 to 1e150 that stand for "none", on some or all variables."""
-    f = around_a_point(r, rng)
+    f = polytope_around_point(r, rng)
     huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
-    x = middle(f)
-    move_through(f, x)
+    x = midpoint_of_bounds(f)
+    make_feasible_at(f, x)
     low, high = rng.random(f["lb"].shape) < 0.7, rng.random(f["lb"].shape) < 0.7
     f["lb"], f["ub"] = np.where(low, -huge, f["lb"]), np.where(high, huge, f["ub"])
-    return priced(r, rng, f)
+    return case_with_costs(r, rng, f)
 
 
-def low_rank(r: Recipe, rng: Rng) -> Case:
+def low_rank_curvature(r: Recipe, rng: Rng) -> Case:
     """Curvature of low rank, exactly: small integers times their transpose. Zero cost in a part of them."""
-    f = around_a_point(r, rng, whole=rng.random() < 0.5)
-    F = rng.integers(-2, 3, (*leading(r), r.n, max(1, r.n // 2))).astype(float)
+    f = polytope_around_point(r, rng, whole=rng.random() < 0.5)
+    F = rng.integers(-2, 3, (*batch_shape(r), r.n, max(1, r.n // 2))).astype(float)
     f["Q"] = F @ np.swapaxes(F, -1, -2)
     if r.exponent > 8:
         free = rng.random(f["lb"].shape) < 0.5
@@ -237,10 +237,10 @@ def low_rank(r: Recipe, rng: Rng) -> Case:
             if not r.per_sample
             else None
         )
-    return priced(replace(r, smoothed=r.smoothed and r.exponent % 2 == 0), rng, f, cost)
+    return case_with_costs(replace(r, smoothed=r.smoothed and r.exponent % 2 == 0), rng, f, cost)
 
 
-def flat(r: Recipe, rng: Rng) -> Case:
+def flat_objective(r: Recipe, rng: Rng) -> Case:
     """Zero cost, and a singular curvature whose null space meets the constraints: every gradient vanishes."""
     F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))).astype(float)
     if r.exponent % 2:
@@ -251,55 +251,55 @@ def flat(r: Recipe, rng: Rng) -> Case:
     room = rng.uniform(0.0, 1.0, r.rows) * (rng.random(r.rows) < 0.7)
     below, above = np.where(rng.random((2, r.n)) < 0.3, np.inf, rng.integers(0, 3, (2, r.n)))
     f: Fields = {"Q": F @ F.T, "A": A, "b": A @ x, "G": G, "h": G @ x + room, "lb": x - below, "ub": x + above}
-    return priced(replace(r, per_sample=False, smoothed=False), rng, f, cost=np.zeros((r.batch, r.n)))
+    return case_with_costs(replace(r, per_sample=False, smoothed=False), rng, f, cost=np.zeros((r.batch, r.n)))
 
 
-def ill_conditioned(r: Recipe, rng: Rng) -> Case:
+def ill_conditioned_curvature(r: Recipe, rng: Rng) -> Case:
     """Curvature with eigenvalues from 1 down to 1e-12; bounds on all variables, on some or on none."""
     V = np.linalg.qr(rng.normal(size=(r.n, r.n)))[0]
     values = 10.0 ** -rng.uniform(0.0, r.exponent, r.n)
     values[0] = 1.0
-    f: Fields = around_a_point(r, rng)
+    f: Fields = polytope_around_point(r, rng)
     Q = (V * values) @ V.T
     f["Q"] = (Q + Q.T) / 2
     if rng.random() < 0.6:
-        x = middle(f)
-        move_through(f, x)
+        x = midpoint_of_bounds(f)
+        make_feasible_at(f, x)
         free = rng.random(f["lb"].shape) < rng.choice([0.5, 1.0])
         f["lb"], f["ub"] = np.where(free, -np.inf, f["lb"]), np.where(free, np.inf, f["ub"])
-    return priced(replace(r, smoothed=False), rng, f)
+    return case_with_costs(replace(r, smoothed=False), rng, f)
 
 
-def hilbert(r: Recipe, rng: Rng) -> Case:
+def hilbert_equalities(r: Recipe, rng: Rng) -> Case:
     """Equalities whose rows are those of a Hilbert matrix."""
     n = min(r.n, 12)
     r = replace(r, n=n, equalities=max(1, min(n, r.exponent)), rows=0, per_sample=False)
     i = np.arange(n)
     A = (1.0 / (1.0 + i[:, None] + i))[: r.equalities]
     x = rng.integers(-2, 3, n).astype(float)
-    return priced(r, rng, {"A": A, "b": A @ x, "lb": x - 2.0, "ub": x + 2.0})
+    return case_with_costs(r, rng, {"A": A, "b": A @ x, "lb": x - 2.0, "ub": x + 2.0})
 
 
-def unbounded(r: Recipe, rng: Rng) -> Case:
+def unbounded_programs(r: Recipe, rng: Rng) -> Case:
     """Linear costs along variables without bounds; some samples are held by a row or by the sign of their cost."""
     r = replace(r, smoothed=False, curved=False)
-    f = around_a_point(r, rng)
+    f = polytope_around_point(r, rng)
     free = rng.random(r.n) < 0.5
     f["ub"] = np.where(free, np.inf, f["ub"])
     f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
     if r.rows and rng.random() < 0.5:
         f["G"] = np.abs(f["G"])
         f["h"] = np.abs(f["h"]) + rows_times_points(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
-    return priced(r, rng, f)
+    return case_with_costs(r, rng, f)
 
 
-def mixes(r: Recipe, rng: Rng) -> Case:
+def mixed_statuses(r: Recipe, rng: Rng) -> Case:
     """Good, infeasible, unbounded, not finite and not convex samples in one batch, by fields of the call."""
     r = replace(r, per_sample=True, smoothed=False, rows=max(r.rows, 1))
-    f = around_a_point(r, rng)
+    f = polytope_around_point(r, rng)
     free = rng.random((r.batch, r.n)) < 0.2
     f["ub"] = np.where(free, np.inf, f["ub"])
-    case = priced(r, rng, f)
+    case = case_with_costs(r, rng, f)
     kind = rng.integers(0, 8, r.batch)
     lb, ub, h = f["lb"].copy(), f["ub"].copy(), f["h"].copy()
     lb[kind == 0, 0] = 3.0 + np.where(np.isfinite(ub[kind == 0, 0]), ub[kind == 0, 0], 0.0)
@@ -316,38 +316,38 @@ def mixes(r: Recipe, rng: Rng) -> Case:
     return replace(case, overrides=overrides)
 
 
-def sparse(r: Recipe, rng: Rng) -> Case:
+def sparse_matrices(r: Recipe, rng: Rng) -> Case:
     """Matrices in SciPy's sparse form; one in forty large enough to stay sparse."""
     large = r.seed % 40 == 0
     r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
     r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)
-    f = around_a_point(r, rng)
+    f = polytope_around_point(r, rng)
     density = 0.01 if large else 0.3
-    x = middle(f)
+    x = midpoint_of_bounds(f)
     for rows, rhs, room in (("A", "b", 0.0), ("G", "h", 1.0)):
         f[rows] = np.where(rng.random(f[rows].shape) < density, f[rows], 0.0)
         f[rhs] = f[rows] @ x + room * rng.uniform(0, 1, len(f[rhs]))
     if r.curved:
         f["Q"] = np.diag(rng.uniform(0.1, 2.0, r.n))
-    return priced(r, rng, f, sparse=True)
+    return case_with_costs(r, rng, f, sparse=True)
 
 
-def integer(r: Recipe, rng: Rng) -> Case:
+def integer_programs(r: Recipe, rng: Rng) -> Case:
     """Integer programs with small integer or real coefficients, some with rows in units down to 1e-10."""
     n = min(r.n, 8)
     r = replace(r, n=n, equalities=min(r.equalities, 1), per_sample=False, smoothed=False, curved=False)
     r = replace(r, rows=max(1, min(r.rows, 4)))
-    f = around_a_point(r, rng, whole=True)
+    f = polytope_around_point(r, rng, whole=True)
     if rng.random() < 0.5:
         f["G"] = f["G"] + rng.normal(size=f["G"].shape)
     unit = 10.0 ** -float(r.exponent - 2) if r.exponent > 6 else 1.0
     f["G"], f["h"] = unit * f["G"], unit * f["h"]
     marks = rng.random(n) < (1.0 if rng.random() < 0.7 else 0.6)
     marks[0] = True
-    return priced(r, rng, f, integer=marks)
+    return case_with_costs(r, rng, f, integer=marks)
 
 
-def big_m(r: Recipe, rng: Rng) -> Case:
+def big_m_programs(r: Recipe, rng: Rng) -> Case:
     """Flows x ≤ M y that may be opened at a price, M from 1e2 to 1e8 and the demand far below it."""
     k = max(1, min(r.n // 2, 4))
     r = replace(r, n=2 * k, per_sample=False, smoothed=False, curved=False, maximise=False)
@@ -359,25 +359,25 @@ def big_m(r: Recipe, rng: Rng) -> Case:
     ub = np.concatenate([np.full(k, M if rng.random() < 0.5 else 1e9), np.ones(k)])
     costs = np.hstack([rng.uniform(0.1, 2.0, (r.batch, k)), rng.uniform(0.1, 20.0, (r.batch, k))])
     marks = np.arange(2 * k) >= k
-    return priced(r, rng, {"G": G, "h": h, "lb": np.zeros(2 * k), "ub": ub}, cost=costs, integer=marks)
+    return case_with_costs(r, rng, {"G": G, "h": h, "lb": np.zeros(2 * k), "ub": ub}, cost=costs, integer=marks)
 
 
 FAMILIES: dict[str, Callable[[Recipe, Rng], Case]] = {
-    "well scaled": well_scaled,
-    "badly scaled": badly_scaled,
-    "degenerate": degenerate,
-    "nearly parallel": nearly_parallel,
+    "well scaled": well_scaled_programs,
+    "badly scaled": badly_scaled_programs,
+    "degenerate": degenerate_vertices,
+    "nearly parallel": nearly_parallel_rows,
     "repeated rows": repeated_rows,
-    "contradictory": contradictory,
-    "bounds": bounds,
+    "contradictory": contradictory_rows,
+    "bounds": mixed_bounds,
     "huge bounds": huge_bounds,
-    "low rank": low_rank,
-    "flat": flat,
-    "ill-conditioned": ill_conditioned,
-    "Hilbert": hilbert,
-    "unbounded": unbounded,
-    "mixes": mixes,
-    "sparse": sparse,
-    "integer": integer,
-    "big M": big_m,
+    "low rank": low_rank_curvature,
+    "flat": flat_objective,
+    "ill-conditioned": ill_conditioned_curvature,
+    "Hilbert": hilbert_equalities,
+    "unbounded": unbounded_programs,
+    "mixes": mixed_statuses,
+    "sparse": sparse_matrices,
+    "integer": integer_programs,
+    "big M": big_m_programs,
 }

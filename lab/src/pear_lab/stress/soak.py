@@ -25,7 +25,7 @@ from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.judge.judged_program import DIMENSIONS
 from pear_lab.stress.examine_case import answers
-from pear_lab.stress.recipes import Recipe, around_a_point
+from pear_lab.stress.recipes import Recipe, polytope_around_point
 from pear_lab.stress.stress_case import Case
 
 GROWTH = 0.01
@@ -114,19 +114,19 @@ class SoakResult:
         return found
 
 
-def _paths(rng: Rng) -> Fields:
+def _path_fields(rng: Rng) -> Fields:
     problem = shortest_path((5, 5)).problem
     return {name: getattr(problem, name).numpy() for name in ("A", "b", "lb")}
 
 
-def _assignment(rng: Rng) -> Fields:
+def _assignment_fields(rng: Rng) -> Fields:
     """Every vertex is degenerate, one equality follows from the others, and one is there twice."""
     side = np.arange(16) // 4, np.arange(16) % 4
     A = np.array([group == k for group in side for k in range(4)], float)
     return {"A": np.vstack([A, A[:1]]), "b": np.ones(9), "lb": np.zeros(16)}
 
 
-def _repeated(rng: Rng) -> Fields:
+def _repeated_row_fields(rng: Rng) -> Fields:
     """Knapsacks whose rows are there twice, once in other units."""
     weights = rng.integers(1, 5, (3, 12)).astype(float)
     h = weights.sum(1) // 2
@@ -138,18 +138,18 @@ def _repeated(rng: Rng) -> Fields:
     }
 
 
-def _vertices(rng: Rng) -> Fields:
+def _vertex_fields(rng: Rng) -> Fields:
     """Small integers: many rows through one vertex."""
-    return around_a_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
+    return polytope_around_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
 
 
-def _curved(rng: Rng) -> Fields:
+def _low_rank_fields(rng: Rng) -> Fields:
     """A curvature of low rank on the simplex."""
     L = rng.integers(-1, 2, (10, 3)).astype(float)
     return {"Q": L @ L.T, "A": np.ones((1, 10)), "b": np.ones(1), "lb": np.zeros(10), "ub": np.full(10, 0.5)}
 
 
-def _infeasible(rng: Rng) -> Fields:
+def _infeasible_fields(rng: Rng) -> Fields:
     """Rows of their own, which contradict each other in an eighth of the samples."""
     G = rng.integers(0, 3, (4, 8)).astype(float)
     h = rng.integers(4, 9, (_SAMPLES, 4)).astype(float)
@@ -158,15 +158,15 @@ def _infeasible(rng: Rng) -> Fields:
 
 
 STRUCTURES = (
-    SoakProblem("paths", _paths),
-    SoakProblem("paths, in compiled epochs", _paths, epochs=True),
-    SoakProblem("assignments", _assignment),
-    SoakProblem("assignments without ids", _assignment, keyed=False),
-    SoakProblem("assignments, interior point", _assignment, solver="interior-point"),
-    SoakProblem("repeated rows", _repeated, sense="max"),
-    SoakProblem("many rows through a vertex", _vertices),
-    SoakProblem("curvature of low rank", _curved),
-    SoakProblem("some samples infeasible", _infeasible, sense="max"),
+    SoakProblem("paths", _path_fields),
+    SoakProblem("paths, in compiled epochs", _path_fields, epochs=True),
+    SoakProblem("assignments", _assignment_fields),
+    SoakProblem("assignments without ids", _assignment_fields, keyed=False),
+    SoakProblem("assignments, interior point", _assignment_fields, solver="interior-point"),
+    SoakProblem("repeated rows", _repeated_row_fields, sense="max"),
+    SoakProblem("many rows through a vertex", _vertex_fields),
+    SoakProblem("curvature of low rank", _low_rank_fields),
+    SoakProblem("some samples infeasible", _infeasible_fields, sense="max"),
 )
 
 
@@ -218,7 +218,7 @@ class SoakTraining:
         self.found, self.seconds, self.plain = SoakResult(structure.name), list[float](), list[float]()
         other = nn.Linear(_FEATURES, n, bias=False).double()
         self.other, self.optimizer = other, torch.optim.SGD(other.parameters(), 1e-3, momentum=0.9)
-        self._tie(anew=True)
+        self._tie_costs(anew=True)
         self.began = time.process_time()
 
     def by_steps(self) -> None:
@@ -231,7 +231,7 @@ class SoakTraining:
                 self.loss(self.model(self.X[rows]), self.C[rows], keys=keys).backward()
                 optimizer.step()
                 self.loss.step()
-                self._note(1)
+                self._record_steps(1)
 
     def by_epochs(self) -> None:
         """Train with ``pear.fit``; the last batch is inspected after each epoch."""
@@ -239,9 +239,9 @@ class SoakTraining:
         epochs = -(-self.steps // steps)
         config = FitConfig(batch_size=_BATCH, max_epochs=epochs, check_every=100, patience=epochs, start="given")
         data = self.X, self.C
-        fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._note(steps))
+        fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._record_steps(steps))
 
-    def _note(self, steps: int) -> None:
+    def _record_steps(self, steps: int) -> None:
         """Record the steps since the last call, judge a sample now and then, and prepare the next steps."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
@@ -252,15 +252,15 @@ class SoakTraining:
             self._judge(last)
             self.show(_JUDGED)
         if before // _TIE != found.steps // _TIE:
-            self._tie(anew=before // _ANEW != found.steps // _ANEW)
+            self._tie_costs(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
             gc.collect()
             found.early = resident_memory()
         if before < self.steps <= found.steps:
             gc.collect()
             found.late, tenth = resident_memory(), len(self.seconds) // 10
-            found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
-            found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
+            found.first, found.last = (lowest_decile(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
+            found.plain = lowest_decile(self.plain[:tenth]), lowest_decile(self.plain[-tenth:])
         self._plain_step()
         self.began = time.process_time()
 
@@ -272,7 +272,7 @@ class SoakTraining:
         self.optimizer.step()
         self.plain.append(time.process_time() - began)
 
-    def _tie(self, anew: bool) -> None:
+    def _tie_costs(self, anew: bool) -> None:
         """Set the weights to multiples of 1/4, so that costs tie exactly: rounded, or with ``anew`` drawn afresh."""
         with torch.no_grad():
             weight = self.model.weight
@@ -300,6 +300,6 @@ class SoakTraining:
             found.wrong.append(f"step {found.steps}: {why}")
 
 
-def quickest(seconds: list[float]) -> float:
+def lowest_decile(seconds: list[float]) -> float:
     """The 10 % quantile."""
     return float(np.quantile(seconds, 0.1))

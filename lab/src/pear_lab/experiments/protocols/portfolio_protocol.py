@@ -179,7 +179,7 @@ def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     realised = _days_of(windows.days, market.split.ahead)
     first = int(windows.starts[0]) + windows.known.shape[2] + 1  # prices have one day more than returns
     return {
-        **_trade(evaluation, evaluation.weights(predicted), realised),
+        **_trading_scores(evaluation, evaluation.weights(predicted), realised),
         "normalized_mse": evaluation.normalized_error(predicted),
         "best": evaluation.best.tolist(),
         "dates": [market.prices.dates[first].isoformat(), market.prices.dates[first + len(realised) - 1].isoformat()],
@@ -187,7 +187,7 @@ def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _trade(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[str, Any]:
+def _trading_scores(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[str, Any]:
     """Regret and backtest of portfolios, one for each window."""
     outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
     lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
@@ -203,7 +203,7 @@ def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tens
         "equal weight": torch.full((count, n), 1.0 / n, dtype=torch.float64),
         "minimum variance": market.task.weights(torch.zeros(count, n, dtype=torch.float64), covariance),
     }
-    return {name: _trade(evaluation, weights, realised) for name, weights in portfolios.items()}
+    return {name: _trading_scores(evaluation, weights, realised) for name, weights in portfolios.items()}
 
 
 def _days_of(days: Tensor, ahead: int) -> Tensor:

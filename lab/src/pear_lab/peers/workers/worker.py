@@ -34,23 +34,23 @@ Step = Callable[[], dict[str, Any]]
 
 def main() -> None:
     """Load, warm up, measure, write."""
-    options = _options()
+    options = _parse_options()
     sys.path.pop(0)  # the folder of this file: a peer's file must not shadow the package of the same name
-    peer = _load(options.peer)
+    peer = _load_peer(options.peer)
     if options.serve:
         serve(peer.layer, options.serve, options.threads)
         return
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
-    step: Step = _prepared(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
+    step: Step = _prepare_step(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
     _limit_threads(options.threads)
     # a step without torch returns arrays of numpy, so that there is nothing to wait for
     wait = synchronize(options.device if "torch" in sys.modules else "cpu")
     arrays, seconds = measure(lambda: step, options.repeats, options.limit, options.warm_up, wait)
-    np.savez(options.output, seconds=seconds, versions=json.dumps(_versions(peer.PACKAGES)), **arrays)
+    np.savez(options.output, seconds=seconds, versions=json.dumps(_package_versions(peer.PACKAGES)), **arrays)
 
 
-def _prepared(peer: Any, data: dict[str, Any], device: str) -> Step:
+def _prepare_step(peer: Any, data: dict[str, Any], device: str) -> Step:
     if "jax" in peer.PACKAGES:
         _set_up_jax(device)
     if hasattr(peer, "prepare"):
@@ -181,7 +181,7 @@ def synchronize(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", type=Path)
     for name in ("input", "output"):
@@ -197,7 +197,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _load(path: Path) -> Any:
+def _load_peer(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -212,7 +212,7 @@ def _limit_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+def _package_versions(packages: tuple[str, ...]) -> dict[str, str]:
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
