@@ -34,11 +34,11 @@ class GradientRow:
         seconds: the fastest measurement.
         median_seconds: the median measurement. Both times are for the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
-        compared: samples that they come from.
+        compared: number of samples whose gradient was compared.
         reuse_rate: share of samples for which no solver was called; None without warm starts.
-        versions: of a peer's packages.
+        versions: versions of a peer's packages, by name.
         profile: seconds by what they were spent on, of one more measurement.
-        structure: of the problems.
+        structure: name of the structure of the problems.
         measured: "gradient", or "decision" where the errors are those of the decisions and there is no backward pass.
         loose: whether it is a peer at a setting that gives up accuracy for time.
     """

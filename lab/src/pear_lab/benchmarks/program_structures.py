@@ -32,7 +32,7 @@ class Draw:
         fields: Q, A, b, G, h, lb and ub by the names ``Problem`` has for them, shared or per sample; absent ones are
             left out.
         smoothing: λ, which is added to the diagonal of Q on every side.
-        redundant: the last so many rows of A follow from the others.
+        redundant: number of rows at the end of A that are combinations of the others.
     """
 
     cost: Array
@@ -48,7 +48,7 @@ class Structure:
 
     Attributes:
         name: what users write.
-        label: says what it is and how large, given n.
+        label: description of the structure, with a place for n.
         draw: takes a random generator, the number of variables and the number of samples.
         size: the default number of variables.
         batches: the default numbers of samples on a GPU; those of at most 512 are the default on a CPU.

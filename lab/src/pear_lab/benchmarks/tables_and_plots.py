@@ -17,9 +17,9 @@ class TextTable:
 
     Attributes:
         title: what it shows.
-        headings: one a column.
-        rows: of as many cells.
-        left: the first so many columns hold words, the others numbers.
+        headings: one heading per column.
+        rows: one tuple of cells per line.
+        left: number of columns at the left that hold words; the others hold numbers.
     """
 
     title: str

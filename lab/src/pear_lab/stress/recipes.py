@@ -36,12 +36,12 @@ class Recipe:
         n: variables.
         equalities, rows: numbers of rows of A and of G.
         batch: samples.
-        exponent: how bad it is, 0 to 12; every family reads it in its own way.
+        exponent: difficulty from 0 to 12; every family interprets it in its own way.
         curved: the problem has a curvature of its own; else it is linear.
         smoothed: λ > 0.
         per_sample: every sample has rows and bounds of its own.
-        maximise: the sense.
-        seed: of what is drawn.
+        maximise: whether the objective is maximised.
+        seed: seed of the random numbers.
     """
 
     family: str

@@ -15,10 +15,10 @@ class Case:
     """A batch of B programs of equal shape, by the names ``pear.Problem`` has for their parts.
 
     Attributes:
-        family: that it belongs to.
+        family: name of its family.
         cost, true: (B, n) predicted and true costs.
         fields: what the problem is made of, shared or with a leading dimension B.
-        overrides: fields that come with the call; then there is no gradient.
+        overrides: fields that are passed to ``pear.solve``; a case with any has no gradient.
         smoothing: λ.
         sense: "min" or "max".
         integer: (n,) bool, or None.
