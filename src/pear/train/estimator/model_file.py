@@ -1,4 +1,4 @@
-"""The model file of ``DecisionRegressor``: its problem, weights, parameters and names, in the format of ``archive``."""
+"""The model file of ``DecisionRegressor``: problem, weights, parameters and names, in the format of ``file_format``."""
 
 from __future__ import annotations
 
