@@ -102,6 +102,8 @@ class Advice:
         return f"Advice({self.problem}: {len(self.findings)} findings, {len(self.to_do)} of them to do)"
 
     def _repr_html_(self) -> str:
+        """Show the findings in a notebook, as one list for each topic."""
+
         def item(one: Finding) -> str:
             return f"<li>{'<b>→</b> ' if one.to_do else ''}{escape(one.sentence)}</li>"
 

@@ -178,6 +178,7 @@ class RayEngine(FutureEngine):
         return self._ray.cloudpickle.dumps(value)
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+        """Report a finished task's result or raise its error; start it again where its process or machine has died."""
         del self._references[ticket]
         errors = self._ray.exceptions
         try:
@@ -194,6 +195,7 @@ class RayEngine(FutureEngine):
             self._report_result(ticket, value, on_update)
 
     def _read_messages(self) -> list[tuple[int, Any]]:
+        """Return the messages that tasks have sent since the last call, each with its ticket; do not wait for any."""
         ready, _ = self._ray.wait([self._letters], timeout=0)
         if not ready:
             return []

@@ -32,6 +32,7 @@ def ends_within(seconds: float, words: str) -> Iterator[None]:
 
 
 def _watch(pid: int, seconds: float, words: str) -> None:
+    """Kill process ``pid`` with a message, unless a byte arrives on the standard input within ``seconds``."""
     waiting = threading.Thread(target=os.read, args=(0, 1), daemon=True)
     waiting.start()
     waiting.join(seconds)

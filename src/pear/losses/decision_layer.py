@@ -142,6 +142,7 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        """Return ∂L/∂input for each input that needs it; ``up`` (B, n) is ∂L/∂z."""
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[2:]
         if any(needed[2:]):
             found = all_derivatives(decisions.verified, w, ctx.sign)

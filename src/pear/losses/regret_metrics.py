@@ -170,6 +170,7 @@ def outcome_of_forecast(
 def _outcome_with_recourse(
     model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
 ) -> Outcome:
+    """Return the outcome of a model that predicts right-hand sides: its regret includes what the recourse costs."""
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
     check_same_order(model, predicted, true)

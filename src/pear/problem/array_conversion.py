@@ -230,6 +230,7 @@ def _read_tensor(name: str, value: Tensor) -> Tensor:
 
 
 def _read_numpy(name: str, value: ArrayLike) -> np.ndarray[Any, Any]:
+    """Read the value as a NumPy array of a type and memory layout that torch accepts."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:

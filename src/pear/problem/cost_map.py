@@ -113,6 +113,7 @@ class CostMap:
         return CostMap(self.M, self.known[sample_index(index, self.batch, self.known.device)], self.names)
 
     def _known(self, keys: Sequence[Hashable] | None) -> Tensor:
+        """Return the known costs of the samples with these keys, (n,) if all samples share them, else (B, n)."""
         if keys is None or self.batch is None:
             return self.known
         outside = [key for key in keys if not isinstance(key, int) or not 0 <= key < self.batch]

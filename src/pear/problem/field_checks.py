@@ -263,6 +263,7 @@ def _advice(sense: str, shift: float) -> str:
 
 
 def _positive(n: Any) -> int:
+    """Return n as an int, or raise if it is no positive integer."""
     try:
         size = operator.index(n)
     except TypeError:

@@ -234,6 +234,7 @@ class Model:
         return f"Model({describe_problem(self.problem, self.cost_map)}{costs}{rows})"
 
     def _repr_html_(self) -> str:
+        """Show the model as a table in a notebook."""
         own: dict[str, Any] = {
             "names": summarise_names(self.variables),
             "predicted values": summarise_names(self.names),

@@ -147,6 +147,7 @@ class QuadraticProgram:
         return None if form is None else replace(form, **{name: getattr(self, name) for name in _VECTORS})
 
     def _to_sparse(self) -> QuadraticProgram | None:
+        """Return the program with sparse matrices, or None if too many of their entries are non-zero."""
         matrices = {name: getattr(self, name)[0] for name in _MATRICES}
         entries = sum(M.numel() for M in matrices.values())
         count = sum(int(M.count_nonzero()) for M in matrices.values())

@@ -109,6 +109,11 @@ class SparseReducedKKT:
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
     def _refined(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
+        """Solve the reduced system for the right-hand sides f and r, with iterative refinement.
+
+        Returns:
+            The solution x, its multipliers v, and whether their relative residual is at most ``PROJECTED``.
+        """
         assert self._system is not None
         H, J, JT = self._pattern.H, self._pattern.J, self._pattern.JT
         x, v = np.zeros_like(f), np.zeros_like(r)

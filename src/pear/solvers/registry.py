@@ -144,6 +144,7 @@ _RENAMED = {"pear": "interior-point"}  # names of the last release, which say wh
 
 
 def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
+    """Return the row of a solver that is reached through qpsolvers."""
     return Backend(
         name,
         "pear.solvers.adapters.qpsolvers",

@@ -197,6 +197,7 @@ def _with_part_mse(callback: Callback) -> Callback:
 
 
 def _check_kinds(model: Any, loss: Any) -> None:
+    """Raise if the model is no module, or the loss cannot be called."""
     if not isinstance(model, nn.Module):
         raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
     if not callable(loss):
@@ -207,6 +208,7 @@ def _check_kinds(model: Any, loss: Any) -> None:
 
 
 def _as_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
+    """Return the progress callbacks as a tuple; raise if one cannot be called."""
     if progress is None:
         return ()
     several = (progress,) if callable(progress) else tuple(progress)

@@ -279,6 +279,7 @@ class Ranks:
         return box[0]
 
     def _talk(self, call: Callable[[], Any]) -> None:
+        """Run a collective operation of torch; raise ``TrainingError`` if another rank has gone."""
         try:
             call()
         except RuntimeError as error:  # what every backend of torch raises

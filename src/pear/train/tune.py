@@ -225,6 +225,7 @@ def _split_samples(
 
 
 def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
+    """Read features and costs as samples in memory; raise if their shapes or row orders do not fit."""
     features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
     parts = input_tensors(features)

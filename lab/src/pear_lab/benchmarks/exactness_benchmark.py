@@ -168,6 +168,7 @@ def _draw_exams(family: str, seed: int, share: float) -> list[_Exam]:
 
 
 def _exactness_row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
+    """Measure one solver on the exams of one family: residuals, errors of gradients, shares of repaired samples."""
     residuals, references, differences, repaired, on_edge = [], [], [], [], []
     for exam in exams:
         answers, steps = exam.answers(solver)

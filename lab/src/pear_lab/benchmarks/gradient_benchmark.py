@@ -136,6 +136,7 @@ class _TimeLimits:
         self.gone: set[str] = set()
 
     def allows(self, who: str, batch: int) -> bool:
+        """Whether ``who`` is expected to stay within the time limit with this batch size; if not, it is dropped."""
         if who in self.gone:
             return False
         before, seconds = self.known.get(who, (batch, 0.0))
@@ -164,6 +165,7 @@ class _GradientSides:
     say: Callable[[str], None]
 
     def ours(self) -> Iterator[GradientRow]:
+        """Measure each step of ours; on a GPU also our layer on one CPU core."""
         ours = OurSteps(self.instances, self.batch, self.settings.device)
         for who in ours.steps:
             if self._may(who):
@@ -173,6 +175,7 @@ class _GradientSides:
                 yield self._our_row(OurSteps(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
+        """Measure each peer in its environment; one that fails or takes too long is noted and left out."""
         data, settings = self.instances.data(self.batch), self.settings
         for peer, python in peers:
             if not self._may(peer.title):

@@ -77,6 +77,7 @@ def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array
 
 
 def _hard_instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Generator) -> HardModel:
+    """Draw a model of this kind: degenerate, with fixed variables, copied rows and mixed units."""
     model = _with_copies(kind(rng, *size), rng)
     n = model.A.shape[1]
     lower, upper, x = np.zeros(n), np.full(n, np.inf), model.x

@@ -117,6 +117,7 @@ def _perturb_values(values: Array, size: float, random: np.random.Generator) -> 
 
 
 def _integer_row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
+    """Time our 0-1 solver and HiGHS on the same values, and return what they took and where they differ."""
     forget()
     chosen, seconds = _time_call(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)

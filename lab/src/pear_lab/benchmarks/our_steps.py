@@ -95,6 +95,7 @@ class OurSteps:
         return lambda: _backward_pass(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
+        """Return a step that differentiates the true objective through ``DecisionLayer``."""
         layer = DecisionLayer(Problem(**self.fields), smoothing=self.instances.smoothing)
 
         def true_objective(cost: Tensor) -> Tensor:
@@ -106,6 +107,7 @@ class OurSteps:
 
 
 def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+    """Time the parts of one step: those that the loss counts, the phases of its kernel, and the rest."""
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()

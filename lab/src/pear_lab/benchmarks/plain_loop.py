@@ -155,6 +155,7 @@ class _Loop:
         self.history = PlainHistory()
 
     def run(self, max_epochs: int, time_cap: float, progress: Callable[[int], None]) -> None:
+        """Train by the paper's protocol: a check every 10 epochs, patience 3, the best weights kept."""
         history, start = self.history, time.perf_counter()
         best, reference, waited = copy.deepcopy(self.model.state_dict()), float("inf"), 0
         for epoch in range(1, max_epochs + 1):
@@ -176,6 +177,7 @@ class _Loop:
         history.split["rest"] = max(0.0, history.seconds - sum(history.split.values()))
 
     def epoch(self) -> None:
+        """Train for one epoch, and add the time of its parts to the history."""
         spent, mark = self.history.split, time.perf_counter()
         for features, costs in self.train:
             self.optimizer.zero_grad()
@@ -189,6 +191,7 @@ class _Loop:
         spent["network"] += time.perf_counter() - mark
 
     def check(self) -> float:
+        """Return the metric on the validation samples."""
         began = time.perf_counter()
         with torch.no_grad():
             pairs = [(self.model(features), costs) for features, costs in self.validation]

@@ -112,6 +112,7 @@ def run(settings: ScalingSettings, callbacks: Callbacks) -> None:
 
 
 def _measure_point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
+    """Time one gradient of the loss at one size; return wall and processor time with the KKT residual."""
     problem, true, predicted = (_grid_samples if family == GRID else _qp_samples)(settings, size)
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []

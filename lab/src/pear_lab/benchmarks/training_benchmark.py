@@ -167,6 +167,7 @@ class _TrainingSides:
     split: Split
 
     def ours(self, progress: Callable[[int], None]) -> TrainingRow:
+        """Train with PEAR by the published protocol, and return its times and regret."""
         loss = lp.make_run_loss(self.run, self.task)
         model, history = lp.train_as_published(
             self.run, self.task, self.split, lambda report: progress(report.epoch), loss
@@ -210,6 +211,7 @@ class _TrainingSides:
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
     def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
+        """Train with a peer for as many epochs, from the same weights, and return its times and regret."""
         model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         data: dict[str, Any] = {
             "features": self.split.train.features.numpy(),
@@ -292,6 +294,7 @@ def _group_by_side(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[Tr
 
 
 def _summarize_side(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
+    """Summarise the rows of one side over the seeds; ratios are to PEAR with the same seed."""
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]

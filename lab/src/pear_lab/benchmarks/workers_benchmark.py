@@ -245,6 +245,7 @@ def tables(rows: list[WorkerRow]) -> list[TextTable]:
 
 
 def _measured_table(rows: Iterable[WorkerRow]) -> TextTable:
+    """Make the table that sets measured rates beside reckoned ones."""
     headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
     table = TextTable("Samples a second, measured and reckoned", headings)
     for row in rows:
@@ -261,6 +262,7 @@ def _prediction_error(row: WorkerRow, reckoned: float) -> str:
 
 
 def _predicted_table(rows: list[WorkerRow]) -> TextTable:
+    """Make the table of reckoned times and core hours for more workers and samples."""
     samples, price = rows[0].samples, rows[0].price
     times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)
     costs = ("cost",) if price is not None else ()

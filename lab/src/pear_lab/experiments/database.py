@@ -176,6 +176,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Commit what is written inside, or roll all of it back on an error."""
         # IMMEDIATE: the lock is taken at once and waited for, instead of failing half way.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -193,6 +194,7 @@ class Database:
             raise sqlite3.DatabaseError(" ".join(found.split()))
 
     def _check_version(self) -> None:
+        """Raise if the database is of another version, or not ours."""
         version = _schema_version(self._connection)
         if version != str(SCHEMA_VERSION) and (version or _table_names(self._connection)):
             what = f"is a database of version {version}" if version else "holds tables, but none that PEAR made"
@@ -287,6 +289,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _select_records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
+    """Read the records of runs that fulfil the SQL condition; raise if a checksum does not fit its row."""
     summed = "checksums" in _table_names(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
@@ -317,6 +320,7 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def _schema_version(connection: sqlite3.Connection) -> str | None:
+    """Return the version that the database says it has, or None."""
     if "meta" not in _table_names(connection):
         return None
     try:
@@ -351,6 +355,7 @@ def _enable_write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _explain_errors(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and of the file system inside as ``DatabaseError``, with a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError, json.JSONDecodeError) as error:

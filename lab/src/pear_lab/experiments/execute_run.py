@@ -83,6 +83,7 @@ def attempt(
 
 
 def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
+    """Train a run by its protocol, test it, and return its record and weights."""
     trained = PROTOCOLS[run.task].train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -105,6 +106,7 @@ def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Out
 
 
 def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
+    """Measure a run that another run has trained, and return its record."""
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()

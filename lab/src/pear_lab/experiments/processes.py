@@ -93,6 +93,7 @@ class Processes(FutureEngine):
                 yield worker.ticket, worker.messages.recv()
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+        """Report the result of a finished task, or replace its process if that has died."""
         worker = next(worker for worker in self.workers if worker.ticket == ticket)
         try:
             value = future.result()

@@ -89,6 +89,7 @@ _NO_JSON = object()
 
 
 def _has_expected_type(name: str, value: Any) -> bool:
+    """Whether a field of a record that was read has the type that ``RunRecord`` expects."""
     if value is None:
         return name in _MAY_BE_MISSING
     kind: Any = _KINDS.get(name, str)

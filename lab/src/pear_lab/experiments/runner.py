@@ -80,6 +80,7 @@ class Pool:
         return None
 
     def _submit(self, run: RunSpec) -> None:
+        """Hand a run to the engine; one whose training is missing is written as failed at once."""
         try:
             trained = trained_for(run, self.database)
         except RunError as error:
@@ -89,6 +90,7 @@ class Pool:
         self._under_way[self.engine.submit(_attempt, run, trained)] = run
 
     def _hear(self, update: TaskUpdate) -> None:
+        """Pass an update of the engine on to the listener, and write results to the database."""
         match update:
             case TaskStart(ticket):
                 self.listen(Event(self._under_way[ticket]))

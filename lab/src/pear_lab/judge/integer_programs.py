@@ -80,6 +80,7 @@ def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
 
 
 def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
+    """Judge an integer point by its constraints and by the best point known: verdict, whether on the edge, reason."""
     if not np.isfinite(x).all():
         return "wrong", False, "SOLVED, but x is not finite"
     off = float(violation(s, x[None])[0])
@@ -111,6 +112,7 @@ def find_best(s: Program) -> BestPoint:
 
 
 def _best_by_enumeration(s: Program, points: Array) -> BestPoint:
+    """Return the best of all integer points (k, n)."""
     off = violation(s, points)
     surely, perhaps = off <= MET, off <= TOLERANCE
     if not surely.any():

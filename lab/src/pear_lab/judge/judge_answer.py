@@ -98,6 +98,7 @@ def judge(s: Program, a: Answer) -> Verdict:
 
 
 def _judge_solved(s: Program, a: Answer) -> Verdict:
+    """Judge an answer that claims to be solved: by its residuals in extended precision, then by its value."""
     if a.equality is None or a.inequality is None or a.bound is None:
         return Verdict("wrong", "SOLVED without multipliers")
     parts = (a.x, a.equality, a.inequality, a.bound)

@@ -61,6 +61,7 @@ def _is_ready(folder: Path, peer: Peer) -> bool:
 
 
 def _build_environment(folder: Path, peer: Peer, say: Say) -> None:
+    """Make a virtual environment with the peer's packages, and mark it as ready at the end."""
     say(f"{peer.name}: making an environment in {folder}")
     log = folder.with_suffix(".log")
     try:
@@ -95,6 +96,7 @@ def _run_logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
 
 
 def _installation_error(peer: Peer, lines: list[str], log: Path) -> str:
+    """Return the message for a failed installation: the installer's last error, the log and remedies."""
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     said = errors[-1] if errors else (lines[-1] if lines else "nothing")
     return (

@@ -123,6 +123,7 @@ def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer
 
 
 def _find_peer(name: str, command: str, device: str) -> list[Peer]:
+    """Return the rows of this peer for this command; raise if there are none, or not on this device."""
     known = [peer for peer in PEERS if peer.name == name]
     if not known:
         names = list(dict.fromkeys(peer.name for peer in PEERS))

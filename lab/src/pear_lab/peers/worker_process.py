@@ -76,6 +76,7 @@ def measure(
 
 
 def _run_worker(peer: Peer, command: list[str], threads: int, timeout: float) -> None:
+    """Run a worker to its end; raise ``PeerError`` if it fails or takes too long."""
     variables = worker_environment(command[0], threads)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=variables)
@@ -202,6 +203,7 @@ class _Decide(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the peer's gradients by cost and Q; ``slopes`` holds ∂L/∂z (B, n)."""
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

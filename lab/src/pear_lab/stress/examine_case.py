@@ -56,6 +56,7 @@ def examine(case: Case) -> CaseVerdicts:
 
 
 def _examine(case: Case) -> CaseVerdicts:
+    """Solve a case as a batch and sample by sample, and judge every answer and gradient."""
     try:
         problem = Problem(**case.problem_fields())
         batch = answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))

@@ -253,6 +253,7 @@ class _Sweep:
             self._count_orphans(below)
 
     def _count_orphans(self, below: list[int]) -> None:
+        """Count the processes that are still alive a while after their driver was killed."""
         until = time.monotonic() + _ORPHAN_SECONDS
         while (
             left := [pid for pid in below if _living_parent(pid) and not _is_agent(pid)]

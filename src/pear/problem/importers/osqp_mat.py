@@ -69,6 +69,7 @@ def load_osqp_arrays(path: Path) -> dict[str, Any]:
 
 
 def _check_osqp_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
+    """Raise if the arrays of the file do not fit together, or if P is a triangle only."""
     (m, n), square = A.shape, P.shape
     if square != (sizes["q"],) * 2 or n != sizes["q"] or m != sizes["l"] or m != sizes["u"]:
         came = f"P {square}, A {A.shape}, " + ", ".join(f"{name} ({size},)" for name, size in sizes.items())

@@ -140,6 +140,7 @@ def _pyomo_bounds(where: str, variable: Any) -> tuple[float, float]:
 
 
 def _pyomo_rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
+    """Return the linear constraints of a Pyomo model as rows with limits; raise if one is quadratic."""
     forms: list[_QuadraticForm] = []
     low, high = np.full(len(constraints), -np.inf), np.full(len(constraints), np.inf)
     for i, row in enumerate(constraints):

@@ -82,6 +82,7 @@ def _matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_R
 
 
 def _constraint_blocks(constraints: Any) -> list[_RowBlock]:
+    """Return one block of rows for each ``LinearConstraint``; raise if a constraint is not linear."""
     given = constraints if isinstance(constraints, Sequence) else [constraints]
     made: list[_RowBlock] = []
     for i, one in enumerate(given):
@@ -134,6 +135,7 @@ def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
 
 
 def _integer_marks(integrality: Any, n: int) -> Any:
+    """Return (n,) bool, True for integer variables; raise if SciPy's ``integrality`` names another kind."""
     kinds = np.zeros(n) if integrality is None else np.asarray(integrality).reshape(-1)
     if len(kinds) not in (1, n):
         raise ProblemError(f"{_WHERE}: integrality must be a number or have {n} entries; got {len(kinds)}")
@@ -148,6 +150,7 @@ def _integer_marks(integrality: Any, n: int) -> Any:
 
 
 def _stack_blocks(blocks: list[_RowBlock], n: int) -> RowLimits:
+    """Stack the blocks of rows into one matrix with its limits and names."""
     if not blocks:
         return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
     names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))

@@ -67,6 +67,7 @@ def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
 
 
 def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
+    """Solve all samples with the compiled kernel; its verdict and its projector come with the candidate."""
     diagonal = qp.H[0].diagonal()
     if qp.diagonal and len(qp.H) == 1 and bool((diagonal == diagonal[0]).all()):
         curvature: dict[str, Any] = {"smoothing": float(diagonal[0])}
@@ -109,6 +110,7 @@ class CompiledProjector:
 
 
 def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
+    """Solve all samples with the Triton kernel; the candidate is empty where no kernel fits the program."""
     if plan is None or not qp.batch or not plan.fits(qp.batch, qp.c.device):
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)

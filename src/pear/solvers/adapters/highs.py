@@ -56,6 +56,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: highspy.Highs) -> None:
+    """Solve the LPs and QPs of the batch one after another, and write their points to the candidates."""
     ones = np.ones(batch.c.shape[1])
     for group in groups(batch, candidates.todo):
         matrix = sp.csc_matrix(stack(group.A, group.G))
@@ -71,6 +72,7 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
 
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
+    """Solve the integer programs of the batch in threads, each within its share of the time that is left."""
     assert batch.integer is not None
     todo, seconds = candidates.todo, time_limit.seconds_left()
     clock = _Clock(seconds, len(todo), thread_pools.thread_count())
@@ -135,6 +137,7 @@ class _IntegerJob:
             event.interrupt()
 
     def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> None:
+        """Solve the integer program of sample i, and write its point and proven bound to the candidates."""
         if seconds <= 0 or self.clock.stop.is_set():
             self.candidates.fail(i, Status.TIME_LIMIT)
             return
@@ -152,6 +155,7 @@ class _IntegerJob:
 
 
 def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
+    """Return a HiGHS solver with these tolerances, with or without presolve."""
     feasibility = min(max(tol, 1e-10), 1e-6 if presolve else 1e-4)
     highs = highspy.Highs()
     for name, value in {

@@ -48,6 +48,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: CandidateRows) -> None:
+    """Solve the samples of one group with one OSQP set-up, and write their points to the candidates."""
     box = np.flatnonzero(group.bounded)
     n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
     lower, upper = _stacked_limits(batch, group, box, int(group.members[0]))
@@ -89,6 +90,7 @@ def _unit_rows(group: Group, box: Array) -> Array:
 
 
 def _osqp_settings(tol: float, seconds: float) -> dict[str, float | bool]:
+    """Return OSQP's settings for this tolerance and time limit."""
     return {
         "eps_abs": tol,
         "eps_rel": tol,

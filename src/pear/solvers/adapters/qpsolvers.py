@@ -74,6 +74,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
 def _solve_group(
     batch: ProgramArrays, group: Group, name: str, options: dict[str, Any], tol: float, candidates: CandidateRows
 ) -> None:
+    """Solve the samples of one group with qpsolvers' solver ``name``, and write their points to the candidates."""
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())

@@ -70,6 +70,7 @@ def solve_linear_program(
 
 
 def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates: CandidateRows) -> None:
+    """Solve the linear program of sample i with ``linprog``, and write its point and multipliers to the candidates."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
     feasibility = min(max(tol, 1e-10), 1e-4)
     options: dict[str, Any] = {
@@ -88,6 +89,7 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
 
 
 def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, candidates: CandidateRows) -> None:
+    """Solve the integer program of sample i with ``milp``, and write its point and proven bound to the candidates."""
     assert batch.integer is not None
     matrix = stack(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)

@@ -76,6 +76,7 @@ class BinaryPlan:
 
     @classmethod
     def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> BinaryPlan:
+        """Make the plan: fixed variables are taken out, and the rows of the others are tightened."""
         low, high = whole_bounds(lb, ub)
         free = np.flatnonzero(high > low)
         J = np.concatenate([A, G])

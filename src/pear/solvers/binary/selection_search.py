@@ -80,6 +80,7 @@ class Search:
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def _branch(self) -> SearchOutcomes:
+        """Search by branch and bound; a start saves time, and does not change which selection is returned."""
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
         units, close = self._units(scale), _rounding(values)

@@ -181,6 +181,7 @@ class LinearEpochs:
         return [self.optimizer.state[parameter] for parameter in parameters]
 
     def _model(self, state: list[dict[str, Tensor]]) -> epoch_kernel.LinearState:
+        """Return the arrays of weights, Adam's moments and gradients that the kernel updates in place."""
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
         bias = [] if self.model.bias is None else [self.model.bias.detach(), *(state[1][k] for k in _MOMENTS)]

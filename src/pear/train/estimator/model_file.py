@@ -56,6 +56,7 @@ def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regresso
 
 
 def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None) -> Regressor:
+    """Make the regressor that the content of a model file describes, with its weights."""
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
@@ -91,6 +92,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _names(names: Sequence[Any] | None, what: str) -> list[Any] | None:
+    """Return column names as plain Python values that JSON can hold; raise on other types."""
     if names is None:
         return None
     found = [_python_value(name) for name in names]
@@ -109,6 +111,7 @@ def _tensor(name: str, value: Any) -> torch.Tensor:
 
 
 def _problem_content(problem: Problem | Model) -> dict[str, Any]:
+    """Return the arrays and names of a problem or model as the content of a model file."""
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if plain.phi is not None:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")
@@ -159,6 +162,7 @@ def _constraints(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(said: dict[str, Any]) -> Problem | Model:
+    """Make the problem or model that the content of a model file describes."""
     problem = Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:

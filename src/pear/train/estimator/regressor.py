@@ -369,6 +369,7 @@ def _split_model(model: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _refuse_arguments(unsupported: dict[str, Any]) -> None:
+    """Raise on keyword arguments that ``fit`` does not support, ``sample_weight`` among them."""
     given = [name for name, value in unsupported.items() if value is not None]
     if "sample_weight" in given:
         raise ProblemError(

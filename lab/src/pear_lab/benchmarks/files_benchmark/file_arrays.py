@@ -53,6 +53,7 @@ def read_model_file(path: Path) -> ModelFile:
 
 
 def _from_highs(model: Any) -> ModelFile:
+    """Return the arrays of a model that HiGHS has read, as a minimisation."""
     lp, hessian = model.lp_, model.hessian_
     n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
     P = np.zeros(0)
@@ -77,6 +78,7 @@ def _from_highs(model: Any) -> ModelFile:
 
 
 def _from_mat(path: Path) -> ModelFile:
+    """Read the arrays of a ``.mat`` file in OSQP's form."""
     load_osqp_arrays(path)  # raises the importer's errors
     with plain_file(path, (".mat",)) as file:
         found = loadmat(str(file))

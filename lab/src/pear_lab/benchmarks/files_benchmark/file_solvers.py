@@ -108,6 +108,7 @@ def _solver_of(name: str) -> str:
 
 
 def _solve_ours(model: Model, name: str) -> SolverAnswer:
+    """Solve the model with PEAR."""
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -147,6 +148,7 @@ def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, intege
 
 
 def _solve_highs(p: Program, tol: float) -> SolverAnswer:
+    """Solve the program with HiGHS, at gap 0 where it has integers."""
     import highspy
 
     begin = time.perf_counter()
@@ -172,6 +174,7 @@ def _solve_highs(p: Program, tol: float) -> SolverAnswer:
 
 
 def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
+    """Solve the program with SciPy: ``milp`` where it has integers, else ``linprog``."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     begin = time.perf_counter()
@@ -194,6 +197,7 @@ def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
 
 
 def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
+    """Solve the program with the solver ``name`` of qpsolvers."""
     import qpsolvers
 
     if p.integer.any():

@@ -114,6 +114,7 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
 
 
 def _find_models(folder: Path) -> list[Path]:
+    """Return the paths of all model files in the folder and below it; raise if there are none."""
     if not folder.is_dir():
         raise DataError(
             f"{folder} is no folder; expected one with models in it: check the path, or make one with --generate"
@@ -128,6 +129,7 @@ def _find_models(folder: Path) -> list[Path]:
 def _judge_answers(
     name: str, model: ModelFile, settings: FilesSettings, answers: Sequence[SolverAnswer]
 ) -> list[FileRow]:
+    """Judge what each solver answered for one model, and return one row for each solver."""
     program = model.program
     accuracies = compare(program, answers)
     proofs: dict[str, bool | None] = {}
@@ -166,6 +168,7 @@ def _file_row(
     judged: str = "refused",
     ratio: float = math.nan,
 ) -> FileRow:
+    """Make the row of one solver on one model; ``model`` is None if the file could not be read."""
     sizes = ("", 0, 0, 0) if model is None else (model.kind, model.program.n, model.rows, model.nonzeros)
     objective = math.nan if model is None else model.sign * found.objective + model.offset
     measured = (found.primal, found.dual, found.gap, objective)
@@ -198,6 +201,7 @@ def tables(rows: list[FileRow]) -> list[TextTable]:
 
 
 def _summary_of_solvers(rows: list[FileRow]) -> TextTable:
+    """Make a table that counts, for each solver, the files by verdict."""
     table = TextTable("Summary: files by verdict", ("solver", *VERDICTS, "largest\nratio"))
     for solver in dict.fromkeys(row.solver for row in rows):
         mine = [row for row in rows if row.solver == solver]

@@ -106,6 +106,7 @@ def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
 def _train_candidate(
     run: RunSpec, prepared: _TabularData, options: dict[str, float], progress: Listener
 ) -> tuple[SharedLinear, History]:
+    """Train one model with these settings of its loss."""
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
     start = run.settings.get("start", "given")
@@ -126,6 +127,7 @@ def _train_candidate(
 
 
 def _load_tabular_data(run: RunSpec) -> _TabularData:
+    """Load the data set of the run and split it."""
     data = _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
     if isinstance(data, BuildingData):
         names = ("fold", "instance_size", "budget", "version")

@@ -182,6 +182,7 @@ def synchronize(device: str) -> Callable[[], None]:
 
 
 def _parse_options() -> argparse.Namespace:
+    """Read the worker's command line, and set the number of threads before any library is loaded."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", type=Path)
     for name in ("input", "output"):
