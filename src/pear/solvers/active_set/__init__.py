@@ -12,6 +12,10 @@ step ends there and the bound is added. At the minimum, the bound whose multipli
 warm start whose minimum is optimal costs one round. Every result is judged anew from the data, by the constants of
 ``pear.optimality.rule``. A sample that does not pass is given up and left to other solvers.
 
+That is the primal method. Strictly convex programs that share Hessian and rows, and have more inequalities than
+equalities, are solved by a dual method instead: it begins at the minimum without inequalities and adds those that are
+violated. A sample that it cannot finish goes to the primal method.
+
 The modules, each using those before it:
 
 =====================  ===============================================================================================
@@ -22,7 +26,10 @@ The modules, each using those before it:
 ``multipliers``        multipliers of a working set, and the one that has the most wrong sign
 ``tangent_space``      the reduced Hessian, the search direction, and the projection
 ``search_phases``      phase one (a feasible point) and phase two (the minimum)
+``dual_plan``          what the dual method computes once for programs that share Hessian and rows
+``dual_search``        the dual search: adds and drops constraints
 ``solution_check``     refines and judges a solution, and writes it to the results
+``dual_solution``      refines a solution of the dual search, and projects at it
 ``solve_sample``       one program, from data and a start to a checked solution
 ``batch_kernel``       the compiled function that Python calls for a batch, and the regret of a sample
 ``kernel_calls``       converts tensors to arrays and calls the kernel in threads

@@ -14,6 +14,7 @@ from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
 from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set import solve_sample
+from pear.solvers.active_set.dual_solution import project_dual, restore_factor
 from pear.solvers.active_set.kernel_arrays import (
     Array,
     CompiledRegrets,
@@ -96,7 +97,7 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
-        *(v[17], v[18]),
+        *(v[17], v[18], v[19], v[20], v[21]),
         *(k[0], k[1], k[2], k[3]),
         *(m.tally[worker], m.inverse[worker], m.scratch[worker], m.W[worker], m.L[worker]),
     )
@@ -106,7 +107,9 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
 def solve_decision(
     D: ProgramData, states: States, slot: int, default: States, outcome: CompiledSolutions, i: int, w: Workspace
 ) -> None:
-    """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
+    """Solve the loaded sample. Where multipliers are not unique, the primal method makes few of them zero."""
+    if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
+        return
     code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         mark_working_set(D, w)
@@ -121,7 +124,10 @@ def solve_decision(
 @inner
 def project_at_solution(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
     """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
-    if states.has_start[slot] != 1:
+    if states.has_start[slot] == ix.DUAL_START:
+        restore_factor(D, states, slot, w)
+        return project_dual(D, error, g, w)
+    if states.has_start[slot] != ix.BASIS_START:
         return False
     solve_sample.load_start(D, states, slot, w)
     set_superbasic_columns(D, w)
@@ -163,7 +169,8 @@ def set_regret(
         injected, exact = results.injected[i], results.exact[i]
         results.value[i] = realised_regret(T, table.best, slot, w)
         set_cost_error(D, T, pair.curved, cost, true, injected, w)
-        if not project_error(D, injected, exact, w):
+        dual = w.tally[ix.METHOD] == ix.DUAL
+        if not (project_dual(D, injected, exact, w) if dual else project_error(D, injected, exact, w)):
             outcome.code[i] = ix.GIVEN_UP
         inject_normal(D, strength, injected, exact)
 

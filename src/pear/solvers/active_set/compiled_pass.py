@@ -21,6 +21,7 @@ from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
+from pear.solvers.active_set.dual_plan import make_dual_plan
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Array, Index
@@ -193,10 +194,11 @@ class CompiledPass:
         if self._own is None:
             own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
             P = kernel_calls.pack_programs(own, self.problem.n, self.problem.sign, smoothing)
-            self._own, self._smoothing = (P, kernel_calls.default_start(P)), smoothing
+            self._own, self._smoothing = (P._replace(dual=make_dual_plan(P)), kernel_calls.default_start(P)), smoothing
         elif self._smoothing != smoothing:
-            P, default = self._own
-            self._own, self._smoothing, self._own_definite = (P._replace(smoothing=smoothing), default), smoothing, None
+            P, default = self._own[0]._replace(smoothing=smoothing), self._own[1]
+            self._own, self._smoothing = (P._replace(dual=make_dual_plan(P)), default), smoothing
+            self._own_definite = None
         return self._own
 
     def _true_programs(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Programs | None:

@@ -24,15 +24,23 @@ AGAIN and OUTSIDE occur during the search. AGAIN: some multipliers do not have t
 moved the point outside of a constraint.
 """
 
-SUPERS, FACTORED, AGE, CHANGES = range(4)
+SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD = range(6)
 """Positions in ``Workspace.tally``.
 
-They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, and the
-changes of the working set.
+They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, the changes
+of the working set, and the constraints that the dual method holds. The last one is the method, PRIMAL or DUAL, that
+solved the sample.
 """
 
-LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
-"""Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot."""
+PRIMAL, DUAL = range(2)
+"""The methods that solve a sample."""
+
+NO_START, BASIS_START, DUAL_START = range(3)
+"""What a row of ``States`` holds: nothing, a basis with its inverse, or the working set of the dual method."""
+
+LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT, DRIFT = range(5)
+"""Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot, and the
+rounding error of the values in the dual search."""
 
 
 START, SOLVE, PROJECT, REGRET = range(4)
@@ -41,8 +49,28 @@ START, SOLVE, PROJECT, REGRET = range(4)
 SAMPLE, WORKER = range(2)
 """Positions in ``ThreadTeam.turn``: the next sample, the next worker."""
 
-_VECTORS, _INTEGERS = 19, 4  # of Workspace
+_VECTORS, _INTEGERS = 22, 4  # of Workspace
 _APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
+
+
+class DualPlan(NamedTuple):
+    """What the dual method computes once for programs that share H and J; see ``dual_plan.make_dual_plan``.
+
+    P is the inverse of H on the null space of the equalities A, C = [I; G], and N = n + m.
+
+    Attributes:
+        response: (n, n) P: the minimum without inequalities moves by −P dc with the cost.
+        origin: (n, p) Y: it moves by Y db with the right-hand sides of the equalities.
+        gram: (N, N) C P Cᵀ: how the multiplier of one constraint moves the value of another.
+        weight: (N,) one over the square root of its diagonal; 0 where the equalities fix the value of a constraint.
+        freedom: n less the rank of A.
+    """
+
+    response: Array
+    origin: Array
+    gram: Array
+    weight: Array
+    freedom: int
 
 
 class Programs(NamedTuple):
@@ -59,6 +87,7 @@ class Programs(NamedTuple):
         rhs: (1 or K, R) right-hand sides [b; h].
         equalities: p, the number of rows that are equalities.
         lb, ub: (1 or K, n) bounds.
+        dual: what the dual method needs; empty where the primal method solves all samples.
     """
 
     Q: Array
@@ -73,10 +102,11 @@ class Programs(NamedTuple):
     equalities: int
     lb: Array
     ub: Array
+    dual: DualPlan
 
 
 class ProgramData(NamedTuple):
-    """The data of one sample: the fields of ``Programs`` without the leading dimension."""
+    """The data of one sample: fields of ``Programs`` and ``DualPlan`` without the leading dimension."""
 
     Q: Array
     sign: float
@@ -87,13 +117,18 @@ class ProgramData(NamedTuple):
     value: Array
     equalities: int
     n: int
+    response: Array
+    origin: Array
+    gram: Array
+    weight: Array
+    freedom: int
 
 
 class States(NamedTuple):
     """Warm starts, one row per sample: the working set and the point of the last solution.
 
     Attributes:
-        has_start: (K,) 1 where the row holds a start.
+        has_start: (K,) NO_START, BASIS_START or DUAL_START, which has no basis and no inverse.
         place: (K, N) int8 codes LOWER … FREE.
         basis: (K, R) the basic variables.
         inverse: (K, R, R) inverses of the basic columns.
@@ -169,16 +204,19 @@ class Workspace(NamedTuple):
         norm: (R,) squared lengths of the rows.
         column: (R,) a column of B⁻¹J, by position in the basis.
         along: right-hand side, then solution, of the reduced system, by superbasic variable.
+        value: values of the constraints in the dual search, by constraint.
+        force: multipliers of the constraints that the dual method holds, by position in ``sup``.
+        pull: right-hand side, then solution, of a system with the factor of these constraints.
         number: single numbers; see LEAST_SIZE.
         place: codes LOWER … FREE, by variable.
         held: 1 where a variable is tight at its lower bound, 2 at its upper bound, else 0.
         basis: (R,) the basic variables.
-        sup: the superbasic variables.
+        sup: the superbasic variables; in the dual method, the constraints of the working set.
         tally: single integers; see SUPERS.
         inverse: (R, R) B⁻¹.
         scratch: (R, R) memory for the inversion.
         W: (most, R), row t is B⁻¹ times the column of superbasic variable t.
-        L: (most, most) Cholesky factor of ZᵀHZ.
+        L: (most, most) Cholesky factor of ZᵀHZ; in the dual method, of the working set's part of ``DualPlan.gram``.
     """
 
     x: Array
@@ -199,6 +237,9 @@ class Workspace(NamedTuple):
     norm: Array
     column: Array
     along: Array
+    value: Array
+    force: Array
+    pull: Array
     number: Array
     place: Array
     held: Array
@@ -310,7 +351,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
     return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
         k=np.zeros((workers, _INTEGERS, width), np.int64),
-        tally=np.zeros((workers, 4 + _APART), np.int64),
+        tally=np.zeros((workers, 6 + _APART), np.int64),
         inverse=np.zeros((workers, R, R)),
         scratch=np.zeros((workers, R, R)),
         W=np.zeros((workers, most + 1, R)),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.compile import thread_pools
+from pear.solvers.active_set.dual_plan import no_dual_plan
 from pear.solvers.active_set.kernel_arrays import (
     PROJECT,
     REGRET,
@@ -85,6 +86,7 @@ def pack_programs(fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothin
         equalities=fields["b"].shape[-1] if "b" in fields else 0,
         lb=np.full((1, n), -np.inf) if lb is None else lb,
         ub=np.full((1, n), np.inf) if ub is None else ub,
+        dual=no_dual_plan(),
     )
 
 

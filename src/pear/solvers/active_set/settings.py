@@ -75,3 +75,9 @@ KERNEL_PUSHES = 3
 
 KERNEL_PUSH = 1e3
 """Factor by which this cost is raised, and its initial size relative to the costs of the sample."""
+
+DUAL_DRIFT = 1e-14
+"""Rounding error of the values of the constraints in the dual search, relative to the largest of them at its start."""
+
+DUAL_ATTEMPTS = 3
+"""How often the dual search goes on from a refined point that turns out to violate a constraint."""

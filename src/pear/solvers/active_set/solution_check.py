@@ -72,6 +72,16 @@ def refine_and_judge(D: ProgramData, w: Workspace) -> int:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
             break
+    return judge_refined_point(D, w, unbalanced)
+
+
+@inner
+def judge_refined_point(D: ProgramData, w: Workspace, unbalanced: float) -> int:
+    """Check a refined point, its multipliers and its residual of stationarity against the data.
+
+    Returns:
+        SOLVED, or the code of the reason why the solution does not pass.
+    """
     if not unbalanced <= CLOSE_BY:
         return ix.GIVEN_UP
     if most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) >= 0:

@@ -141,15 +141,17 @@ def are_working_sets_valid(table: SolutionTable) -> bool:
 def _is_working_set(states: States) -> bool:
     """True where every start has valid codes, one distinct basic variable per row, and a finite point."""
     R, size = states.basis.shape[1], states.place.shape[1]
-    there = states.has_start != 0
-    place, basis, x = states.place[there], states.basis[there].astype(np.int64), states.x[there]
-    if not (np.isin(states.has_start, (0, 1)).all() and ((place >= 0) & (place <= ix.FREE)).all()):
+    started, based = states.has_start != ix.NO_START, states.has_start == ix.BASIS_START
+    codes = states.place[started]
+    known = np.isin(states.has_start, (ix.NO_START, ix.BASIS_START, ix.DUAL_START)).all()
+    if not (known and ((codes >= 0) & (codes <= ix.FREE)).all() and np.isfinite(states.x[started]).all()):
         return False
+    place, basis = states.place[based], states.basis[based].astype(np.int64)
     if not ((basis >= 0) & (basis < size)).all() or (np.diff(np.sort(basis, 1), axis=1) == 0).any():
         return False
     basic, supers = place == ix.BASIC, (place == ix.SUPER).sum(1)
     whole = np.take_along_axis(basic, basis, 1).all() and (basic.sum(1) == R).all()
-    return bool(whole and (supers <= most_superbasics(size - R)).all() and np.isfinite(x).all())
+    return bool(whole and (supers <= most_superbasics(size - R)).all())
 
 
 def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:

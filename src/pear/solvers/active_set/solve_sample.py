@@ -7,6 +7,7 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import LARGEST, SHARP
 from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.dual_solution import save_working_set, solve_dual
 from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, ProgramData, Programs, States, Workspace
 from pear.solvers.active_set.program_products import positive_or_one
 from pear.solvers.active_set.search_phases import enter_free_variables, phase_one, phase_two
@@ -27,7 +28,9 @@ def select_program(P: Programs, r: int) -> ProgramData:
     J = P.J[r if len(P.J) > 1 else 0]
     value = P.value[r if len(P.value) > 1 else 0]
     _, n = J.shape
-    return ProgramData(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n)
+    dual = P.dual
+    shared = dual.response, dual.origin, dual.gram, dual.weight, dual.freedom
+    return ProgramData(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n, *shared)
 
 
 @inner
@@ -41,14 +44,15 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
         SOLVED, CLOSE or GIVEN_UP.
     """
     code = ix.GIVEN_UP
+    w.tally[ix.METHOD] = ix.PRIMAL
     w.number[ix.PIVOT] = PIVOT
     for attempt in span(3):
         if attempt > 0:
             set_slack_basis(D, w)
             w.number[ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
-        elif states.has_start[slot] == 1:
+        elif states.has_start[slot] == ix.BASIS_START:
             load_start(D, states, slot, w)
-        elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == 1:
+        elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == ix.BASIS_START:
             load_start(D, fallback, fallback_slot, w)
             w.tally[ix.CHANGES] += 1
         elif len(fallback.has_start) > 0 or not find_own_start(D, w):
@@ -72,7 +76,7 @@ def write_and_keep(
     if held:
         save_start(D, states, slot, outcome.changes[k] > 0, w)
     else:
-        states.has_start[slot] = 0
+        states.has_start[slot] = ix.NO_START
 
 
 @inner
@@ -90,11 +94,37 @@ def solve_sample(
 
     See ``solve_from`` and ``write_back`` for the arguments.
     """
+    if solve_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
+        return
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         held = hold_tight_constraints(w)
         write_and_keep(D, states, slot, outcome, k, held, w)
         if not held:  # no projection is possible from this working set
             outcome.code[k] = ix.GIVEN_UP
+
+
+@inner
+def solve_by_dual(
+    D: ProgramData,
+    states: States,
+    slot: int,
+    fallback: States,
+    fallback_slot: int,
+    outcome: CompiledSolutions,
+    k: int,
+    w: Workspace,
+) -> bool:
+    """Solve the loaded sample by the dual method, where the programs have a plan for it, and write the results.
+
+    Returns:
+        False where the primal method has to solve it.
+    """
+    if len(D.gram) == 0 or not solve_dual(D, states, slot, fallback, fallback_slot, w):
+        return False
+    write_solution(D, outcome, k, w)
+    outcome.code[k] = ix.SOLVED
+    save_working_set(D, states, slot, w)
+    return True
 
 
 @inner
@@ -216,7 +246,7 @@ def load_start(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
 @inner
 def save_start(D: ProgramData, states: States, slot: int, moved: bool, w: Workspace) -> None:
     """Save the working set as the start in ``states[slot]``; the inverse only where it changed."""
-    states.has_start[slot] = 1
+    states.has_start[slot] = ix.BASIS_START
     for j in span(len(D.J) + D.n):
         states.x[slot, j], states.place[slot, j] = w.x[j], w.place[j]
     if moved or states.age[slot] != w.tally[ix.AGE]:

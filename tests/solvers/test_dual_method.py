@@ -1,0 +1,148 @@
+"""The dual active-set method: programs with many inequalities, beside other solvers and finite differences."""
+
+import numpy as np
+import pytest
+import torch
+
+import pear
+from pear.solvers.active_set import kernel_calls
+from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.dual_plan import make_dual_plan
+from pear.solvers.active_set.kernel_arrays import DUAL_START
+from pear.solvers.warm_starts import WarmStarts
+
+EXACT = 1e-9
+
+
+def draw_polytope(seed, n=12, m=30, p=3, curved=False, sense="min", degenerate=False):
+    """A feasible, strictly convex program with more inequalities than equalities, and costs for eight samples."""
+    r = np.random.default_rng(seed)
+    inside, G, A = r.normal(size=n), r.normal(size=(m, n)), r.normal(size=(p, n))
+    if degenerate:  # duplicate rows, a sum of rows, a pinned variable, and rows that meet in one point
+        G[1], G[2] = G[0], G[0] + G[3]
+        A[-1] = A[0] + A[1]
+    h = G @ inside + np.where(np.arange(m) < m // 3, 0.0, r.uniform(0, 1, m))
+    lb, ub = inside - r.uniform(0, 1, n), inside + r.uniform(0, 1, n)
+    lb[0] = -np.inf
+    if degenerate:
+        lb[1] = ub[1] = inside[1]
+    W = r.normal(size=(n, n))
+    Q = W @ W.T / n + 0.1 * np.eye(n)
+    sign = 1.0 if sense == "min" else -1.0
+    fields = {"A": A, "b": A @ inside, "G": G, "h": h, "lb": lb, "ub": ub, "sense": sense}
+    problem = pear.Problem(Q=sign * Q if curved else None, **fields)
+    return problem, torch.from_numpy(r.normal(size=(8, n))), 0.0 if curved else 0.5
+
+
+CASES = [
+    {"seed": seed, "curved": curved, "sense": sense, "degenerate": degenerate}
+    for seed in range(3)
+    for curved in (False, True)
+    for sense in ("min", "max")
+    for degenerate in (False, True)
+]
+
+
+def dual_plan(problem, smoothing):
+    own = {name: v for name in ("Q", "A", "b", "G", "h", "lb", "ub") if (v := getattr(problem, name)) is not None}
+    return make_dual_plan(kernel_calls.pack_programs(own, problem.n, problem.sign, smoothing))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_decisions_are_those_of_another_solver(case):
+    problem, cost, smoothing = draw_polytope(**case)
+    assert len(dual_plan(problem, smoothing).gram) == problem.n + 30
+    decisions = pear.DecisionLayer(problem, smoothing=smoothing)(cost)
+    other = pear.solve(problem, cost, smoothing=smoothing, solver="daqp")
+    assert (decisions - other.x).abs().max() < EXACT
+    residual = pear.PEARLoss(problem, smoothing=smoothing, guidance=0.0)
+    residual(cost, cost.flip(0))
+    assert residual.last.kkt_residual.max() < EXACT
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c["degenerate"]])
+def test_gradients_are_finite_differences(case):
+    problem, cost, smoothing = draw_polytope(**case)
+    layer = pear.DecisionLayer(problem, smoothing=smoothing)
+    loss = pear.PEARLoss(problem, smoothing=smoothing, injection=0.0, guidance=0.0, reduction="sum")
+    true, step = cost.flip(0), 1e-6
+    direction = torch.from_numpy(np.random.default_rng(case["seed"]).normal(size=cost.shape))
+    for value in (lambda c: (layer(c) * true).sum(), lambda c: loss(c, true)):
+        leaf = cost.clone().requires_grad_()
+        value(leaf).backward()
+        slope = (value(cost + step * direction) - value(cost - step * direction)) / (2 * step)
+        assert abs(float((leaf.grad * direction).sum() - slope)) < 1e-5 * (1 + abs(float(slope)))
+
+
+def test_the_method_solves_the_samples_and_not_its_fallback():
+    problem, cost, smoothing = draw_polytope(0)
+    starts = WarmStarts()
+    compiled = CompiledPass(problem, starts)
+    assert compiled.decide(cost, smoothing, list(range(len(cost))), {}) is not None
+    states, slots = compiled.store.states(list(range(len(cost))), len(cost))
+    assert (states.has_start[slots] == DUAL_START).all()
+
+
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_warm_starts_give_the_results_of_fresh_ones(degenerate):
+    problem, cost, smoothing = draw_polytope(5, degenerate=degenerate)
+    kept = pear.PEARLoss(problem, smoothing=smoothing, guidance=0.0)
+    random, predicted = np.random.default_rng(1), cost.clone()
+    for _ in range(20):
+        predicted = predicted + 0.2 * torch.from_numpy(random.normal(size=cost.shape))
+        leaf, again = predicted.clone().requires_grad_(), predicted.clone().requires_grad_()
+        value = kept(leaf, cost, keys=range(8))
+        value.backward()
+        fresh = pear.PEARLoss(problem, smoothing=smoothing, guidance=0.0)(again, cost)
+        fresh.backward()
+        assert abs(float(value.detach() - fresh.detach())) < EXACT
+        assert (leaf.grad - again.grad).abs().max() < EXACT
+    assert kept.reused > 0
+
+
+def test_right_hand_sides_may_differ_by_sample():
+    problem, cost, smoothing = draw_polytope(2)
+    h = problem.h + torch.from_numpy(np.random.default_rng(0).uniform(0, 0.3, (8, 30)))
+    own = pear.Problem(A=problem.A, b=problem.b, G=problem.G, h=h, lb=problem.lb, ub=problem.ub)
+    assert len(dual_plan(own, smoothing).gram)
+    alone = [pear.solve(problem, cost[[i]], smoothing=smoothing, h=h[i], solver="daqp").x[0] for i in range(8)]
+    assert (pear.DecisionLayer(own, smoothing=smoothing)(cost) - torch.stack(alone)).abs().max() < EXACT
+
+
+def test_a_contradiction_is_infeasible():
+    problem, cost, smoothing = draw_polytope(0)
+    G, h = torch.cat([problem.G, -problem.G[:1]]), torch.cat([problem.h, -problem.h[:1] - 1.0])
+    empty = pear.Problem(A=problem.A, b=problem.b, G=G, h=h, lb=problem.lb, ub=problem.ub)
+    with pytest.raises(pear.SolveError, match="INFEASIBLE"):
+        pear.PEARLoss(empty, smoothing=smoothing)(cost, cost.flip(0))
+
+
+def test_a_saved_store_continues():
+    problem, cost, smoothing = draw_polytope(4)
+    loss, other = (pear.PEARLoss(problem, smoothing=smoothing, guidance=0.0) for _ in range(2))
+    loss(cost, cost.flip(0), keys=range(8))
+    other.load_sample_state(loss.sample_state())
+    assert float(other(cost, cost.flip(0), keys=range(8))) == float(loss(cost, cost.flip(0), keys=range(8)))
+    assert other.reused == 8
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_units_do_not_matter(scale):
+    problem, cost, smoothing = draw_polytope(3)
+    x = pear.DecisionLayer(problem, smoothing=smoothing)(cost)
+    scaled = pear.DecisionLayer(problem, smoothing=smoothing * scale)(cost * scale)
+    assert (x - scaled).abs().max() < EXACT
+
+
+def test_far_free_minima_are_reached_exactly():
+    """Costs that are huge beside the curvature put the minimum without inequalities far outside."""
+    problem, cost, _ = draw_polytope(6)
+    x = pear.DecisionLayer(problem, smoothing=1e-8)(cost)
+    other = pear.solve(problem, cost, smoothing=1e-8)
+    assert (x - other.x).abs().max() < 1e-6
+    assert other.kkt_residual.max() < EXACT
+
+
+def test_programs_of_equalities_and_bounds_keep_the_primal_method():
+    assert len(dual_plan(pear.tasks.shortest_path((5, 5)).problem, 0.1).gram) == 0
+    assert len(dual_plan(draw_polytope(0)[0], 0.0).gram) == 0  # a linear program has no curvature
