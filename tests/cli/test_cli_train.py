@@ -183,7 +183,7 @@ def test_ctrl_c_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch,
             raise KeyboardInterrupt
         return ""
 
-    monkeypatch.setattr(progress_display, "_line", stop)
+    monkeypatch.setattr(progress_display, "_progress_line", stop)
     result = run("train", "knapsack.mps", "data.csv", *QUICK)
     assert result.exit_code == 130, result.output
     assert said in result.output

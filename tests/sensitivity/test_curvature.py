@@ -15,7 +15,12 @@ from torch import Tensor
 
 import pear
 from pear.optimality.definiteness import is_convex, is_definite
-from pear.sensitivity.program_curvature import _sign, _sign_by_lanczos, apply_inverse_curvature, is_singular_program
+from pear.sensitivity.program_curvature import (
+    _find_curvature_sign,
+    _sign_by_lanczos,
+    apply_inverse_curvature,
+    is_singular_program,
+)
 
 SCALES = [1e-6, 1.0, 1e6]
 every_scale = pytest.mark.parametrize("scale", SCALES)
@@ -80,7 +85,7 @@ def test_inverse(diagonal: bool) -> None:
 
 
 def one_program(H: Any) -> Any:
-    """What ``_sign`` reads of a sparse program."""
+    """What ``_find_curvature_sign`` reads of a sparse program."""
     csr = sparse.csr_array(H)
     return SimpleNamespace(H=SimpleNamespace(csr=csr), n=csr.shape[0])
 
@@ -95,7 +100,7 @@ def chain(shift: float, size: int = 8) -> sparse.csr_array:
 def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
         H = scale * chain(shift)
-        assert _sign(one_program(H)) == expected
+        assert _find_curvature_sign(one_program(H)) == expected
         assert _sign_by_lanczos(H, float(H.diagonal().max())) == expected
 
 
@@ -105,12 +110,12 @@ def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     [([1.0, 2.0], 1), ([1.0, 0.0], 0), ([0.0, 0.0], 0), ([1.0, -1e-12], 0), ([1.0, -1e-6], -1), ([-1.0, -1.0], -1)],
 )
 def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) -> None:
-    assert _sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
+    assert _find_curvature_sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
 
 
 def test_sign_where_only_the_coupling_is_there() -> None:
     """[[0, 1], [1, 0]] has the eigenvalues ±1."""
-    assert _sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
+    assert _find_curvature_sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
 
 
 @pytest.mark.parametrize(("known", "expected"), [([], 0), ([0.5], 1), ([-0.5], -1)])

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
 from pear.train.successive_halving import describe_settings, multiple_of_auto
-from pear.train.tune import _stages, default_candidates
+from pear.train.tune import _tuning_stages, default_candidates
 
 TASK = pear.tasks.shortest_path((3, 3))
 SHORT = FitConfig(max_epochs=4, check_every=1)
@@ -114,7 +114,7 @@ def test_stages_are_one_run(samples: tuple[Tensor, Tensor]) -> None:
     ],
 )
 def test_each_stage_halves_the_field_and_doubles_the_epochs(count: int, epochs: int, stages: Any) -> None:
-    assert _stages(count, FitConfig(max_epochs=epochs)) == stages
+    assert _tuning_stages(count, FitConfig(max_epochs=epochs)) == stages
 
 
 def test_the_worse_half_is_dropped_by_validation_alone(

@@ -103,7 +103,7 @@ def _check_same_samples(
     for name in truth.columns:
         if name in paid or name not in forecast.columns:
             continue
-        one, other = ([_as_text(value) for value in table[name]] for table in (truth, forecast))
+        one, other = ([_entry_as_text(value) for value in table[name]] for table in (truth, forecast))
         if one == other:
             continue
         at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
@@ -118,7 +118,7 @@ def _check_same_samples(
         )
 
 
-def _as_text(value: Any) -> str:
+def _entry_as_text(value: Any) -> str:
     """Format a table entry as text: 1 and 1.0 give the same text, NaN gives an empty one."""
     if value != value:
         return ""

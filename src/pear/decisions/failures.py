@@ -73,7 +73,7 @@ def known_infeasible(qp: QuadraticProgram) -> Tensor | None:
     kept = qp.plan.get(_KEPT) if qp.shares_constraints else None
     if not kept or Status.INFEASIBLE not in kept.values():
         return None
-    known = [kept.get(_digest(qp, _FEASIBILITY, i)) == Status.INFEASIBLE for i in range(qp.batch)]
+    known = [kept.get(_digest_of_sample(qp, _FEASIBILITY, i)) == Status.INFEASIBLE for i in range(qp.batch)]
     return torch.tensor(known, dtype=torch.bool, device=qp.c.device) if any(known) else None
 
 
@@ -95,14 +95,14 @@ def _status_per_sample(
     """
     result = []
     for i in samples:
-        key = _digest(qp, names, i)
+        key = _digest_of_sample(qp, names, i)
         if key not in answers:
             answers[key] = ask(qp, i)
         result.append(answers[key])
     return result
 
 
-def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
+def _digest_of_sample(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
     """Hash these fields of sample i. Sparse matrices are left out, because all programs of a plan share them."""
     digest = blake2b(digest_size=20)
     for name in names:
@@ -152,13 +152,13 @@ def _test_feasibility(qp: QuadraticProgram, i: int) -> Status:
         return bool(proves_infeasible(one, Duals(*duals)).any())
 
     if sparse.issparse(s.A):  # contradicting equalities are found by a factorisation, which is cheaper than an LP
-        y = _contradiction(s.A, s.b)
+        y = _find_contradiction(s.A, s.b)
         if y is not None and proven(y, np.zeros(len(s.h))):
             return Status.INFEASIBLE
     return _test_by_least_violation(s, proven)
 
 
-def _contradiction(A: sparse.csr_array, b: Array) -> Array | None:
+def _find_contradiction(A: sparse.csr_array, b: Array) -> Array | None:
     """Find y (p,) with Aᵀy = 0 and yᵀb < 0 by regularised least squares; None where none is found.
 
     y is the part of b outside the range of A.
@@ -194,14 +194,14 @@ def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Arr
     sides = np.abs(np.concatenate([b, h]))
     unit = float(np.median(sides[sides > 0])) if sides.any() else 1.0
     spare, none = sparse.eye_array(p), sparse.csr_array((m, 2 * p))
-    A = sparse.hstack([_scale_rows(weight_a, s.A), spare, -spare, sparse.csr_array((p, m))], format="csr")
-    G = sparse.hstack([_scale_rows(weight_g, s.G), none, -sparse.eye_array(m)], format="csr")
+    A = sparse.hstack([_scale_certificate_rows(weight_a, s.A), spare, -spare, sparse.csr_array((p, m))], format="csr")
+    G = sparse.hstack([_scale_certificate_rows(weight_g, s.G), none, -sparse.eye_array(m)], format="csr")
     extra = 2 * p + m
     cost = np.concatenate([np.zeros(n), np.ones(extra)])
     lower, upper = np.append(s.lb / unit, np.zeros(extra)), np.append(s.ub / unit, np.full(extra, np.inf))
     b, h, met = b / unit, h / unit, False
     for _ in range(2):
-        found = solve_linear_program(cost, A, b, G, h, lower, upper, **_options(n, p + m))
+        found = solve_linear_program(cost, A, b, G, h, lower, upper, **_certificate_options(n, p + m))
         if found.status != 0:
             return Status.SOLVED if met else Status.INACCURATE
         y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
@@ -221,10 +221,13 @@ def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     """Test sample i: UNBOUNDED where a direction proves it, otherwise INACCURATE."""
     s, one = _read_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
     c, flat = qp.c[i].cpu().numpy(), stack(s.A, sample_of(qp.H, i))
-    flat, rows = _scale_rows(1.0 / _largest_entries(flat), flat), _scale_rows(1.0 / _largest_entries(s.G), s.G)
+    flat, rows = (
+        _scale_certificate_rows(1.0 / _largest_entries(flat), flat),
+        _scale_certificate_rows(1.0 / _largest_entries(s.G), s.G),
+    )
     lower, upper = np.where(np.isfinite(s.lb), 0.0, -1.0), np.where(np.isfinite(s.ub), 0.0, 1.0)
     cost, zeros = c / (np.abs(c).max() or 1.0), (np.zeros(flat.shape[0]), np.zeros(rows.shape[0]))
-    options = _options(qp.n, flat.shape[0] + rows.shape[0])
+    options = _certificate_options(qp.n, flat.shape[0] + rows.shape[0])
     steepest = solve_linear_program(cost, flat, zeros[0], rows, zeros[1], lower, upper, **options)
     if steepest.status != 0:
         return Status.INACCURATE
@@ -239,7 +242,7 @@ def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     return Status.INACCURATE
 
 
-def _options(n: int, rows: int) -> dict[str, float]:
+def _certificate_options(n: int, rows: int) -> dict[str, float]:
     """Return the options for the highest accuracy of linprog, and a time limit for n variables and these rows."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
     return {**tolerances, "time_limit": time_limit.seconds_per_sample(n, rows)}
@@ -263,7 +266,7 @@ def _largest_entries(matrix: Any) -> Array:
     return np.where(top > 0, top, 1.0)
 
 
-def _scale_rows(weight: Array, matrix: Any) -> Any:
+def _scale_certificate_rows(weight: Array, matrix: Any) -> Any:
     """Multiply each row of a dense or sparse matrix (r, n) by its weight (r,)."""
     return (
         sparse.csr_array(sparse.diags_array(weight) @ matrix) if sparse.issparse(matrix) else weight[:, None] * matrix

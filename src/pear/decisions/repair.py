@@ -69,13 +69,13 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     factored, first = (
         _solve_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _solve_on_working_set(qp, x, duals, working)
     )
-    point, multipliers, wrong, verdict = _refine(factored, first, working)
+    point, multipliers, wrong, verdict = _refine_repaired(factored, first, working)
     good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     exact = torch.full_like(x[:, 0], torch.nan)
     if bool(good.all()):
         return RepairResult(point, multipliers, working, good, none, exact, factored, verdict)
     good = good.clone()
-    exact = _sharpen(verdict, working, good, point, multipliers)
+    exact = _refine_exactly(verdict, working, good, point, multipliers)
     found = RepairResult(point, multipliers, working.map(torch.clone), good, none, exact)
     todo = (~good & (wrong.count() > 0) & factored.usable).nonzero()[:, 0]
     if len(todo) and max_exchanges:
@@ -112,9 +112,9 @@ def _exchange_and_solve(
         if not len(todo):
             return
         systems, first = _solve_on_working_set(sub, found.x[todo], start[todo], held)
-        point, multipliers, wrong, verdict = _refine(systems, first, held)
+        point, multipliers, wrong, verdict = _refine_repaired(systems, first, held)
         good = verdict.solved.clone()
-        found.sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
+        found.sharpened[todo] = _refine_exactly(verdict, held, good, point, multipliers)
         found.x[todo], found.solved[todo] = point, good
         found.duals.put(todo, multipliers)
         on = (~good & (wrong.count() > 0) & systems.usable).nonzero()[:, 0]
@@ -127,11 +127,11 @@ def sharpen_points(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Activ
     """Refine points (B, n) with residuals in extended precision, without exchanging constraints."""
     x, duals, verdict = x.clone(), duals.map(torch.clone), verify(qp, x, duals, working)
     good = verdict.solved.clone()
-    residual = _sharpen(verdict, working, good, x, duals)
+    residual = _refine_exactly(verdict, working, good, x, duals)
     return RepairResult(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
 
 
-def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
+def _refine_exactly(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
     """Refine points that have no wrong constraint but are not exact yet, with residuals in extended precision.
 
     Args:
@@ -170,7 +170,7 @@ def _solve_with_systems(
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)
-    x, duals = _step(qp, working, x, duals, systems.step)
+    x, duals = _add_reduced_solution(qp, working, x, duals, systems.step)
     return verify(qp, x, duals, working)
 
 
@@ -194,7 +194,7 @@ def _verdict_for_cuda_graph(
     return verdict
 
 
-def _refine(
+def _refine_repaired(
     systems: ReducedSystems, verdict: Verification, working: ActiveSet
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
     """Refine the samples whose working set has no wrong constraint.
@@ -210,7 +210,7 @@ def _refine(
         some_stuck, some_lost = torch.stack([stuck.any(), lost.any()]).tolist()
         if not some_stuck:
             break
-        x, duals = _step(qp, working, x, duals, solve, stuck)
+        x, duals = _add_reduced_solution(qp, working, x, duals, solve, stuck)
         verdict = verify(qp, x, duals, working)
     else:
         lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
@@ -247,7 +247,7 @@ def _ratio_test(
     return wrong, torch.where(where, length, 0.0)
 
 
-def _step(
+def _add_reduced_solution(
     qp: QuadraticProgram,
     working: ActiveSet,
     x: Tensor,

@@ -105,7 +105,7 @@ class Sizes:
             width=_divisor(qp.ub - qp.lb),
             pinned=qp.lb == qp.ub,
             limit=functools.reduce(torch.minimum, least),
-            **_curvature(qp.H),
+            **_curvature_size(qp.H),
         )
 
     @classmethod
@@ -119,10 +119,10 @@ class Sizes:
 
     def with_curvature(self, H: Matrix) -> Sizes:
         """The sizes for the same constraints and another curvature H (B or 1, n, n)."""
-        return replace(self, **_curvature(H))
+        return replace(self, **_curvature_size(H))
 
 
-def _curvature(H: Matrix) -> dict[str, Tensor]:
+def _curvature_size(H: Matrix) -> dict[str, Tensor]:
     diagonal = H.diagonal(dim1=1, dim2=2)
     root = diagonal.clamp(min=0).sqrt()
     return {"top": diagonal.amax(1, keepdim=True), "root": root, "root_top": root.amax(1, keepdim=True)}

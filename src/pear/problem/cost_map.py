@@ -47,7 +47,7 @@ class CostMap:
         self.M = None if M is None else read_map(M)
         fixed = None
         if known is not None:
-            fixed = _checked("known of a cost map", to_float64("known", known), (1, 2), "(n,) or (N, n)")
+            fixed = _check_map_array("known of a cost map", to_float64("known", known), (1, 2), "(n,) or (N, n)")
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -139,13 +139,13 @@ def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k
         expected: the expected shape in error messages.
     """
     if not is_sparse(M):
-        return _checked(name, to_float64(name, M), (2,), expected)
+        return _check_map_array(name, to_float64(name, M), (2,), expected)
     csr = to_csr(M).astype(float)
-    _checked(name, torch.from_numpy(csr.data), (1,), expected)
+    _check_map_array(name, torch.from_numpy(csr.data), (1,), expected)
     return csr
 
 
-def _checked(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
+def _check_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
     if value.ndim not in dimensions:
         raise ProblemError(f"{name} must have shape {expected}; got {shape_of(value)}")
     if not bool(value.isfinite().all()):

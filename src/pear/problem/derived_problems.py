@@ -56,19 +56,25 @@ def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
     return {name: _RULES[name](value, units) if name in _RULES else value for name, value in fields.items()}
 
 
-def _columns(matrix: Any, units: Tensor) -> Any:
+def _columns_in_units(matrix: Any, units: Tensor) -> Any:
     value = matrix if is_sparse(matrix) else torch.as_tensor(matrix)
     return value * units.to(value.device, value.dtype)
 
 
-def _both_sides(matrix: Any, units: Tensor) -> Any:
+def _hessian_in_units(matrix: Any, units: Tensor) -> Any:
     value = matrix if is_sparse(matrix) else torch.as_tensor(matrix)
-    return _columns(_columns(value.mT, units).mT, units)
+    return _columns_in_units(_columns_in_units(value.mT, units).mT, units)
 
 
-def _divided(bound: Any, units: Tensor) -> Tensor:
+def _bound_in_units(bound: Any, units: Tensor) -> Tensor:
     value = torch.as_tensor(bound, dtype=None if isinstance(bound, Tensor) else torch.float64)
     return value / units.to(value)
 
 
-_RULES = {"Q": _both_sides, "A": _columns, "G": _columns, "lb": _divided, "ub": _divided}
+_RULES = {
+    "Q": _hessian_in_units,
+    "A": _columns_in_units,
+    "G": _columns_in_units,
+    "lb": _bound_in_units,
+    "ub": _bound_in_units,
+}

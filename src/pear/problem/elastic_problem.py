@@ -51,9 +51,9 @@ class ElasticProblem:
         G = self.price.new_zeros(0, self.n) if problem.G is None else problem.G
         self.problem = Problem(
             Q=_pad_with_slacks(problem, slacks),
-            A=None if problem.A is None else _append(problem, problem.A, too_little + too_much, -1),
+            A=None if problem.A is None else _append_elastic(problem, problem.A, too_little + too_much, -1),
             b=problem.b,
-            G=_append(problem, _append(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
+            G=_append_elastic(problem, _append_elastic(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
             h=self.fields(own)["h"] if m + bounds else None,
             lb=self._bound(own["lb"], has["lb"], -torch.inf, 0.0),
             ub=self._bound(own["ub"], has["ub"], torch.inf, torch.inf),
@@ -146,7 +146,7 @@ def _identity_rows(n: int, at: Tensor) -> sparse.csr_array:
     return sparse.csr_array(sparse.eye_array(n, format="csr")[at.cpu().numpy()])
 
 
-def _append(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
+def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
     """A matrix of the problem with the rows (axis −2) or columns (axis −1) ``more`` behind its own."""
     if problem.is_sparse:
         return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr(matrix), more], format="csr")

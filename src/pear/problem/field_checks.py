@@ -63,7 +63,7 @@ def check_dimensions(fields: Mapping[str, Tensor]) -> None:
 
 def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
     """The number of variables, from ``n`` and the shapes of the fields, which must all agree."""
-    found = [] if n is None else [(f"n={n}", _positive(n))]
+    found = [] if n is None else [(f"n={n}", _check_size(n))]
     found += [
         (f"{name} of shape {shape_of(fields[name])}", fields[name].shape[-1])
         for name in ("Q", "A", "G", "lb", "ub")
@@ -249,11 +249,11 @@ def check_definite(Q: Matrix, sense: str) -> None:
             kind, which = ("positive", "least") if sense == "min" else ("negative", "largest")
             raise ProblemError(
                 f"Q must be {kind} semidefinite for sense='{sense}': its {which} eigenvalue is "
-                f"{sign * least:.3g}{where}; {_advice(sense, -least)}"
+                f"{sign * least:.3g}{where}; {_convexity_advice(sense, -least)}"
             )
 
 
-def _advice(sense: str, shift: float) -> str:
+def _convexity_advice(sense: str, shift: float) -> str:
     if sense == "min":
         return f"if that is rounding, add {shift:.3g} times the identity; if you maximise, pass sense='max'"
     return (
@@ -262,7 +262,7 @@ def _advice(sense: str, shift: float) -> str:
     )
 
 
-def _positive(n: Any) -> int:
+def _check_size(n: Any) -> int:
     """Return n as an int, or raise if it is no positive integer."""
     try:
         size = operator.index(n)

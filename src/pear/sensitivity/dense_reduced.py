@@ -220,8 +220,8 @@ class ReducedKKT:
     def _mixes_units(self) -> Tensor:
         """Whether the units of variables differ so much that the rank is unreliable. Shape (B,), bool."""
         curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
-        mixed = _spread(curvature) > _CANCELS
-        return mixed | (_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
+        mixed = _spread_of_rows(curvature) > _CANCELS
+        return mixed | (_spread_of_rows(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
         """The dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
@@ -318,7 +318,7 @@ class ReducedKKT:
         return full, v[:, :p], rows
 
 
-def _spread(size: Tensor) -> Tensor:
+def _spread_of_rows(size: Tensor) -> Tensor:
     """The largest entry of each row (B, k) divided by the smallest that is not 0; 0 for empty rows. Shape (B,)."""
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 

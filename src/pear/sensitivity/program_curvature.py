@@ -45,7 +45,9 @@ def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
     if qp.diagonal:
         return e / qp.H.diagonal(dim1=1, dim2=2)
     if qp.is_sparse:
-        factor: Saddle = qp.prepare_once("inverse", lambda qp: _saddle(qp).factor(np.zeros(qp.n), np.zeros(0)))
+        factor: Saddle = qp.prepare_once(
+            "inverse", lambda qp: _curvature_pattern(qp).factor(np.zeros(qp.n), np.zeros(0))
+        )
         rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
         return torch.from_numpy(np.stack(rows)) if rows else e
     return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
@@ -56,10 +58,10 @@ def curvature_sign(qp: QuadraticProgram) -> int:
 
     The sign is computed once and kept in the plan of the program.
     """
-    return qp.prepare_once("sign", _sign)
+    return qp.prepare_once("sign", _find_curvature_sign)
 
 
-def _sign(qp: QuadraticProgram) -> int:
+def _find_curvature_sign(qp: QuadraticProgram) -> int:
     """Compute the sign that ``curvature_sign`` returns: by diagonal dominance, by factorisations, or by Lanczos."""
     H: sparse.csr_array = qp.H.csr
     diagonal = H.diagonal()
@@ -70,7 +72,7 @@ def _sign(qp: QuadraticProgram) -> int:
         return 1  # every diagonal entry exceeds the sum of the other entries of its row
     if not coupling.any() or top == 0:
         return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
-    pattern = _saddle(qp)
+    pattern = _curvature_pattern(qp)
     if not pattern.direct:
         return _sign_by_lanczos(H, top)
     if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
@@ -98,7 +100,7 @@ def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
     return 1 if least > _LANCZOS * top else 0
 
 
-def _saddle(qp: QuadraticProgram) -> SaddlePattern:
+def _curvature_pattern(qp: QuadraticProgram) -> SaddlePattern:
     """The pattern of a saddle-point system that consists of H alone, without constraint rows."""
     from scipy import sparse
 

@@ -52,7 +52,7 @@ class SparseReducedKKT:
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
         whole, self._units = equilibrated_program(qp), equilibrated_program(qp).columns[self._free]
-        H = _principal(whole.pattern.H, self._free, qp.diagonal)
+        H = _free_block(whole.pattern.H, self._free, qp.diagonal)
         J = sparse.csr_array(whole.by_columns[:, self._free])
         held = np.concatenate([np.ones(qp.p, bool), rows])
         self._rows = np.flatnonzero(held & (np.diff(J.indptr) > 0))
@@ -279,7 +279,7 @@ class SparseThenDenseSystems(SparseSystems):
         return self._dense.tangent_dim()
 
 
-def _principal(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
+def _free_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
     """The rows and columns of H that belong to the free variables."""
     if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))

@@ -82,7 +82,7 @@ class WarmStarts:
         are too large for a file are left out. They are computed again when they are next used.
         """
         keys = list(self._slot)
-        if not all(_is_plain(key) for key in keys):
+        if not all(_is_plain_key(key) for key in keys):
             return {}
         whole = all(type(key) is int and abs(key) < 1 << 63 for key in keys)
         tables = {name: table.state(len(keys)) for name, table in self._tables.items()}
@@ -142,17 +142,17 @@ class SampleTable(Generic[Rows]):
             return
         self._size = max(size, 2 * self._size)
         bigger = self._make(self._size)
-        for new, old in zip(_leaves(bigger), _leaves(self.rows), strict=True):
+        for new, old in zip(_row_arrays(bigger), _row_arrays(self.rows), strict=True):
             new[: len(old)] = old
         self.rows = bigger
         if self.fingerprints is not None:
-            self.fingerprints = _grow(self.fingerprints, self._size)
+            self.fingerprints = _grow_rows(self.fingerprints, self._size)
 
     def state(self, count: int) -> dict[str, Any]:
         """Return the first ``count`` rows and their fingerprints."""
         rows: Any = self.rows if self._trim is None else self._trim(self.rows, count)
         marks = None if self.fingerprints is None else self.fingerprints[:count]
-        return {"rows": [part[:count] for part in _leaves(rows)], "of": marks}
+        return {"rows": [part[:count] for part in _row_arrays(rows)], "of": marks}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Fill a new table with the rows of a saved state.
@@ -163,14 +163,14 @@ class SampleTable(Generic[Rows]):
         """
         saved, marks = list(state["rows"]), state["of"]
         self.grow(max((len(part) for part in saved), default=0))
-        own = list(_leaves(self.rows))
+        own = list(_row_arrays(self.rows))
         fits = len(own) == len(saved) and all(_has_same_form(old, new) for old, new in zip(saved, own, strict=True))
         if fits and isinstance(marks, Tensor):
             fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
         if fits:
             for new, old in zip(own, saved, strict=True):
                 new[: len(old)] = old
-            self.fingerprints = None if marks is None else marks.to(_device(own[0]))
+            self.fingerprints = None if marks is None else marks.to(_device_of_rows(own[0]))
         if not fits or (self._is_valid is not None and not self._is_valid(self.rows)):
             raise DataError(
                 "the warm starts of the saved run are not those of this problem, or were altered; delete the file, or "
@@ -206,12 +206,12 @@ class SampleTable(Generic[Rows]):
         if fingerprint is None:
             return
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
-            self.fingerprints = _grow(fingerprint[:0], self._size)
+            self.fingerprints = _grow_rows(fingerprint[:0], self._size)
         keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
         self.fingerprints[index] = keep
 
     def _index(self, slots: Index) -> Tensor:
-        first = next(_leaves(self.rows))
+        first = next(_row_arrays(self.rows))
         return torch.from_numpy(slots).to(first.device)
 
 
@@ -291,23 +291,23 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
     for name, value in sorted((fields or {}).items()):
         parts.append(cost.new_full((B, 1), FIELDS.index(name), dtype=torch.float64))
         own = torch.as_tensor(value, dtype=torch.float64, device=cost.device).detach()
-        own = own @ _probe(own.shape[-1], cost.device) if name in MATRICES else own
+        own = own @ _fingerprint_weights(own.shape[-1], cost.device) if name in MATRICES else own
         parts.append((own if own.dim() == 2 else own.reshape(1, -1)).expand(B, -1))
     return torch.cat(parts, 1)
 
 
 def curvature_fingerprint(Q: Tensor) -> Tensor:
     """Return (B, n) fingerprints of curvatures (B, n, n): their products with a fixed random vector."""
-    return Q.detach() @ _probe(Q.shape[-1], Q.device)
+    return Q.detach() @ _fingerprint_weights(Q.shape[-1], Q.device)
 
 
-def _probe(n: int, device: torch.device) -> Tensor:
+def _fingerprint_weights(n: int, device: torch.device) -> Tensor:
     return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
 
 
-def _is_plain(key: Hashable) -> bool:
+def _is_plain_key(key: Hashable) -> bool:
     """True where a file of numbers and strings can hold a sample's key."""
-    return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
+    return all(map(_is_plain_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
 def _has_same_form(saved: Any, own: Any) -> bool:
@@ -316,22 +316,22 @@ def _has_same_form(saved: Any, own: Any) -> bool:
     return bool(same and len(saved) in (0, len(own)))
 
 
-def _device(rows: Any) -> torch.device:
+def _device_of_rows(rows: Any) -> torch.device:
     return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
 
 
-def _grow(old: Tensor, size: int) -> Tensor:
+def _grow_rows(old: Tensor, size: int) -> Tensor:
     new = old.new_full((size, old.shape[1]), torch.nan)
     new[: len(old)] = old
     return new
 
 
-def _leaves(rows: Any) -> Iterator[Any]:
+def _row_arrays(rows: Any) -> Iterator[Any]:
     """Iterate over the arrays or tensors that hold the rows."""
     if isinstance(rows, TensorRecord):
         rows = tuple(vars(rows).values())
     if isinstance(rows, tuple):
         for part in rows:
-            yield from _leaves(part)
+            yield from _row_arrays(part)
     else:
         yield rows

@@ -57,7 +57,7 @@ def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
         ProblemError: a value is of another type.
     """
     tensors: dict[str, Tensor] = {}
-    document = {name: _encode(value, name, tensors) for name, value in content.items()}
+    document = {name: _encode_as_json(value, name, tensors) for name, value in content.items()}
     text = json.dumps({"format": kind, "version": version, **document}, indent=1, allow_nan=False).encode()
     tensors[DOCUMENT] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     return add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * _DIGITS}))
@@ -72,12 +72,12 @@ def unpack(data: bytes) -> dict[str, Any]:
     """
     tensors = safetensors.torch.load(data)
     document = json.loads(tensors[DOCUMENT].numpy().tobytes())
-    return {name: _decode(value, tensors) for name, value in document.items() if name not in ("format", "version")}
+    return {name: _decode_json(value, tensors) for name, value in document.items() if name not in ("format", "version")}
 
 
 def add_checksum(data: bytes) -> bytes:
     """Return the bytes of a file with its checksum filled in."""
-    return data[: _CHECKSUM.start] + _digest(data) + data[_CHECKSUM.stop :]
+    return data[: _CHECKSUM.start] + _checksum(data) + data[_CHECKSUM.stop :]
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -110,7 +110,7 @@ def read(
     """
     try:
         data = path.read_bytes()
-        _verify(data, path, kind, remedy)
+        _verify_checksum(data, path, kind, remedy)
         tensors = safetensors.torch.load(data)
         document: dict[str, Any] = json.loads(tensors[DOCUMENT].numpy().tobytes())
         found = document.pop("format"), document.pop("version")
@@ -120,8 +120,8 @@ def read(
                 f"{remedy}"
             )
         if check is not None:
-            check(_decode(document["identity"], tensors))
-        return {name: _decode(value, tensors) for name, value in document.items()}
+            check(_decode_json(document["identity"], tensors))
+        return {name: _decode_json(value, tensors) for name, value in document.items()}
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; {remedy}") from error
     except OSError as error:
@@ -132,10 +132,10 @@ def read(
         raise DataError(f"{path} is no {kind} that PEAR has written ({error!r}); {remedy}") from error
 
 
-def _verify(data: bytes, path: Path, kind: str, remedy: str) -> None:
+def _verify_checksum(data: bytes, path: Path, kind: str, remedy: str) -> None:
     """Raise DataError where the bytes are not a file of PEAR, or the checksum is wrong."""
     if data[8:].startswith(_HEADER):
-        if _digest(data) != data[_CHECKSUM]:
+        if _checksum(data) != data[_CHECKSUM]:
             raise DataError(f"{path} is cut off, altered or damaged: its checksum is wrong; {remedy}")
         return
     if data.startswith(b"\x80") or b"data.pkl" in data[:1024]:
@@ -151,33 +151,33 @@ def _verify(data: bytes, path: Path, kind: str, remedy: str) -> None:
     raise DataError(f"{path} is no {kind}, or is cut off or damaged: it has no checksum of PEAR's; {remedy}")
 
 
-def _digest(data: bytes) -> bytes:
+def _checksum(data: bytes) -> bytes:
     """Return the SHA-256 digest of all bytes except the checksum itself."""
     found = hashlib.sha256(memoryview(data)[: _CHECKSUM.start])
     found.update(memoryview(data)[_CHECKSUM.stop :])
     return found.hexdigest().encode()
 
 
-def _encode(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
+def _encode_as_json(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
     """Convert a value to JSON. Its arrays are added to ``tensors``, and the JSON holds their names."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
-        return _encode(value.item(), where, tensors)
+        return _encode_as_json(value.item(), where, tensors)
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, list):
-        return [_encode(one, f"{where}[{at}]", tensors) for at, one in enumerate(value)]
+        return [_encode_as_json(one, f"{where}[{at}]", tensors) for at, one in enumerate(value)]
     if isinstance(value, tuple):
-        return {"$tuple": _encode(list(value), where, tensors)}
+        return {"$tuple": _encode_as_json(list(value), where, tensors)}
     if isinstance(value, Mapping):
-        pairs = {key: _encode(one, f"{where}[{key!r}]", tensors) for key, one in value.items()}
+        pairs = {key: _encode_as_json(one, f"{where}[{key!r}]", tensors) for key, one in value.items()}
         if all(isinstance(key, str) and not key.startswith("$") for key in pairs):
             return pairs
-        return {"$dict": [[_encode(key, where, tensors), one] for key, one in pairs.items()]}
+        return {"$dict": [[_encode_as_json(key, where, tensors), one] for key, one in pairs.items()]}
     if is_sparse(value) and not isinstance(value, Tensor):
         rows = to_csr(value)
-        parts = [_encode(part, where, tensors) for part in (rows.data, rows.indices, rows.indptr)]
+        parts = [_encode_as_json(part, where, tensors) for part in (rows.data, rows.indices, rows.indptr)]
         return {"$sparse": parts, "shape": list(rows.shape)}
     return _encode_array(value, where, tensors)
 
@@ -201,24 +201,24 @@ def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[st
     return {tag: name}
 
 
-def _decode(said: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Convert JSON from ``_encode`` back to the value."""
+def _decode_json(said: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Convert JSON from ``_encode_as_json`` back to the value."""
     if isinstance(said, list):
-        return [_decode(one, tensors) for one in said]
+        return [_decode_json(one, tensors) for one in said]
     if not isinstance(said, dict):
         return said
     if "$float" in said:
         return float(said["$float"])
     if "$tuple" in said:
-        return tuple(_decode(said["$tuple"], tensors))
+        return tuple(_decode_json(said["$tuple"], tensors))
     if "$dict" in said:
-        return {_decode(key, tensors): _decode(one, tensors) for key, one in said["$dict"]}
+        return {_decode_json(key, tensors): _decode_json(one, tensors) for key, one in said["$dict"]}
     if "$sparse" in said:
-        rows = sparse.csr_array(tuple(_decode(said["$sparse"], tensors)), shape=tuple(said["shape"]))
+        rows = sparse.csr_array(tuple(_decode_json(said["$sparse"], tensors)), shape=tuple(said["shape"]))
         rows.check_format(full_check=True)  # scipy's compiled code would follow an index beyond the end of an array
         return rows
     if "$tensor" in said:
         return tensors[said["$tensor"]]
     if "$array" in said:
         return tensors[said["$array"]].numpy()
-    return {key: _decode(one, tensors) for key, one in said.items()}
+    return {key: _decode_json(one, tensors) for key, one in said.items()}

@@ -97,7 +97,7 @@ class _OutputLayer:
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())
         error = float(((self.outputs - self.costs) ** 2).mean())
-        return drawn and error > (1 - _LEARNT) * _deviation(self.costs) ** 2
+        return drawn and error > (1 - _LEARNT) * _deviation_from_means(self.costs) ** 2
 
     @property
     def deviation(self) -> float:
@@ -108,7 +108,7 @@ class _OutputLayer:
         """The deviation of (M, out_features) entries; without a bias their size, which includes the mean."""
         centred = self.layer.bias is not None
         if not self.typical:
-            return _deviation(rows) if centred else float(rows.square().mean().sqrt())
+            return _deviation_from_means(rows) if centred else float(rows.square().mean().sqrt())
         apart = (rows - rows.median(0).values).abs() if centred else rows.abs()
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
@@ -157,6 +157,6 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
     return _OutputLayer(layer, forecast[usable].double().reshape(shape), costs[usable].double().reshape(shape), typical)
 
 
-def _deviation(rows: Tensor) -> float:
+def _deviation_from_means(rows: Tensor) -> float:
     """The root mean square of (M, n) entries after their column's mean is subtracted."""
     return float((rows - rows.mean(0)).square().mean().sqrt())

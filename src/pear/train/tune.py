@@ -160,7 +160,7 @@ def tune(
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
     with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
-        interrupted = SuccessiveHalving(field, opened, common, progress).run(_stages(len(field), config))
+        interrupted = SuccessiveHalving(field, opened, common, progress).run(_tuning_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
@@ -172,13 +172,13 @@ def tune(
     return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
-def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
+def _tuning_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
     """Return (candidates, epochs in total) of every stage.
 
     Every stage ends with a regular check, so that the stages do not add checks to the history.
 
     Example:
-        >>> _stages(12, FitConfig(max_epochs=500))
+        >>> _tuning_stages(12, FitConfig(max_epochs=500))
         [(12, 21), (6, 41), (3, 81), (2, 500)]
     """
     stages, epochs = [], 2 * config.check_every

@@ -84,8 +84,10 @@ def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str
         "runs": runs,
         "compared": compared,
         "sections": sections,
-        "counts": count_verdicts,
-        "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or count_verdicts(compared)[verdict]],
+        "counts": count_report_verdicts,
+        "verdicts": [
+            verdict for verdict in CellVerdict if verdict in _MAIN or count_report_verdicts(compared)[verdict]
+        ],
     }
     return {name: render_template(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
 
@@ -116,7 +118,7 @@ def section_markdown(section: Section) -> str:
     return render_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
-def count_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
+def count_report_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
     """Count the cells of each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
@@ -129,7 +131,7 @@ def count_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
 
 def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
     """Describe in two sentences how many runs there are, and how our cells compare with the published ones."""
-    found = count_verdicts(compared)
+    found = count_report_verdicts(compared)
     words = ", ".join(
         f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
     )

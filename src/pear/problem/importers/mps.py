@@ -110,7 +110,7 @@ def read_highs(path: Path) -> Any:
 
 
 def _only_crossed_bounds(complaints: list[str]) -> bool:
-    """Whether crossed bounds are the only complaint; ``Problem`` refuses them with a message of its own."""
+    """Whether HiGHS complains of nothing in the file but crossed bounds, which ``Problem`` refuses in its own words."""
     return all("inconsistent bounds" in line for line in complaints)
 
 

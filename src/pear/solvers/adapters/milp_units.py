@@ -46,8 +46,8 @@ class MilpUnits:
         rows, columns = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[1])
         if len(log) and (log.min() < np.log2(_FINE[0]) or log.max() > np.log2(_FINE[1])):
             for _ in range(_PASSES):
-                columns = np.where(integer, 0.0, -_middle(log + rows[i], j, len(columns)))
-                rows = -_middle(log + columns[j], i, len(rows))
+                columns = np.where(integer, 0.0, -_middle_exponent(log + rows[i], j, len(columns)))
+                rows = -_middle_exponent(log + columns[j], i, len(rows))
         return cls(2.0**rows, 2.0**columns)
 
     def scaled(self, matrix: Any) -> sparse.csc_matrix:
@@ -63,7 +63,7 @@ def cost_unit(cost: Array, least: float) -> float:
     return float(2.0 ** np.ceil(np.log2(min(least / size.min(), least * _RANGE / size.max()))))
 
 
-def _middle(log: Array, at: NDArray[np.intp], size: int) -> Array:
+def _middle_exponent(log: Array, at: NDArray[np.intp], size: int) -> Array:
     """Return the rounded middle between the smallest and largest ``log`` of each index; 0 for an index without any."""
     least, most = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, at, log)

@@ -102,7 +102,7 @@ def _solve_group(
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
             candidates.fail(i, status)
             continue
-        if status == Status.SOLVED and not _is_feasible(batch, group, i, solution.x, 100 * tol):
+        if status == Status.SOLVED and not _is_candidate_feasible(batch, group, i, solution.x, 100 * tol):
             status = Status.INACCURATE
         y, z, w = (
             _multipliers(values, size, force)
@@ -132,7 +132,7 @@ def _solver_status(solution: qpsolvers.Solution) -> str:
     return str(extras["info"].status if "info" in extras else extras.get("status", ""))
 
 
-def _is_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
+def _is_candidate_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
     """True where x is feasible to ``tol``. Some solvers report success where equalities contradict each other."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 

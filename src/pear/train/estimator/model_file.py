@@ -30,14 +30,14 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
     """Write a fitted estimator to a file."""
     own = isinstance(estimator.model, nn.Module)
     content = {
-        "parameters": _parameters(estimator),
+        "parameters": _estimator_parameters(estimator),
         "own_module": type(estimator.model).__name__ if own else None,
         "problem": _problem_content(estimator.problem),
-        "weights": {name: _tensor(name, weight) for name, weight in estimator.model_.state_dict().items()},
+        "weights": {name: _weight_for_file(name, weight) for name, weight in estimator.model_.state_dict().items()},
         "loss_state": _loss_state(estimator),
         "features": estimator.n_features_in_,
-        "feature_names": _names(getattr(estimator, "feature_names_in_", None), "columns of X"),
-        "columns": _names(estimator._columns, "columns of C"),
+        "feature_names": _names_for_file(getattr(estimator, "feature_names_in_", None), "columns of X"),
+        "columns": _names_for_file(estimator._columns, "columns of C"),
         "flat": estimator._flat,
         "epochs": estimator.n_iter_,
     }
@@ -48,20 +48,20 @@ def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regresso
     """Read a fitted estimator from a file; ``model`` is the module, where that is the user's own."""
     said = file_format.read(path, KIND, VERSION, _REMEDY)
     try:
-        return _estimator(kind, said, path, model)
+        return _restore_estimator(kind, said, path, model)
     except PearError:
         raise
     except file_format.MALFORMED as error:
         raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
 
 
-def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None) -> Regressor:
+def _restore_estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None) -> Regressor:
     """Make the regressor that the content of a model file describes, with its weights."""
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
     architecture = said["parameters"].pop("model") if model is None else model
-    estimator = kind(_problem(said["problem"]), architecture, **said["parameters"])
+    estimator = kind(_restore_problem(said["problem"]), architecture, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
     if said["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(said["feature_names"], dtype=object)
@@ -72,7 +72,7 @@ def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: n
     return estimator
 
 
-def _parameters(estimator: DecisionRegressor) -> dict[str, Any]:
+def _estimator_parameters(estimator: DecisionRegressor) -> dict[str, Any]:
     """Return the constructor's parameters; a module is left out, and a loss that is an object becomes None."""
     given = {
         name: _python_value(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"
@@ -91,7 +91,7 @@ def _python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _names(names: Sequence[Any] | None, what: str) -> list[Any] | None:
+def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
     """Return column names as plain Python values that JSON can hold; raise on other types."""
     if names is None:
         return None
@@ -102,7 +102,7 @@ def _names(names: Sequence[Any] | None, what: str) -> list[Any] | None:
     return found
 
 
-def _tensor(name: str, value: Any) -> torch.Tensor:
+def _weight_for_file(name: str, value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise ProblemError(
             f"the module keeps {name} of type {type(value).__name__}, and a model file holds tensors only"
@@ -137,19 +137,19 @@ def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | N
     """The constraint map and the recourse; a price is a number, an array or a pair of these, as the user gave it."""
     said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in SIDES}}
     if isinstance(recourse, Penalty):
-        said["penalty"] = {side: _price(getattr(recourse, side)) for side in SIDES}
+        said["penalty"] = {side: _price_for_file(getattr(recourse, side)) for side in SIDES}
     elif recourse is not None:
-        said["projection"] = {"weights": _price(recourse.weights), "price": float(recourse.price)}
+        said["projection"] = {"weights": _price_for_file(recourse.weights), "price": float(recourse.price)}
     return said
 
 
-def _price(given: Any) -> Any:
+def _price_for_file(given: Any) -> Any:
     if given is None or isinstance(given, (int, float, torch.Tensor)):
         return given
-    return tuple(_price(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
+    return tuple(_price_for_file(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
 
 
-def _constraints(said: dict[str, Any]) -> dict[str, Any]:
+def _restore_constraints(said: dict[str, Any]) -> dict[str, Any]:
     """Make constraint map and recourse from a result of ``_constraints_content``; {} where there is none."""
     if "constraint_map" not in said:
         return {}
@@ -161,7 +161,7 @@ def _constraints(said: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _problem(said: dict[str, Any]) -> Problem | Model:
+def _restore_problem(said: dict[str, Any]) -> Problem | Model:
     """Make the problem or model that the content of a model file describes."""
     problem = Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
@@ -177,7 +177,7 @@ def _problem(said: dict[str, Any]) -> Problem | Model:
         cost_map=None if own is None else CostMap(own["M"], known, own["names"]),
         layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
-        **_constraints(model),
+        **_restore_constraints(model),
     )
 
 

@@ -18,7 +18,7 @@ def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
     if not verbose:
         yield None
     elif find_spec("rich") is None:
-        yield _log
+        yield _log_progress
     else:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
@@ -27,14 +27,14 @@ def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
             task = bar.add_task("training", total=None)
 
             def show(now: Progress) -> None:
-                bar.update(task, total=now.max_epochs, completed=now.epoch, description=_line(now))
+                bar.update(task, total=now.max_epochs, completed=now.epoch, description=_progress_line(now))
 
             yield show
 
 
-def _line(now: Progress) -> str:
+def _progress_line(now: Progress) -> str:
     return f"epoch {now.epoch}: loss {now.loss:.4g}, validation {now.metric:.4g}, best {now.best:.4g}"
 
 
-def _log(now: Progress) -> None:
-    logger.info(_line(now))
+def _log_progress(now: Progress) -> None:
+    logger.info(_progress_line(now))

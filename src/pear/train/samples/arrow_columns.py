@@ -53,7 +53,7 @@ def check_type(schema: Any, name: str, path: Path) -> Any:
         found = f"{len(places)} of that name" if places else f"got {', '.join(map(repr, schema.names[:40]))}"
         raise DataError(f"{path} must have one column {name!r}; {found}")
     kind = schema.field(places[0]).type
-    inner = kind.value_type if _is_list(kind) else kind
+    inner = kind.value_type if _is_list_column(kind) else kind
     if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
         raise DataError(
             f"column {name!r} of {path} holds {kind}, and a model takes numbers, or lists of numbers; encode or cast it"
@@ -63,7 +63,7 @@ def check_type(schema: Any, name: str, path: Path) -> Any:
 
 def width_of(column: Any, name: str, place: str) -> int | None:
     """Return the length of the lists in a column, judged by its first row; None for plain numbers."""
-    if not _is_list(column.type):
+    if not _is_list_column(column.type):
         return None
     if not column[0].is_valid:
         raise DataError(f"column {name!r} has no value in the first row of {place}, which says how long its lists are")
@@ -85,30 +85,34 @@ def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None]
     """
     parts = []
     for name in one.columns:
-        values = _values(batch.column(name), widths[name], f"column {name!r} of {place or 'a row group'}")
+        values = _column_values(batch.column(name), widths[name], f"column {name!r} of {place or 'a row group'}")
         if place is not None and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
             raise DataError(f"column {name!r} of {place}: a value of row {row} is missing, NaN or infinite; {_REMEDY}")
         parts.append(values)
     if one.plain:
         return parts[0]
-    return np.concatenate([part.reshape(len(part), -1) for part in parts], 1) if len(parts) > 1 else _flat(parts[0])
+    return (
+        np.concatenate([part.reshape(len(part), -1) for part in parts], 1)
+        if len(parts) > 1
+        else _flatten_column(parts[0])
+    )
 
 
-def _flat(values: NDArray[Any]) -> NDArray[Any]:
+def _flatten_column(values: NDArray[Any]) -> NDArray[Any]:
     return values if values.ndim > 1 else values[:, None]
 
 
-def _is_list(kind: Any) -> bool:
+def _is_list_column(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _values(column: Any, width: int | None, place: str) -> NDArray[Any]:
+def _column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
     """Convert a column to an array: (B,) for numbers, (B, width) for lists; missing values become NaN."""
     if width is None:
-        return _numbers(column)
+        return _column_numbers(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     other = np.flatnonzero(there & (lengths != width))
@@ -117,7 +121,7 @@ def _values(column: Any, width: int | None, place: str) -> NDArray[Any]:
             f"{place}: the list of row {other[0]} has {int(lengths[other[0]])} numbers, and the others {width}; all "
             "lists of a column must have one length"
         )
-    flat = _numbers(column.flatten()).reshape(-1, width)
+    flat = _column_numbers(column.flatten()).reshape(-1, width)
     if there.all():
         return flat
     filled = np.full((len(column), width), np.nan)
@@ -125,7 +129,7 @@ def _values(column: Any, width: int | None, place: str) -> NDArray[Any]:
     return filled
 
 
-def _numbers(column: Any) -> NDArray[Any]:
+def _column_numbers(column: Any) -> NDArray[Any]:
     from pyarrow import float32, types
 
     column = column.cast(float32()) if types.is_boolean(column.type) else column

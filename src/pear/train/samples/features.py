@@ -54,7 +54,7 @@ def read_features(value: Any, name: str) -> Features:
     """
     if isinstance(value, Mapping):
         several: Features = {str(key): read_rows(part, f"input {key!r} of {name}") for key, part in value.items()}
-    elif _is_several(value):
+    elif _is_several_inputs(value):
         several = tuple(read_rows(part, f"input {number} of {name}") for number, part in enumerate(value))
     else:
         return read_rows(value, name)
@@ -70,7 +70,9 @@ def read_rows(value: Any, name: str) -> Tensor:
         ProblemError: there are no numbers in it; names the column of a table.
     """
     # pandas, which need not be installed, has iloc
-    tensor = torch.from_numpy(_table(value, name)) if hasattr(value, "iloc") else to_tensor(name, value).detach()
+    tensor = (
+        torch.from_numpy(_frame_to_array(value, name)) if hasattr(value, "iloc") else to_tensor(name, value).detach()
+    )
     if not tensor.ndim:
         raise ProblemError(f"{name} must have a row for each sample; got a single number")
     return tensor
@@ -191,13 +193,13 @@ def check_costs(costs: Tensor, name: str, loss: Any) -> None:
         )
 
 
-def _is_several(value: Any) -> bool:
+def _is_several_inputs(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(hasattr(part, "shape") for part in value)
     return isinstance(value, list) and len(value) > 0 and all(isinstance(part, Tensor) for part in value)
 
 
-def _table(value: Any, name: str) -> np.ndarray[Any, Any]:
+def _frame_to_array(value: Any, name: str) -> np.ndarray[Any, Any]:
     """Convert a DataFrame to an array (N, columns), or a Series to (N, 1); missing values become NaN."""
     columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
     for column, content in columns:
