@@ -39,7 +39,7 @@ class NotUniqueError(PearError, RuntimeError):
         self._message, self.samples = message, list(samples)
 
     def at(self, index: Sequence[int]) -> NotUniqueError:
-        """The same error for the whole batch, in which sample i of this part has the position ``index[i]``."""
+        """Return the same error with positions in the whole batch, where sample i has the position ``index[i]``."""
         return NotUniqueError(self._message, [index[i] for i in self.samples])
 
 
@@ -58,7 +58,7 @@ class SolveError(PearError, RuntimeError):
         self.statuses = list(statuses)
 
     def at(self, index: Sequence[int]) -> SolveError:
-        """The same error for the whole batch, in which sample i of this part has the position ``index[i]``."""
+        """Return the same error with positions in the whole batch, where sample i has the position ``index[i]``."""
         return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 

@@ -124,9 +124,9 @@ def objective(
     Args:
         problem: what is decided; a ``Model`` maps the k predicted values to costs.
         true: (N, k) true values of the training rows, in their order; left out, the labels.
-        smoothing, injection: as of ``PEARLoss``.
+        smoothing, injection: as for ``PEARLoss``.
         guidance: α of the first round; decay: what it is multiplied by after every round (1: α stays).
-        solver, on_failure: as of ``PEARLoss``; a masked sample has a gradient of zero.
+        solver, on_failure: as for ``PEARLoss``; a masked sample has a gradient of zero.
 
     Returns:
         A function of (forecasts, data) or (true, forecasts), for ``lightgbm.train``, ``xgboost.train`` and the

@@ -48,7 +48,7 @@ def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, pat
     """Select columns of a table and check that they hold numbers.
 
     Args:
-        table: from ``read_csv_table``.
+        table: the result of ``read_csv_table``.
         names: names of the columns, in the order of the result.
         what: plural noun for the content of the columns, used in error messages.
         path: file of the table, used in error messages.

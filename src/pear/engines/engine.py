@@ -189,7 +189,7 @@ class FutureEngine(Engine):
         """Hand a task over once more, or give it up.
 
         Args:
-            ticket: of a task whose process has ended.
+            ticket: the ticket of a task whose process has ended.
             how: how the process ended, in words.
             on_update: called with a ``TaskLoss`` where the task is given up.
             to_blame: whether the loss counts as a death; False where a whole machine was lost.

@@ -37,7 +37,7 @@ def as_batch(
         cost: (n,) or (B, n).
         name: the name of the value in error messages.
         dtype: floating type for values without one.
-        device: where values that are no tensors go; None means the CPU.
+        device: the device for values that are no tensors; None means the CPU.
 
     Returns:
         (B, n), float32 or float64.

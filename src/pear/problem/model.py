@@ -36,12 +36,12 @@ class Model:
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
         variables: n names.
         rows: names of the rows, in the order of the source.
-        cost_map: from the predicted values to the n costs; None where all costs are predicted as they are.
+        cost_map: the map from the predicted values to the n costs; None where all costs are predicted as they are.
         layout: for every name in the result of ``decision``, the columns of z that belong to it, in the shape of the
             original variable. By default each of ``variables`` has one column.
         report: sentences that describe the imported model.
-        constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
-            A model with a constraint map and no cost map predicts no costs; they are ``known`` and must be given.
+        constraint_map: the map from the predicted values to right-hand sides and bounds; None where only costs are
+            predicted. A model with a constraint map and no cost map predicts no costs: they must be given as ``known``.
         recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs one to
             decide; ``with_recourse`` can add it later.
         constraints: names of the rows of A, then of those of G; empty where they have no names.

@@ -69,7 +69,7 @@ class Problem:
         sense, n, phi: as given.
         batch: N, or None where all fields are shared.
         dtype: type of results where the inputs have no floating type of their own; see ``to``.
-        device: where the data is.
+        device: the device of the data.
         is_sparse: True where the matrices are kept sparse.
 
     Example:

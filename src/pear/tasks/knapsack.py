@@ -154,7 +154,7 @@ def random_knapsack(
         items: n, number of items.
         dimensions: k, number of capacities.
         capacity_ratio: each capacity as a share of the total weight in its dimension.
-        seed: of the ``numpy.random.RandomState`` that draws first the weights, then the samples.
+        seed: the seed of the ``numpy.random.RandomState`` that draws first the weights, then the samples.
         jobs: threads for ``decide``; None is one for each core, and one in a worker process.
 
     Example:

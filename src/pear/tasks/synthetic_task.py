@@ -36,7 +36,7 @@ def polynomial_costs(
         random: the state to draw from; a task that has other random parts draws them from it before.
         count: N, number of samples.
         n: costs per sample.
-        degree: of the polynomial, at least 1.
+        degree: the degree of the polynomial, at least 1.
         noise: half-width of ε, 0 to 1.
         features: p, features per sample.
         formula: "code" as above, which made the published numbers; "paper" as printed, with the 1 added after the
@@ -91,7 +91,7 @@ class SyntheticTask(Task):
             seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. Left out, the task's
                 own, or 0.
             features: p, features per sample.
-            dtype: of the tensors; drawn in float64, then rounded.
+            dtype: the type of the tensors; their numbers are drawn in float64, then rounded.
             formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
 
         Returns:

@@ -112,7 +112,7 @@ class Task:
         """``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, the sign turned for maximisation.
 
         Args:
-            predicted, true, Q, true_Q: as of ``regret``.
+            predicted, true, Q, true_Q: as for ``regret``.
 
         Example:
             >>> from pear.tasks import shortest_path

@@ -63,7 +63,7 @@ class CandidateRow(NamedTuple):
         candidate: the settings in a line.
         epochs: the number of epochs trained.
         regret: the best on the validation samples; NaN where there is none.
-        seconds: of training.
+        seconds: the seconds of training.
         note: why the candidate failed; "" where it did not.
     """
 
@@ -81,7 +81,7 @@ class TuneProgress:
     Attributes:
         stage: the number of the stage, from 1.
         stages: the number of stages.
-        number: of the candidate within the stage, from 1.
+        number: the number of the candidate within the stage, from 1.
         count: the number of candidates in the stage.
         candidate: its settings in a line.
         run: the candidate's own progress.
@@ -106,13 +106,13 @@ class Candidate:
     """One candidate, and the state of its training; ``train_candidate`` trains it further.
 
     Attributes:
-        settings: of its loss.
+        settings: the settings of its loss.
         loss: made from the settings, untrained.
         model: has the best weights so far.
         checkpoint: the bytes of a checkpoint file, so that training can continue on another machine; empty before the
             first epoch.
-        history: of the training so far.
-        seconds: of training so far.
+        history: the history of the training so far.
+        seconds: the seconds of training so far.
         note: why it failed; "" where it did not.
     """
 

@@ -43,7 +43,7 @@ class TuneResult:
         best: the settings that validate best; ``tune(…, candidates=[best])`` takes them again.
         loss: an untrained loss with these settings, calibrated on the training costs, ready for ``fit``.
         model: trained with these settings; has its best weights.
-        history: of the training of ``model``.
+        history: the history of the training of ``model``.
         rows: one for each candidate.
         interrupted: True where the user stopped ``tune``; the result is then the best so far.
     """

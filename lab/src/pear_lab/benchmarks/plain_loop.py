@@ -123,18 +123,18 @@ def train_plain_loop(
     """Train under the paper's protocol, drawing from torch's global generator, which is left as it was.
 
     Args:
-        problem: what is decided.
-        split: features and costs in float32.
-        metric: of validation samples; checked after the first epoch, then after every tenth, and at the end.
-        seed: of first weights and batches.
-        max_epochs: at most so many; earlier, where three checks in a row improve by no more than 1 %.
+        problem: the problem that is decided.
+        split: training, validation and test samples, features and costs in float32.
+        metric: the score of the validation samples, computed after the first epoch, every tenth, and the last.
+        seed: the seed of the first weights and of the order of the samples.
+        max_epochs: the most epochs. Training ends earlier where three scores in a row improve by at most 1 %.
         smoothing: λ.
         injection: β.
-        time_cap: seconds after which to stop.
+        time_cap: seconds after which training ends.
         progress: called after every epoch.
 
     Returns:
-        The model with its best weights, and what was spent.
+        The model with its best weights, and the time spent on each part.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -91,7 +91,7 @@ class TrainingRow:
         regret: normalised regret on the test samples, with the weights at the end of it.
         reuse_rate: share of the samples for which no solver was called.
         profile: seconds by what they were spent on, where that was asked for.
-        versions: of a peer's packages.
+        versions: the versions of a peer's packages.
         whole: whether it ran until it stopped early.
     """
 

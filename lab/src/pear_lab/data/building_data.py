@@ -47,11 +47,11 @@ class BuildingData:
 
     Attributes:
         features: (N, p) as in the file, not standardised.
-        names: of the p columns.
+        names: the names of the p columns.
         prices: (N,) V-9, what a property sold for.
         costs: (N,) V-10, what it cost to build.
         source: the file.
-        fingerprint: of its contents.
+        fingerprint: a hash of its contents.
     """
 
     features: Tensor
@@ -96,7 +96,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
     Args:
         folder: what ``$PEAR_DATA`` names.
-        url: where it is.
+        url: the address to download it from.
         timeout: seconds to wait for an answer.
 
     Returns:

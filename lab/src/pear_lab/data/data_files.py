@@ -46,7 +46,7 @@ def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[i
     """Read a text table: the fields of its first line, and those of the other lines by line number, without empty ones.
 
     Args:
-        file: in UTF-8; packed where its name ends in ``.gz``.
+        file: a file in UTF-8, compressed where its name ends in ``.gz``.
         delimiter: between two fields; several in a row count as one where it is a blank.
 
     Raises:

@@ -43,7 +43,7 @@ class EnergyData:
         dates: (D,) "2011-11-01" and so on.
         dropped: days left out because of gaps.
         source: the file of prices.
-        fingerprint: of all contents.
+        fingerprint: a hash of all contents.
     """
 
     features: Tensor

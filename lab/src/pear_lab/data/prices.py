@@ -35,8 +35,8 @@ class Prices:
 
     Attributes:
         values: (T, n) positive numbers, one row a trading day.
-        names: of the n assets.
-        dates: of the T days, increasing.
+        names: the names of the n assets.
+        dates: the dates of the T days, increasing.
         source: where they come from.
         dropped: what was cut out because of gaps, in words; empty where nothing was.
 
@@ -219,7 +219,7 @@ def fetch_prices(
         names: ticker symbols such as "AAPL".
         first: the first day.
         last: the last one, included.
-        path: of the file to write. Where names have gaps, read it with ``read_prices(path, gaps=…)``.
+        path: the file to write. Where names have gaps, read it with ``read_prices(path, gaps=…)``.
 
     Raises:
         MissingExtraError: yfinance is not installed.

@@ -51,7 +51,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
 
 
 def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
-    """The trainings of a comparison, by the methods that it has for each task; slower ones where they are asked for.
+    """The trainings of a comparison: for each task, the methods that are compared on it, and slower ones on request.
 
     The runs are ordered by seed, so that a comparison that is stopped early has fewer seeds but all methods and cells.
     """

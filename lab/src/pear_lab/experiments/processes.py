@@ -124,7 +124,7 @@ class Worker:
 
     Attributes:
         pool: the executor; messages: our end of the pipe that its process sends messages through.
-        ticket: of the task that it does; None where it is idle.
+        ticket: the ticket of the task that it does; None where it is idle.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         run: which run it is about.
-        progress: of its training.
+        progress: the progress of its training.
         record: what came of it, written already; both None where it has just started.
     """
 
@@ -150,7 +150,7 @@ def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_fai
 
     Args:
         runs: what is wanted.
-        statuses: of the records that are there.
+        statuses: the statuses of the stored records.
         retry_failed: whether to try again what failed.
     """
     finished = ("done",) if retry_failed else ("done", "failed")

@@ -89,10 +89,10 @@ class TableSpec:
         as_published: whether that is known.
         ranked: whether the best two of a column are marked.
         settings: that its runs have and the published rows do not name.
-        variants: of the runs that fill it; None is a training.
+        variants: the variants of the runs that fill it; None is a training.
         shift: key in ``metrics["shift"]``, with places for conditions; empty where the metric itself is shown.
         cells: conditions of the cells, where the paper has no such table.
-        decimals: of its metrics, where they differ.
+        decimals: the decimals of its metrics, where they differ.
     """
 
     name: str

@@ -107,7 +107,7 @@ def paired_difference(
     neither, and refuses a single seed.
 
     Args:
-        first: for each seed (N_s,) what the first method lost on each test instance.
+        first: one array (N_s,) for each seed: what the first method lost on each test instance.
         second: the same of the second method, on the same instances in the same order.
         best: the same of the best value, not negative.
         shared: whether all seeds have the same instances, which are then drawn once for all.

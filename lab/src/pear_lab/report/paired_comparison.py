@@ -199,7 +199,7 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Return by task the cells in which every method of its comparison has run on two seeds or more."""
+    """Return, for each task, the cells in which every compared method has run on at least two seeds."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():

@@ -22,9 +22,9 @@ class PublishedNumber:
         method: our name of it (``"spo+"``).
         condition: what the cell is about, such as ``{"degree": 8.0, "noise": 0.1}``.
         metric: what is measured; the unit is part of the name.
-        mean: as printed; None in a cell that only we have.
-        std: as printed; None where none is.
-        decimals: of the printed mean.
+        mean: the printed mean; None in a cell that only we have.
+        std: the printed standard deviation; None where there is none.
+        decimals: the decimals of the printed mean.
     """
 
     table: str
@@ -107,7 +107,7 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
         ours: our mean; None where nothing was run.
         published: the printed mean; None where the paper has no such cell.
         std: the printed standard deviation; None where none is printed.
-        decimals: of the printed mean.
+        decimals: the decimals of the printed mean.
 
     Example:
         >>> verdict(4.7, 4.246, 1.106, 3).value, verdict(3.0, 4.246, 1.106, 3).value

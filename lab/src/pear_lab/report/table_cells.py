@@ -60,7 +60,7 @@ class Cell:
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.
         values: one per seed, in the unit of the table; empty where nothing was run.
-        mean, std: of the values; None where there are none, and no std for a single seed.
+        mean, std: mean and deviation of the values; None where there are none, and no std for a single seed.
         verdict: how the two compare.
         notes: what a reader must know, such as missing seeds or a shorter budget.
         failed: runs of this cell that ended in an error.

@@ -31,7 +31,7 @@ class Failure:
     """A sample that was answered wrongly, or not at all.
 
     Attributes:
-        recipe: of its case.
+        recipe: the recipe of its case.
         sample: its position there.
         kind: "wrong" or "inaccurate".
         reason: what the judge says.
@@ -139,7 +139,7 @@ def run(
         seed: of the recipes; a case is the same whatever else is run.
         families: names in ``recipes.FAMILIES``; None for all.
         workers: processes.
-        folder: for counterexamples and the verdicts so far; None writes nothing.
+        folder: the folder for counterexamples and the verdicts so far; None writes nothing.
         resume: go on where the last run with these settings was stopped.
         progress: called with the verdicts on each case.
 
@@ -209,7 +209,7 @@ def _judge_cases(jobs: list[Job], workers: int) -> Iterator[Result]:
 
 
 def _use_one_thread() -> None:
-    """One thread for each process: there are as many processes as cores."""
+    """Let a fuzzing process use one thread, because there are as many processes as cores."""
     import numba
     import torch
 

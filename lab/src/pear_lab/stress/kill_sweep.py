@@ -100,7 +100,7 @@ def kill_and_compare(
 
     Args:
         times: how many kills.
-        seed: of who is killed and when.
+        seed: the seed that decides which process is killed, and when.
         show: called after every kill.
         engine: what does the runs, on this machine; the undisturbed sweep is done in this process.
 

@@ -51,7 +51,7 @@ class SoakProblem:
         name: name of the problem.
         draw: function that draws the fields of the problem.
         sense: "min" or "max".
-        solver: of the loss.
+        solver: the solver of the loss.
         keyed: samples have ids, so that warm starts are kept.
         epochs: trained by ``pear.fit``, in compiled epochs, instead of step by step.
     """
@@ -71,7 +71,7 @@ class SoakResult:
     Attributes:
         structure: name of the problem.
         steps: number of steps.
-        statuses: by name, over all samples of the steps that were looked at.
+        statuses: the number of samples by the name of their status, over the steps that were looked at.
         early, late: resident bytes after the first tenth of the steps, and at the end.
         first, last: seconds of a step in the first and in the last tenth.
         plain: seconds of plain torch steps in the first and in the last tenth.
@@ -176,8 +176,8 @@ def soak_all(
     """Train on every structure, one after the other, for ``steps`` steps in all.
 
     Args:
-        steps: of all together.
-        seed: of what is drawn.
+        steps: the number of steps of all together.
+        seed: the seed of all that is drawn.
         show: called with the name of the structure, and with the steps done since it was called last.
     """
     each = max(40, -(-steps // len(STRUCTURES)))
@@ -192,7 +192,7 @@ def soak(
     Args:
         structure: what is trained on.
         steps: 40 at least.
-        seed: of what is drawn.
+        seed: the seed of all that is drawn.
         show: called with the number of steps that are done since it was called last.
     """
     with warnings.catch_warnings():

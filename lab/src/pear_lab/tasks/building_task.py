@@ -174,11 +174,11 @@ def building_split(
     that do not fill an instance are left out.
 
     Args:
-        data: of ``load_building``, which is called where it is left out.
-        seed: of the ``numpy.random.RandomState`` that deals the properties out.
+        data: the result of ``load_building``, which is called where it is left out.
+        seed: the seed of the ``numpy.random.RandomState`` that deals the properties out.
         fold: 0 to 4: over all five every instance is tested once.
         instance_size: properties of an instance.
-        budget, version: as of ``building``.
+        budget, version: as for ``building``.
     """
     data = load_building() if data is None else data
     count = len(data.prices) // instance_size if instance_size >= 1 else 0

@@ -13,15 +13,15 @@ from pear_lab.tasks.splits import TaskSplit, split_instances
 def energy_split(
     data: EnergyData | None = None, capacity: float = 120.0, shares: Sequence[float] = (0.7, 0.1, 0.2)
 ) -> TaskSplit[Knapsack]:
-    """The days in their order: the first train, the next validate, the last test.
+    """Split the days in their order: the first for training, the next for validation, the last for the test.
 
     Half-hour i sells ``weights[i]`` units at its price, which makes its value; the units sold in a day are at most
-    ``capacity``. Features are standardised and values divided by a unit with numbers of the training days alone.
+    ``capacity``. Features are standardised, and values divided by a unit, by numbers of the training days alone.
 
     Args:
-        data: of ``load_energy``, which is called where it is left out.
-        capacity: of the knapsack.
-        shares: of the days for training, validation and test, with a sum of 1.
+        data: the result of ``load_energy``, which is called where it is left out.
+        capacity: the capacity of the knapsack.
+        shares: the shares of the days for training, validation and test, with a sum of 1.
     """
     data = load_energy() if data is None else data
     count = len(data.prices)

@@ -146,7 +146,7 @@ def rows_of_tied_decisions(G: Array, h: Array, value: Array, best: Array, room: 
         h: (k,).
         value: (n,) what is maximised.
         best: (n,) a decision of the greatest value.
-        room: by which share a decision may be worse.
+        room: the share by which a decision may be worse.
 
     Example:
         >>> G, h, value, best = np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0])

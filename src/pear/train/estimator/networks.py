@@ -52,7 +52,7 @@ def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], se
         inputs: the number of features.
         outputs: the number of predicted values.
         hidden: widths of the hidden layers of "mlp".
-        seed: of the weights.
+        seed: the seed of the weights.
 
     Example:
         >>> make_network("mlp", 4, 2, (8,), seed=0)[2]

@@ -209,7 +209,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X: (N, p) features.
-            problem: of these rows, where samples have fields or known costs of their own.
+            problem: the problem of these rows, where samples have fields or known costs of their own.
 
         Returns:
             A DataFrame where X is one or C was: columns are named as the variables of a ``Model``, or as the costs.
@@ -227,7 +227,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: (N, p) features.
             y: (N, k) what came true.
-            problem: of these rows, where samples have fields or known costs of their own.
+            problem: the problem of these rows, where samples have fields or known costs of their own.
         """
         problem, predicted = self._problem_of(problem), self.predict(X)
         self._check_columns(y)
@@ -247,7 +247,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """The estimator in a model file.
 
         Args:
-            path: of the file.
+            path: the file to write.
             model: the module that the file's weights belong to, where it is one of your own.
 
         Raises:

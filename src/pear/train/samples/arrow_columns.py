@@ -18,7 +18,7 @@ class InputColumns(NamedTuple):
     """The columns of the costs, or of one input of a model.
 
     Attributes:
-        name: of the input.
+        name: the name of the input.
         columns: their names in the files.
         plain: whether a single column of numbers becomes (B,), as an embedding takes it, and not (B, 1).
     """

@@ -50,7 +50,7 @@ def read_features(value: Any, name: str) -> Features:
 
     Args:
         value: what the user gave.
-        name: of the features, for error messages.
+        name: the name of the features, for error messages.
     """
     if isinstance(value, Mapping):
         several: Features = {str(key): read_rows(part, f"input {key!r} of {name}") for key, part in value.items()}

@@ -27,7 +27,7 @@ class RowGroup(NamedTuple):
     """A part of a file that can be read by itself.
 
     Attributes:
-        fragment: of ``pyarrow.dataset``, with this row group alone.
+        fragment: a fragment of ``pyarrow.dataset`` that holds this row group alone.
         rows: the number of its rows.
         place: its number and its file, in words.
     """
@@ -122,7 +122,7 @@ class ParquetSamples:
         """Read the rows of these row groups, at most ``most`` at a time.
 
         Args:
-            groups: in the order in which they are read.
+            groups: the row groups, in the order in which they are read.
             most: rows of a piece.
             drop: whether rows with a value that is missing, NaN or infinite are left out.
 

@@ -152,7 +152,7 @@ def measure(
 
     Args:
         fresh: called before each measurement, outside of the time that counts; returns what is measured.
-        repeats: at most so many, and fewer where they would take more than ``limit`` seconds together.
+        repeats: the largest number of repeats; fewer where they would take more than ``limit`` seconds together.
         limit: seconds that all measurements together may take, the warm-up included.
         warm_up: whether there is one measurement before, which does not count.
         wait: returns when the device has nothing left to do.

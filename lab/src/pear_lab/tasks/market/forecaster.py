@@ -25,7 +25,7 @@ class Forecaster(nn.Module):
         ahead: days forecast.
         average: length of the moving average, odd.
         generator: draws the first weights; uniform within ±1/√window, as ``torch.nn.Linear`` does.
-        dtype: of the weights; float64 keeps gradients exact.
+        dtype: the type of the weights; float64 keeps gradients exact.
 
     Example:
         >>> model = Forecaster(assets=3)

@@ -66,7 +66,7 @@ def split_windows(
         returns: (T, n) the history, oldest first.
         window: days known at the decision.
         ahead: days that the forecast covers.
-        shares: of the days for training and validation; the rest tests.
+        shares: the shares of the days for training and for validation; the rest is for the test.
 
     Raises:
         ProblemError: a split would be empty, or a return is not a number.
