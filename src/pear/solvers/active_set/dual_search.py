@@ -131,14 +131,31 @@ def add_constraint(D: ProgramData, w: Workspace, entering: int) -> bool:
 @inner
 def move_values(D: ProgramData, w: Workspace, entering: int, change: float) -> None:
     """Change the multiplier of a constraint, those of the working set with it, and the values of all constraints."""
-    N = len(D.gram)
     if change == 0.0:
         return
-    for i in span(N):
-        w.value[i] -= change * D.gram[entering, i]
     for a in span(w.tally[ix.WORKING]):
-        factor, row = change * w.pull[a], w.sup[a]
-        w.force[a] -= factor
+        w.pull[a] *= change
+        w.force[a] -= w.pull[a]
+    for i in span(len(D.gram)):
+        w.value[i] -= change * D.gram[entering, i]
+    add_gram_rows(D, w)
+
+
+@inner
+def add_gram_rows(D: ProgramData, w: Workspace) -> None:
+    """Add to all values the rows of the Gram matrix of the working set, multiplied by ``w.pull``.
+
+    Four rows are added at a time, because reading and writing the values would cost more than the products.
+    """
+    N, size = len(D.gram), w.tally[ix.WORKING]
+    whole = size - size % 4
+    for a in range(0, whole, 4):
+        r0, r1, r2, r3 = w.sup[a], w.sup[a + 1], w.sup[a + 2], w.sup[a + 3]
+        f0, f1, f2, f3 = w.pull[a], w.pull[a + 1], w.pull[a + 2], w.pull[a + 3]
+        for i in span(N):
+            w.value[i] += f0 * D.gram[r0, i] + f1 * D.gram[r1, i] + f2 * D.gram[r2, i] + f3 * D.gram[r3, i]
+    for a in span(whole, size):
+        row, factor = w.sup[a], w.pull[a]
         for i in span(N):
             w.value[i] += factor * D.gram[row, i]
 
@@ -244,9 +261,8 @@ def load_working_set(D: ProgramData, w: Workspace, states: States, slot: int) ->
                 drop_constraint(w, a)
                 wrong = True
     for a in span(w.tally[ix.WORKING]):
-        row = w.sup[a]
-        for i in span(len(D.gram)):
-            w.value[i] -= w.force[a] * D.gram[row, i]
+        w.pull[a] = -w.force[a]
+    add_gram_rows(D, w)
 
 
 @inner

@@ -28,7 +28,8 @@ from pear.solvers.active_set.solution_check import judge_refined_point, stationa
 def solve_dual(D: ProgramData, states: States, slot: int, fallback: States, fallback_slot: int, w: Workspace) -> bool:
     """Solve the loaded sample by the dual method, from the working set in ``states[slot]`` where there is one.
 
-    A sample without a start there takes ``fallback[fallback_slot]``, and an empty working set where that is empty, too.
+    A sample without a start there takes ``fallback[fallback_slot]``. Starts of the primal method do not serve: they are
+    corners, far from the minimum without inequalities. Without a start, the search begins with an empty working set.
 
     Returns:
         True where the solution is judged SOLVED. Its working set then holds every tight constraint that does not depend
@@ -36,9 +37,9 @@ def solve_dual(D: ProgramData, states: States, slot: int, fallback: States, fall
     """
     w.tally[ix.METHOD] = ix.DUAL
     set_free_minimum(D, w)
-    if states.has_start[slot] != 0:
+    if states.has_start[slot] == ix.DUAL_START:
         load_working_set(D, w, states, slot)
-    elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] != 0:
+    elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == ix.DUAL_START:
         load_working_set(D, w, fallback, fallback_slot)
         w.tally[ix.CHANGES] += 1
     else:
