@@ -160,7 +160,7 @@ def format_mean(mean: float, std: float | None, decimals: int) -> str:
     """Format a mean, and its deviation if there is one, with so many decimals.
 
     Example:
-        >>> format_mean(4.2461, 1.1, 3), number(0.3, None, 2)
+        >>> format_mean(4.2461, 1.1, 3), format_mean(0.3, None, 2)
         ('4.246 ± 1.100', '0.30')
     """
     text = f"{mean:.{decimals}f}"
