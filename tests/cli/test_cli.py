@@ -20,6 +20,7 @@ from pear.cli.app import app
 from pear.cli.demo import gain_sentence
 from pear.cli.output_files import OutputError, writable_file, writable_folder
 from pear.solvers.registry import BACKENDS, Backend
+from pear.train.compiled import LinearEpochs
 from pear_lab.benchmarks import exactness_benchmark
 
 SMALL = ("--grid", "3", "--samples", "120", "--max-epochs", "4", "--degree", "4")
@@ -95,7 +96,8 @@ def test_demo_stops_cleanly_when_interrupted(run: Run, monkeypatch: pytest.Monke
     def interrupt(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pear.PEARLoss, "forward", interrupt)
+    monkeypatch.setattr(LinearEpochs, "run", interrupt)  # a linear model is trained in compiled epochs,
+    monkeypatch.setattr(pear.PEARLoss, "forward", interrupt)  # or step by step where they cannot be used
     result = run("demo", *SMALL)
     assert result.exit_code == 130
     assert "nothing is saved" in result.output

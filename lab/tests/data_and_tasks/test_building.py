@@ -23,7 +23,7 @@ from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import BuildingData, fetch_building, load_building
 from pear_lab.data.building_data import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
-from pear_lab.experiments import Database, Selection, check_data, expand
+from pear_lab.experiments import Database, Selection, check_data_of_runs, expand
 from pear_lab.tasks import Building, SharedLinear, building, building_split
 from pear_lab.tasks.worst_case import decide_worst
 
@@ -400,7 +400,7 @@ def test_a_run_keeps_what_every_instance_lost(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
     (run,) = expand(["building"], Selection(methods=["spo+"], seeds=[0], quick=True))
     run = dataclasses.replace(run, settings={**run.settings, "instance_size": 5, "max_epochs": 3})
-    check_data([run])
+    check_data_of_runs([run])
     with Database(tmp_path / "results.sqlite") as database:
         row = execute(run, database)
         assert (row.status, row.reason) == ("done", "")
@@ -417,7 +417,7 @@ def test_a_run_keeps_what_every_instance_lost(tmp_path: Path, monkeypatch: pytes
 def test_runs_without_data_are_refused_before_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
     with pytest.raises(DataError, match="fetch_building"):
-        check_data(expand(["building"], Selection(quick=True)))
+        check_data_of_runs(expand(["building"], Selection(quick=True)))
 
 
 # --- the real file --------------------------------------------------------------------------------------------------

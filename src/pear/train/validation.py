@@ -143,7 +143,7 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
         costs: (N, n) true costs, or (N, k) values that its cost map takes.
         keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
-    check_columns(problem, costs, "validation")
+    _check_validation_columns(problem, costs, "validation")
     model = recourse_model(problem)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
@@ -182,7 +182,7 @@ def _drop_unsolved(problem: Problem | Model, validation: MemorySamples) -> Memor
     return validation if bool(solved.all()) else MemorySamples(validation.all.only(solved.to(costs.device)))
 
 
-def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
+def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
     """Raise ProblemError unless costs have one column for each predicted value."""
     wanted = input_count(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:

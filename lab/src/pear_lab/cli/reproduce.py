@@ -124,7 +124,7 @@ def _reproduce(options: ReproduceOptions) -> None:
         )
         return
     with err.status("Looking at what the runs need …") as status:
-        experiments.check_data(wanted, lambda line: status.update(Text(line)))
+        experiments.check_data_of_runs(wanted, lambda line: status.update(Text(line)))
     with experiments.open_folder(options.to) as database:
         _run_experiments(wanted, database, options)
 

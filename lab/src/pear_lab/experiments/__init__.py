@@ -7,7 +7,7 @@ from pear_lab.experiments.expand_runs import expand
 from pear_lab.experiments.experiment_errors import DatabaseError, ExperimentError, RunError
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec, Selection
-from pear_lab.experiments.runner import Event, check_data, open_folder, run_all, unfinished_runs
+from pear_lab.experiments.runner import Event, check_data_of_runs, open_folder, run_all, unfinished_runs
 from pear_lab.experiments.time_estimate import Estimate
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "RunSpec",
     "Selection",
     "attempt",
-    "check_data",
+    "check_data_of_runs",
     "expand",
     "export_database",
     "merge_databases",

@@ -129,7 +129,7 @@ def open_folder(folder: Path) -> Database:
     return database
 
 
-def check_data(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line: None) -> None:
+def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line: None) -> None:
     """Read the files and make the environments that these runs need, so that a missing one shows before the first run.
 
     Args:
