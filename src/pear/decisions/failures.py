@@ -206,7 +206,7 @@ def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Arr
             return Status.SOLVED if met else Status.INACCURATE
         y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
         u = -weight_g * found.ineqlin.marginals if m else np.zeros(0)
-        if proven(y, u):
+        if proven(y, u) or (not sparse.issparse(s.A) and proven(*_refine_certificate(s, y, u))):
             return Status.INFEASIBLE
         if met or found.fun > _MET or sparse.issparse(s.A):
             break
@@ -215,6 +215,17 @@ def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Arr
         x = np.concatenate([np.clip(found.x[:n], lower[:n], upper[:n]), np.zeros(extra)])
         b, h, lower, upper = ((v - w) / _MET for v, w in ((b, A @ x), (h, G @ x), (lower, x), (upper, x)))
     return Status.SOLVED if met or found.fun <= _MET else Status.INACCURATE
+
+
+def _refine_certificate(s: _SampleConstraints, y: Array, u: Array) -> tuple[Array, Array]:
+    """Return the multipliers nearest to y (p,) and u (k,) for which Aᵀy + Gᵀu vanishes where no bound limits x."""
+    if not (y.any() or u.any()):
+        return y, u
+    rows = np.vstack([s.A, s.G])
+    pull = y @ s.A + u @ s.G
+    endless = np.where(pull > 0, ~np.isfinite(s.lb), ~np.isfinite(s.ub))
+    refined_y, refined_u = np.split(_refine_direction(np.append(y, u), rows.T[endless]), [len(y)])
+    return refined_y, refined_u
 
 
 def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,11 +17,12 @@ from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
+from pear.decisions.proximal_points import may_have_many_solutions, try_proximal_points
 from pear.decisions.repair import FailedGuesses, RepairResult, repair, sharpen_points
 from pear.optimality.active_set_rule import guess_active, tight_constraints
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.optimality.kkt_residual import kkt_residual
-from pear.optimality.screen import screen
+from pear.optimality.screen import screen, without_nonfinite
 from pear.optimality.verify import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import is_convex_program
@@ -66,16 +66,15 @@ def solve_programs(
     Raises:
         UnknownSolverError: the user's solver does not take the programs.
     """
+    solvers = list(solvers)
     if not qp.is_sparse:
-        return _PipelineRun(qp, check_convexity, known).execute(usable_backends(solvers, qp, named), start, seek_vertex)
+        return _PipelineRun(qp, check_convexity, known).execute(solvers, named, start, seek_vertex)
     samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
         run = _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
-        samples[i] = run.execute(
-            usable_backends(solvers, run.qp, named), None if start is None else start[at], seek_vertex
-        )
+        samples[i] = run.execute(solvers, named, None if start is None else start[at], seek_vertex)
 
     map_in_threads(one, qp.batch)
     return _join_samples(qp, [sample for sample in samples if sample is not None])
@@ -112,11 +111,11 @@ class _PipelineRun:
         self.agreed = torch.zeros_like(self.exchanges)  # candidates with a working set that has failed before
         self.solver = ""  # the name of the solver whose candidates are being checked
 
-    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
+    def execute(self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
         """Run the pipeline with one solver after the other; samples that are not verified in the end are INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
-        for solver in solvers:
+        for solver in usable_backends(solvers, self.qp, named):
             if first is None and start is not None and not solver.starts_afresh:
                 self.repair_starts(start)
             left = self.todo()
@@ -132,6 +131,8 @@ class _PipelineRun:
                     self.solve_as_sparse(solver, some, start)
                 if bool(some.any()):
                     self.solve_with(solver, some, start, last_only=first is not None)
+            if first is None:
+                self.solve_by_proximal_points(solvers)
             if self.complete and not seek_vertex:
                 return self.finish()
             first = first or solver
@@ -241,6 +242,19 @@ class _PipelineRun:
         self.status[left] = torch.where(found.status == Status.INACCURATE, int(Status.SOLVED), found.status)
         wanted[left] = self.todo()[left]
 
+    def solve_by_proximal_points(self, solvers: list[Backend]) -> None:
+        """Solve the samples that the first of the solvers left and that may have many solutions."""
+        left = self.todo() & may_have_many_solutions(self.qp) if bool(self.todo().any()) else self.todo()
+        for some in self.batches_to_solve(left, left, solvers[0]) if bool(left.any()) else ():
+            index = some.nonzero()[:, 0]
+
+            def repair_points(at: Tensor, points: Start, index: Tensor = index) -> Tensor:
+                return self._repair(index[at], points.x, points.duals, points.working, _FROM_START)
+
+            programs = self.programs_at(index)
+            infeasible = try_proximal_points(programs, lambda near: solve_programs(near, solvers), repair_points)
+            self.status[index[infeasible]] = int(Status.INFEASIBLE)
+
     def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
         """Verify a candidate's points for the samples ``index`` (k,), and repair those that fail.
 
@@ -342,7 +356,7 @@ class _PipelineRun:
     def finish(self) -> VerifiedSolutions:
         """Return the solutions of the batch, with active sets, residuals and statuses."""
         failed = ~self.verified
-        qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
+        qp = self.qp if self.complete or not bool(failed.any()) else without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
         tight, weak = tight_constraints(qp, verdict.relative, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
@@ -365,21 +379,6 @@ class _PipelineRun:
         )
 
 
-def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """Replace non-finite entries of failed samples by zeros, so that they do not spread to other samples."""
-
-    def clean(value: Any, infinite: bool) -> Any:
-        if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
-            return value
-        nonfinite = value.isnan() if infinite else ~value.isfinite()
-        where = failed.view(-1, *[1] * (value.dim() - 1))
-        return torch.where(where & nonfinite, torch.zeros_like(value), value) if bool(nonfinite.any()) else value
-
-    data: dict[str, Any] = {name: clean(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
-    data |= {name: clean(getattr(qp, name), True) for name in ("h", "lb", "ub")}
-    return replace(qp, **data)
-
-
 def _join_samples(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
     """Join the solutions of sparse programs to one batch; at most ``_KEPT`` numbers of their factors are kept."""
     if not samples:
@@ -392,6 +391,6 @@ def _join_samples(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> Ver
     for name in ("duals", "active", "weak", "working"):
         joined[name] = type(getattr(first, name)).cat([getattr(sample, name) for sample in samples])
     failed = joined["status"] != Status.SOLVED
-    qp = _without_nonfinite(qp, failed) if bool(failed.any()) else qp
+    qp = without_nonfinite(qp, failed) if bool(failed.any()) else qp
     systems = SparseSystems.joined(qp, joined["active"], [sample.kept for sample in samples], _KEPT)
     return VerifiedSolutions(qp=qp, **joined, projector=None, kept=systems)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -26,3 +29,18 @@ def screen(qp: QuadraticProgram) -> Tensor:
     empty = empty | (qp.lb == torch.inf).any(1) | (qp.ub == -torch.inf).any(1)
     status = torch.where(empty, int(Status.INFEASIBLE), int(Status.SOLVED))
     return torch.where(number, status, int(Status.NOT_FINITE)).to(torch.int8).expand(qp.batch).clone()
+
+
+def without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
+    """Replace non-finite entries of failed samples by zeros, so that they do not spread to other samples."""
+
+    def clean(value: Any, infinite: bool) -> Any:
+        if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
+            return value
+        nonfinite = value.isnan() if infinite else ~value.isfinite()
+        where = failed.view(-1, *[1] * (value.dim() - 1))
+        return torch.where(where & nonfinite, torch.zeros_like(value), value) if bool(nonfinite.any()) else value
+
+    data: dict[str, Any] = {name: clean(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
+    data |= {name: clean(getattr(qp, name), True) for name in ("h", "lb", "ub")}
+    return replace(qp, **data)

@@ -254,6 +254,20 @@ def flat_objective(r: Recipe, rng: Rng) -> Case:
     return case_with_costs(replace(r, per_sample=False, smoothed=False), rng, f, cost=np.zeros((r.batch, r.n)))
 
 
+def many_solutions(r: Recipe, rng: Rng) -> Case:
+    """Singular curvature, free variables, dependent rows in any order, and a cost that many points minimise."""
+    F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))) * (rng.random((r.n, 1)) < 0.7)
+    A, G, x = rng.normal(size=(r.equalities, r.n)), rng.normal(size=(r.rows + 1, r.n)), rng.normal(size=r.n)
+    A = rng.permutation(np.vstack([A, A[:1], A.sum(0)]))
+    G = rng.permutation(np.vstack([G, 2.0 * G[: 1 + r.rows // 3], G[:1] + G[-1:]]))
+    room = rng.uniform(0.0, 1.0, len(G)) * (rng.random(len(G)) < 0.5)
+    below, above = np.where(rng.random((2, r.n)) < 0.7, np.inf, rng.integers(0, 3, (2, r.n)))
+    f: Fields = {"Q": (F @ F.T).astype(float), "A": A, "b": A @ x, "G": G, "h": G @ x + room, "lb": x - below}
+    pulls = rng.exponential(size=(r.batch, len(G))) * (rng.random((r.batch, len(G))) < 0.5) * (room == 0.0)
+    cost = -(f["Q"] @ x + rng.normal(size=(r.batch, len(A))) @ A + pulls @ G)
+    return case_with_costs(replace(r, smoothed=False, maximise=False), rng, {**f, "ub": x + above}, cost)
+
+
 def ill_conditioned_curvature(r: Recipe, rng: Rng) -> Case:
     """Curvature with eigenvalues from 1 down to 1e-12; bounds on all variables, on some or on none."""
     V = np.linalg.qr(rng.normal(size=(r.n, r.n)))[0]
@@ -373,6 +387,7 @@ FAMILIES: dict[str, Callable[[Recipe, Rng], Case]] = {
     "huge bounds": huge_bounds,
     "low rank": low_rank_curvature,
     "flat": flat_objective,
+    "many solutions": many_solutions,
     "ill-conditioned": ill_conditioned_curvature,
     "Hilbert": hilbert_equalities,
     "unbounded": unbounded_programs,

@@ -1,0 +1,65 @@
+"""Proximal points: solutions of programs with a singular H, by way of programs that have one solution only.
+
+Where H is singular, many points may be optimal, with different working sets. A solver may end between them, where no
+working set fits, or far out along a direction in which nothing changes. The proximal program
+
+    min ½zᵀHz + cᵀz + ½ρ‖z − z₀‖²    over the same constraints
+
+has one solution, its proximal point. It is nearer to the solutions of the program itself than z₀, the nearer the
+smaller ρ is. The repair drops ρ: it starts from the working set of the proximal point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import is_nearly_singular
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.candidate import Start
+
+_RHO = 1e-6  # ρ, relative to the largest diagonal entry of H
+_POINTS = 5  # proximal points to try
+
+
+def may_have_many_solutions(qp: QuadraticProgram) -> Tensor:
+    """Whether H is singular but not zero, (B,) bool; False for sparse programs, which have no proximal points here."""
+    if qp.is_sparse or qp.is_linear:
+        return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
+    return is_nearly_singular(qp).expand(qp.batch)
+
+
+def try_proximal_points(
+    qp: QuadraticProgram,
+    solve: Callable[[QuadraticProgram], VerifiedSolutions],
+    repair: Callable[[Tensor, Start], Tensor],
+) -> Tensor:
+    """Repair one proximal point after another, until the programs are solved or too many points have been tried.
+
+    Args:
+        qp: dense programs with a singular H.
+        solve: solves proximal programs.
+        repair: repairs points of the samples at positions (k,) and returns which are solved, (k,) bool.
+
+    Returns:
+        (B,) bool, True where the proximal program, and with it the program itself, is infeasible.
+    """
+    rho = _RHO * qp.H.diagonal(dim1=1, dim2=2).amax(1)[:, None]
+    H = qp.H + torch.diag_embed(rho.expand(-1, qp.n))
+    centre = torch.zeros_like(qp.c).clamp(qp.lb, qp.ub)
+    infeasible = torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
+    todo = torch.arange(qp.batch, device=qp.c.device)
+    for _ in range(_POINTS):
+        near = solve(replace(qp, H=H, c=qp.c - rho * centre)[todo])
+        infeasible[todo] = near.status == Status.INFEASIBLE
+        todo, points = todo[near.solved], near.as_start()[near.solved]
+        centre[todo] = points.x
+        todo = todo[~repair(todo, points)]
+        if not len(todo):
+            break
+    return infeasible
