@@ -120,7 +120,7 @@ def _answers_by_plan(
             start = None if starts is None else starts[part]
             jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start, budget))
     found: dict[bytes, dict[bytes, SearchResult]] = defaultdict(dict)
-    for job, result in zip(jobs, _run(jobs), strict=True):
+    for job, result in zip(jobs, _run_searches(jobs), strict=True):
         found[job.plan.key] |= result
     for plan, _, _, answers, budget in groups:
         if new_answers := found.get(plan.key):
@@ -130,7 +130,7 @@ def _answers_by_plan(
     return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers, _ in groups]
 
 
-def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
+def _run_searches(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
     """Run all jobs within half of the time that is left. The other half is for branch and cut."""
 
     def stop() -> None:

@@ -39,7 +39,7 @@ _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced 
 
 
 @inner
-def _fix(program: Program, node: Node, item: int, value: int) -> None:
+def _fix_item(program: Program, node: Node, item: int, value: int) -> None:
     """Fix ``item`` as taken (1) or left (0). The caller updates the item's column or row."""
     node.fixed_at[item] = value
     if value == 1:
@@ -57,14 +57,14 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
         if item < n:
             r = reduced_value(program, u, item)
             if (r > spare and node.upper[j] == 1) or (-r > spare and node.upper[j] == 0):
-                _fix(program, node, item, node.upper[j])
+                _fix_item(program, node, item, node.upper[j])
                 drop_column(node, j)
                 continue
         j += 1
 
 
 @inner
-def _rate(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
+def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
     """Return the initial cost of moving row ``p``'s variable by one unit, up (sign 1.0) or down (sign −1.0)."""
     best = math.inf
     for k in span(compute_ratios(node, p, sign, work)):
@@ -73,7 +73,7 @@ def _rate(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
 
 
 @inner
-def _choose(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tuple[int, bool]:
+def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tuple[int, bool]:
     """Choose where to branch and which side to take first.
 
     Returns:
@@ -87,7 +87,7 @@ def _choose(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tupl
         share = node.x[p] - floor(node.x[p])
         if not solved or not free or share < _WHOLE or share > 1 - _WHOLE:
             continue
-        fall, rise = share * _rate(node, p, -1.0, work), (1 - share) * _rate(node, p, 1.0, work)
+        fall, rise = share * _rate_branch(node, p, -1.0, work), (1 - share) * _rate_branch(node, p, 1.0, work)
         score = (min(fall, gap) + 1e-6 * gap) * (min(rise, gap) + 1e-6 * gap)
         if score > best:
             place, up, best = p, rise < fall, score
@@ -99,7 +99,7 @@ def _any_branch(node: Node) -> tuple[int, bool]:
     """Choose a place to branch where the relaxation has no fractional variable.
 
     This happens where the relaxation is not solved, or where its whole solution violates a row by rounding. The result
-    is as in ``_choose``.
+    is as in ``_choose_branch``.
     """
     n, M = node.n, node.M
     for j in span(node.size[0]):
@@ -119,12 +119,12 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
         j = place - M
         if (node.upper[j] == 1) != up:
             flip_bound(node, j)
-        _fix(program, node, node.column[j], node.upper[j])
+        _fix_item(program, node, node.column[j], node.upper[j])
         drop_column(node, j)
         return
     variable = node.basic[place]
     if variable < n:
-        _fix(program, node, variable, 1 if up else 0)
+        _fix_item(program, node, variable, 1 if up else 0)
         node.least[place] = node.most[place] = 1.0 if up else 0.0
     elif up:
         node.least[place] = node.lo[variable - n] = -floor(-node.x[place])
@@ -190,7 +190,7 @@ def _first_guess(program: Program, work: SearchWorkspace) -> float:
 
 
 @inner
-def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
+def _accept_selection(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
     """Replace ``best`` by ``z`` where ``z`` has a greater value.
 
     Returns:
@@ -198,7 +198,7 @@ def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) ->
     """
     value = _value_if_feasible(program, z)
     if step < 0 and abs(value - low) <= -step:
-        return low, _differ(z, best)
+        return low, _selections_differ(z, best)
     if value > low:
         for j in span(len(z)):
             best[j] = z[j]
@@ -207,7 +207,7 @@ def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) ->
 
 
 @inner
-def _differ(z: Bytes, other: Bytes) -> bool:
+def _selections_differ(z: Bytes, other: Bytes) -> bool:
     """True where two selections differ."""
     for j in span(len(z)):  # noqa: SIM110 (a plain loop is what compiles well)
         if z[j] != other[j]:
@@ -216,7 +216,7 @@ def _differ(z: Bytes, other: Bytes) -> bool:
 
 
 @inner
-def _explore(
+def _explore_tree(
     program: Program,
     tree: Tree,
     work: SearchWorkspace,
@@ -256,10 +256,10 @@ def _explore(
         if bound >= max(cut, low + step):
             spare = bound - max(cut, low + step)
             _fix_by_reduced_cost(program, node, spare, work.u)
-            place, up = _choose(node, solved, spare, work)
+            place, up = _choose_branch(node, solved, spare, work)
             if place < 0 or (solved and _after_rounding(program, node, bound) > low + min(step, 0.0)):
                 _round_down(node, work.z)
-                low, tied = _accept(program, work.z, low, step, best)
+                low, tied = _accept_selection(program, work.z, low, step, best)
                 if tied:
                     return TIED, low, left
         if place >= 0 and bound >= max(cut, low + step):
@@ -330,11 +330,11 @@ def search_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: Searc
     root = refer(node_at(tree, 0))
     for s in span(len(samples.values)):
         program = refer(Program(samples.values[s], limits.A, limits.b, limits.width, samples.close[s]))
-        _search(program, samples, s, tree, root, work, limits.budget)
+        _search_sample(program, samples, s, tree, root, work, limits.budget)
 
 
 @inner
-def _search(
+def _search_sample(
     program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: SearchWorkspace, budget: Ints
 ) -> None:
     """Find the best selection of sample ``s``."""
@@ -354,7 +354,7 @@ def _search(
         if unit > 0:
             target = min(floor((target + close) / unit) * unit, cut + 2.0 * close - unit)
         cut = max(target - 2.0 * close, least)
-        outcome, low, left = _explore(program, tree, work, cut, low, step, best, left, budget)
+        outcome, low, left = _explore_tree(program, tree, work, cut, low, step, best, left, budget)
         guess *= _GROWTH
     samples.outcome[s] = outcome
     # No selection has a value of low + step or more. Values that are multiples of a unit cannot lie in between.

@@ -29,7 +29,7 @@ def _leaving_row(node: Node) -> int:
 
 
 @inner
-def _width(node: Node, j: int) -> float:
+def _column_width(node: Node, j: int) -> float:
     """Return the distance between the bounds of column ``j``."""
     y = node.column[j] - node.n
     return 1.0 if y < 0 else node.hi[y] - node.lo[y]
@@ -38,7 +38,7 @@ def _width(node: Node, j: int) -> float:
 @inner
 def flip_bound(node: Node, j: int) -> None:
     """Move column ``j`` to its other bound."""
-    move = _width(node, j) if node.upper[j] == 0 else -_width(node, j)
+    move = _column_width(node, j) if node.upper[j] == 0 else -_column_width(node, j)
     node.upper[j] = 1 - node.upper[j]
     for i in span(node.M):
         node.x[i] -= node.T[i, j] * move
@@ -95,7 +95,7 @@ def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
     while found > 0:
         best = _least_ratio(node, p, found, work)
         j = work.order[best]
-        outside -= abs(node.T[p, j]) * _width(node, j)
+        outside -= abs(node.T[p, j]) * _column_width(node, j)
         if outside <= _OUTSIDE:
             return j
         flip_bound(node, j)
@@ -106,7 +106,7 @@ def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
 
 
 @inner
-def _pivot(node: Node, p: int, q: int) -> None:
+def _pivot_dictionary(node: Node, p: int, q: int) -> None:
     """Make column ``q`` basic in place of the variable of row ``p``, which moves to the bound that it violates."""
     n, M, k, T = node.n, node.M, node.size[0], node.T
     below = node.x[p] < node.least[p]
@@ -123,21 +123,21 @@ def _pivot(node: Node, p: int, q: int) -> None:
     for i in span(M + 2):
         factor = T[i, q]
         if i != p and factor != 0.0:
-            _subtract(factor, row, T[i], k)
+            _subtract_row(factor, row, T[i], k)
             T[i, q] = -factor * inverse
     T[p, q] = inverse
-    _exchange(node, p, q, below)
+    _exchange_variables(node, p, q, below)
 
 
 @inner
-def _subtract(factor: float, row: Array, other: Array, k: int) -> None:
+def _subtract_row(factor: float, row: Array, other: Array, k: int) -> None:
     """Subtract a multiple of the first ``k`` numbers of ``row`` from those of ``other``."""
     for j in span(k):
         other[j] -= factor * row[j]
 
 
 @inner
-def _exchange(node: Node, p: int, q: int, below: bool) -> None:
+def _exchange_variables(node: Node, p: int, q: int, below: bool) -> None:
     """Exchange the names and bounds of a pivot's two variables. A fixed item that leaves the basis is dropped."""
     n = node.n
     leaving, entering = node.basic[p], node.column[q]
@@ -162,7 +162,7 @@ def drop_column(node: Node, j: int) -> None:
 
 
 @inner
-def _objective(program: Program, node: Node) -> float:
+def _dictionary_objective(program: Program, node: Node) -> float:
     """Return the objective at the dictionary's point, feasible or not. It is an upper bound, up to rounding."""
     n, total = node.n, node.base[0]
     for j in span(node.size[0]):
@@ -184,7 +184,7 @@ def reoptimise(program: Program, node: Node, least: float, work: SearchWorkspace
         AT_OPTIMUM, BELOW, INFEASIBLE or STUCK, and the row that proves infeasibility, else −1.
     """
     for _ in span(100 + 10 * node.M):
-        if _objective(program, node) < least:
+        if _dictionary_objective(program, node) < least:
             return BELOW, -1
         p = _leaving_row(node)
         if p < 0:
@@ -192,5 +192,5 @@ def reoptimise(program: Program, node: Node, least: float, work: SearchWorkspace
         q = _entering_column(node, p, work)
         if q < 0:
             return INFEASIBLE, p
-        _pivot(node, p, q)
+        _pivot_dictionary(node, p, q)
     return STUCK, -1

@@ -20,7 +20,7 @@ _EPS = 2.220446049250313e-16
 
 
 @inner
-def _multipliers(node: Node, u: Array) -> None:
+def _row_multipliers(node: Node, u: Array) -> None:
     """Write the multipliers of the rows to ``u`` (M,). They are not negative where y has no upper bound."""
     n, M = node.n, node.M
     for i in span(M):
@@ -83,11 +83,11 @@ def solve_relaxation(program: Program, node: Node, least: float, work: SearchWor
         Whether the relaxation is solved, and a verified upper bound.
     """
     state, p = reoptimise(program, node, least, work)
-    _multipliers(node, work.u)
+    _row_multipliers(node, work.u)
     bound = _bound_by(program, node, work.u)
     if state == BELOW and bound >= least:
         state, p = reoptimise(program, node, -math.inf, work)
-        _multipliers(node, work.u)
+        _row_multipliers(node, work.u)
         bound = _bound_by(program, node, work.u)
     length = 1.0
     while state == INFEASIBLE and bound >= least and length < 1e15:

@@ -83,7 +83,7 @@ class Search:
         """Search by branch and bound; a start saves time, and does not change which selection is returned."""
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
-        units, close = self._units(scale), _rounding(values)
+        units, close = self._units(scale), _rounding_of_sums(values)
         units[units < 1e3 * close] = 0.0
         close = np.where(units > 0, 1e-3 * units, close)
         has_start = np.full(len(values), self.start is not None) & (units == 0)
@@ -125,7 +125,7 @@ class Search:
         return units
 
 
-def _rounding(values: Array) -> Array:
+def _rounding_of_sums(values: Array) -> Array:
     """Return (B,) an upper bound of the rounding errors in the sums of a search."""
     size = np.maximum(1.0, np.abs(values).sum(1))
     return np.asarray(2.0 * np.finfo(np.float64).eps * values.shape[1] * size)

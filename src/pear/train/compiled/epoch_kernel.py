@@ -128,7 +128,7 @@ def linear_epoch(
     """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``batch_kernel.run_batch``, from ``address``.
+        regret: the address of ``batch_kernel.run_batch``, from ``run_batch_address``.
         P: programs without Q.
         data: the training set.
         how: strengths of injection and guidance.
@@ -162,19 +162,19 @@ def linear_epoch(
             here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero(results.exact[i]) else 0.0
         if how.guidance > 0.0:
             alpha = how.guidance * how.decay ** (done - first)
-            guide(P.sign, all_samples.table, here.samples, results, alpha, count)
+            add_guidance(P.sign, all_samples.table, here.samples, results, alpha, count)
         for i in span(count):  # the mean over the samples that count, for each that was seen
             here.totals[0] += results.value[i] * (seen / count)
             here.totals[1] += 1.0 if results.outcome.changes[i] == 0 else 0.0
-        collect(m, all_samples, here.rows, count, results.injected)
+        collect_model_gradient(m, all_samples, here.rows, count, results.injected)
         done += 1
         step = adam.steps + done - first
-        improve(m.weight, m.weight_slope, m.weight_mean, m.weight_square, adam, step)
-        improve(m.bias, m.bias_slope, m.bias_mean, m.bias_square, adam, step)
+        adam_step(m.weight, m.weight_slope, m.weight_mean, m.weight_square, adam, step)
+        adam_step(m.bias, m.bias_slope, m.bias_mean, m.bias_square, adam, step)
     return done
 
 
-def address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
+def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
     """The address of ``batch_kernel.run_batch`` as compiled for these arguments."""
     pair = ProgramPair(P, P, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
@@ -191,7 +191,7 @@ def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, be
             room.rows[count] = row
             room.samples.at[count] = row if data.own else 0
             room.samples.slots[count] = data.slots[row]
-            forecast(model, data.features[row], data.units, room.samples.predicted[count])
+            forecast_costs(model, data.features[row], data.units, room.samples.predicted[count])
             for j in span(len(data.units)):
                 room.samples.true[count, j] = data.true[row, j]
             count += 1
@@ -208,7 +208,7 @@ def is_zero(g: Array) -> bool:
 
 
 @inner
-def guide(
+def add_guidance(
     sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, count: int
 ) -> None:
     """Add the guidance α F to the values, and its gradient to the gradients.
@@ -225,7 +225,7 @@ def guide(
 
 
 @inner
-def forecast(model: LinearState, x: Array, units: Array, out: Array) -> None:
+def forecast_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
     """Forecast costs (n,) from features (p,), in the model's precision, times the units."""
     for j in span(len(model.weight)):
         s = model.weight[j, 0] * x[0]
@@ -237,7 +237,7 @@ def forecast(model: LinearState, x: Array, units: Array, out: Array) -> None:
 
 
 @inner
-def collect(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
+def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
     """Compute the gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
@@ -257,7 +257,7 @@ def collect(model: LinearState, data: TrainingSet, rows: Array, count: int, g: A
 
 
 @inner
-def improve(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
+def adam_step(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
     """One step of Adam on a matrix."""
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)

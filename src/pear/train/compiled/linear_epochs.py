@@ -127,7 +127,7 @@ class LinearEpochs:
         )
         how = self.kernel.LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
-            self._regret = self.kernel.address(P, data, self.room)
+            self._regret = self.kernel.run_batch_address(P, data, self.room)
         reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
         loss.step(reached - first)
         for part in state:
