@@ -37,7 +37,7 @@ class WarmStarts:
         self._slot: dict[Hashable, int] = {}
         self._tables: dict[str, SampleTable[Any]] = {}
         self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that are not loaded yet
-        self.failures = Failures()
+        self.failures = KnownFailures()
 
     def __len__(self) -> int:
         return len(self._slot)
@@ -106,7 +106,7 @@ class WarmStarts:
             if len(starts._slot) != len(keys):
                 raise ValueError("a sample comes twice among those with warm starts")
             starts._saved = {str(name): {"rows": t["rows"], "of": t["of"]} for name, t in state["tables"].items()}
-            starts.failures = Failures.from_state(state["failures"])
+            starts.failures = KnownFailures.from_state(state["failures"])
         return starts
 
     def __getstate__(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class SampleTable(Generic[Rows]):
         return torch.from_numpy(slots).to(first.device)
 
 
-class Failures:
+class KnownFailures:
     """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
 
     A question names the data that the failure depends on. Failures are few. A batch without any is recognised by its
@@ -263,7 +263,7 @@ class Failures:
         return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Failures:
+    def from_state(cls, state: Mapping[str, Any]) -> KnownFailures:
         """Rebuild the failures from their ``state``."""
         found = cls()
         for name, rows in state.items():

@@ -57,7 +57,7 @@ class Case:
         )
 
     def programs(self, cost: Array | None = None) -> list[Program]:
-        """The samples as they are minimised, under ``cost`` (B, n) or the predicted costs."""
+        """The samples as programs that are minimised, under ``cost`` (B, n) or the predicted costs."""
         fields = {**self.fields, **self.overrides}
         return programs(fields, self.cost if cost is None else cost, self.smoothing, self.sense, self.integer)
 

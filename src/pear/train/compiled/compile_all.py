@@ -48,39 +48,44 @@ def compile_all() -> Iterator[CompiledPart]:
         notice.silent = silent
 
 
-def _active_set() -> None:
+def _compile_active_set() -> None:
+    """Solve one program of two variables with the active-set kernel."""
     n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
     P = batch.pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
     rows = np.arange(1)
     batch.solve_batch(P, np.zeros((1, n)), rows, new_states(1, n, 1), rows, batch.default_start(P))
 
 
-def _epoch(kind: torch.dtype) -> None:
+def _compile_epoch(kind: torch.dtype) -> None:
+    """Train a linear model of this type for one epoch on one sample."""
     loss = PEARLoss(Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
     data = torch.zeros(1, 1, dtype=kind), torch.zeros(1, 2, dtype=kind)
     model = torch.nn.Linear(1, 2, dtype=kind)
     fit(model, loss, data, data, lambda predicted, true: 0.0, FitConfig(max_epochs=1, start="given"))
 
 
-def _branch_and_bound() -> None:
+def _compile_branch_and_bound() -> None:
+    """Solve a knapsack of two rows, which takes branch and bound."""
     rows, limits = [[0.5, 0.7, 0.3], [0.3, 0.1, 0.9]], [0.8, 0.95]
     solve(Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
 
 
-def _dynamic_programming() -> None:
+def _compile_dynamic_programming() -> None:
+    """Solve a knapsack of one row with whole weights, which takes dynamic programming."""
     solve(Problem(G=[[2.0, 3.0, 1.0]], h=[4.0], lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
 
 
-def _sparse() -> None:
+def _compile_sparse_iterates() -> None:
+    """Run the interior point on a sparse program of two variables."""
     pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
     SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "the active-set method": _active_set,
-    "the epoch of a linear model in float32": lambda: _epoch(torch.float32),
-    "the epoch of a linear model in float64": lambda: _epoch(torch.float64),
-    "branch and bound for 0-1 programs": _branch_and_bound,
-    "dynamic programming for 0-1 programs": _dynamic_programming,
-    "the interior point for sparse programs": _sparse,
+    "the active-set method": _compile_active_set,
+    "the epoch of a linear model in float32": lambda: _compile_epoch(torch.float32),
+    "the epoch of a linear model in float64": lambda: _compile_epoch(torch.float64),
+    "branch and bound for 0-1 programs": _compile_branch_and_bound,
+    "dynamic programming for 0-1 programs": _compile_dynamic_programming,
+    "the interior point for sparse programs": _compile_sparse_iterates,
 }
