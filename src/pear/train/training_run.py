@@ -322,10 +322,10 @@ class TrainingRun:
         return value, self.seconds(), value < best.metric - share * abs(best.metric)
 
     def _check_finite(self, what: str, value: float, epoch: int) -> float:
-        """Return the value.
+        """Return the loss or score ``what`` of this epoch unchanged.
 
         Raises:
-            TrainingError: it is not finite.
+            TrainingError: the value is not finite.
         """
         if not math.isfinite(value):
             first = self.best_weights is None

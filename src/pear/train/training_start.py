@@ -130,7 +130,7 @@ class _OutputLayer:
 
 
 def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
-    """The last ``nn.Linear`` that the model calls, if its outputs are the forecasts but for their shape; else None."""
+    """The last ``nn.Linear`` that the model calls, if its outputs, in some shape, are the forecasts; else None."""
     called: list[tuple[nn.Linear, Tensor]] = []
 
     def note(layer: nn.Module, inputs: object, output: Tensor) -> None:

@@ -211,7 +211,7 @@ def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
 
 
 def _find_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files, in the order of their names; hidden ones, with a dot or a bar in front, are no data."""
+    """The files, in the order of their names. Files whose names begin with a dot or an underscore are left out."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
