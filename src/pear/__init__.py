@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         from_pyomo,
         from_scipy,
     )
+    from pear.problem.presolved_problem import Recovery, presolve
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
     from pear.train.estimator.regret_scorer import regret_scorer
@@ -61,6 +62,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Projection",
+    "Recovery",
     "Smooth",
     "Solution",
     "SolveError",
@@ -79,6 +81,7 @@ __all__ = [
     "from_scipy",
     "losses",
     "normalized_regret",
+    "presolve",
     "regret",
     "regret_gradient",
     "regret_scorer",
@@ -98,6 +101,7 @@ _NAMES = {
     "pear.optimality.duals_and_active_sets": ("Status",),
     "pear.problem": ("ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "Smooth"),
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
+    "pear.problem.presolved_problem": ("Recovery", "presolve"),
     "pear.train": ("FitConfig", "fit", "tune"),
     "pear.train.estimator.regressor": ("DecisionRegressor",),
     "pear.train.estimator.regret_scorer": ("regret_scorer",),

@@ -9,8 +9,9 @@ from scipy import sparse
 
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.diagnosis.wording import count_noun, list_names
+from pear.presolving.independent_rows import row_lengths
 from pear.problem.quadratic_program import MAX_SHARE, MIN_VARIABLES
-from pear.solvers.linalg.dense_factors import row_rank, row_sizes
+from pear.solvers.linalg.dense_factors import row_rank
 
 
 def describe_structure(s: Subject, findings: Findings) -> None:
@@ -148,7 +149,7 @@ def _dependent_equalities(s: Subject, findings: Findings) -> Any:
         are = "The equality is" if p == 1 else f"The {p:,} equalities are"
         findings.add("degeneracy", f"{are} independent{s.first}.", **numbers)
         return dependent
-    b = s.b / row_sizes(s.A.toarray())
+    b = s.b / row_lengths(s.A.toarray())
     left = b[order[rank:]] - combination.T @ b[order[:rank]]
     scale = np.abs(b[order[rank:]]) + np.abs(combination).T @ np.abs(b[order[:rank]])
     names = list_names([s.rows[k] for k in np.flatnonzero(dependent)])

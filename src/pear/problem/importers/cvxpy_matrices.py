@@ -304,11 +304,16 @@ class CanonicalForm:
             integer[at] = _integer_entries(v, "boolean") | _integer_entries(v, "integer")
             least, most = _variable_bounds(v)
             lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
-        added = np.flatnonzero(names == "")
-        names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
+        variables = number_added(names.tolist(), names == "")
         Q = sign * self.P if self.P is not None and self.P.count_nonzero() else None
         sense = "min" if sign > 0 else "max"
-        return ModelArrays(WHERE, rows, sign * self.q, lb, ub, Q, sense, integer, sign * self.d, tuple(names)), layout
+        return ModelArrays(WHERE, rows, sign * self.q, lb, ub, Q, sense, integer, sign * self.d, variables), layout
+
+
+def number_added(names: Sequence[str], added: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Names of variables in which those that CVXPY has ``added`` are auxiliary[0], auxiliary[1], …."""
+    numbers = np.cumsum(added) - 1
+    return tuple(f"auxiliary[{numbers[i]}]" if added[i] else name for i, name in enumerate(names))
 
 
 def _row_names(problem: Any) -> tuple[str, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
@@ -16,6 +19,7 @@ from pear.problem.importers.cvxpy_matrices import (
     ProblemCopy,
     constraint_name,
     entry_names,
+    number_added,
     parameter_names,
     parameters_in,
     sign_of,
@@ -93,17 +97,63 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     _check_objective(copy.problem.objective, copy.predicted)
     canonical = CanonicalForm(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_parameters(copy.predicted)
-    arrays, layout = canonical.model_arrays(problem)
-    if not predicted:
-        made = arrays.model(layout=layout, notes=_report_notes(problem, predicted, arrays))
-        return replace(made, recourse=_row_recourse(canonical, arrays.rows, recourse))
     labels = [label for p in predicted for label in entry_names(p)]
-    M, constant_terms, D = canonical.maps(copy.predicted)
+    M, constant_terms, D = canonical.maps(copy.predicted) if predicted else (None, np.zeros(0), None)
+    arrays, layout = canonical.model_arrays(problem)
     constants = [label for label, term in zip(labels, constant_terms.tolist(), strict=True) if term]
-    notes = _report_notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
-    made = arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
-    constraint_map = arrays.rows.constraint_map(D[arrays.rows.numbers])
+    notes = _report_notes(problem, predicted, arrays, constants, M)
+    notes += canonical.limits.sentences(recourse is not None) if predicted else []
+    arrays, layout, M, removed = _reduce(arrays, layout, M, canonical, recourse)
+    cost_map = None if M is None else CostMap(M, arrays.costs, labels)
+    made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
+    constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers])
     return replace(made, constraint_map=constraint_map, recourse=_row_recourse(canonical, arrays.rows, recourse))
+
+
+def _reduce(
+    arrays: ModelArrays, layout: dict[str, Tensor], M: Any, canonical: CanonicalForm, recourse: Any
+) -> tuple[ModelArrays, dict[str, Tensor], Any, list[str]]:
+    """Remove CVXPY's own variables and the rows that the model does not need; the problem's variables all stay.
+
+    A variable whose cost depends on predicted values stays, because the constant of the objective would depend on them.
+    Where a recourse has one number for each row or variable, everything stays.
+
+    Args:
+        arrays: the arrays of CVXPY's canonical form.
+        layout: the columns of the problem's own variables.
+        M: (n, k) the cost map, or None.
+        canonical: the canonical form, which knows the rows that are predicted or have a price.
+        recourse: as the user passed it.
+
+    Returns:
+        The arrays, the layout and the cost map after presolve, and sentences for the report.
+    """
+    n = len(arrays.costs)
+    removable = np.ones(n, dtype=bool)
+    for at in layout.values():
+        removable[at.numpy()] = False
+    if M is not None:
+        removable &= np.diff(M.indptr) == 0
+    if any(np.ndim(one) for one in _recourse_numbers(recourse)):
+        return replace(arrays, is_reduced=True), layout, M, []
+    small, reduction = arrays.reduced(removable, canonical.limits.mask()[arrays.rows.numbers])
+    if reduction is None:
+        return replace(arrays, is_reduced=True), layout, M, []
+    place = torch.from_numpy(np.searchsorted(reduction.columns, np.arange(n)))
+    moved = {name: place[at] for name, at in layout.items()}
+    added = np.ones(len(small.variables), dtype=bool)
+    for at in moved.values():
+        added[at.numpy()] = False
+    small = replace(small, variables=number_added(small.variables, added))
+    return small, moved, None if M is None else sparse.csr_array(reduction.T.T @ M), [reduction.sentence()]
+
+
+def _recourse_numbers(recourse: Any) -> list[Any]:
+    """The numbers of a ``Penalty`` or ``Projection``; none for a dictionary, whose prices belong to constraints."""
+    if recourse is None or isinstance(recourse, Mapping):
+        return []
+    values = [getattr(recourse, field.name) for field in fields(recourse)]
+    return [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
 
 
 def _row_recourse(canonical: CanonicalForm, rows: RowLimits, given: Any) -> Any:

@@ -14,6 +14,8 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.presolving import Reduction, RowProgram, reduce_program
+from pear.presolving.row_program import Mask
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
 from pear.problem.model import Model
@@ -37,6 +39,7 @@ class ModelArrays:
         integer: (n,) bool, or None.
         offset: the constant of the objective.
         variables: the names of the n variables; by default x0, x1, ….
+        is_reduced: whether presolve has made these arrays, so that ``model`` does not use it again.
     """
 
     where: str
@@ -49,6 +52,7 @@ class ModelArrays:
     integer: NDArray[np.bool_] | None = None
     offset: float = 0.0
     variables: tuple[str, ...] = ()
+    is_reduced: bool = False
 
     def model(
         self,
@@ -90,22 +94,65 @@ class ModelArrays:
         columns = inputs - len(at) + np.arange(len(at))
         D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
         fixed = replace(self, rows=self.rows.with_zero_limits(at))
+        if not behind and recourse is None and not self.is_reduced:
+            fixed, reduction = fixed.reduced(removable=np.zeros(len(costs), dtype=bool), rows_to_bounds=False)
+            notes = (*notes, reduction.sentence()) if reduction else notes
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
             offset=float(read_finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
-            constraints=self.rows.labels(),
+            constraints=fixed.rows.labels(),
             cost_map=own,
             layout=layout or {},
             constraint_map=fixed.rows.constraint_map(D),
             recourse=self.rows.recourse(self.where, recourse, at),
         )
-        return replace(made, report=self._report(made, notes))
+        return replace(made, report=fixed._report(made, notes))
 
-    def _problem(self) -> Problem:
-        """The problem of these arrays, with every number checked."""
+    def reduced(
+        self, removable: Mask, fixed_rows: Mask | None = None, rows_to_bounds: bool = True
+    ) -> tuple[ModelArrays, Reduction | None]:
+        """The arrays after presolve, and what it did; the arrays themselves and None where it removes nothing.
+
+        Constraints that contradict each other are left as they are: a solve names the problem infeasible.
+
+        Args:
+            removable: (n,) bool, variables that may disappear.
+            fixed_rows: (k,) bool, rows that must stay, because they are predicted or have a price.
+            rows_to_bounds: whether rows with one variable become bounds.
+        """
+        whole = self._checked()
+        absent = ~np.isfinite(whole.rows.low) & ~np.isfinite(whole.rows.high)  # the report counts them
+        Q = None if self.Q is None else sparse.csr_array(self.Q)
+        rows, stays = whole.rows, absent if fixed_rows is None else absent | fixed_rows
+        program = RowProgram(rows.matrix, rows.low, rows.high, whole.lb, whole.ub, Q, self.integer)
+        try:
+            found = reduce_program(program, stays, removable, rows_to_bounds)
+        except ProblemError:
+            return self, None
+        if not found.removed:
+            return self, None
+        small, costs = found.program, np.asarray(self.costs, dtype=float)
+        force = np.zeros(len(costs)) if Q is None else Q @ found.t
+        numbers = found.rows if rows.numbers is None else rows.numbers[found.rows]
+        made = replace(
+            self,
+            rows=RowLimits(small.rows, small.low, small.high, rows.names, numbers),
+            costs=found.T.T @ (costs + force),
+            lb=small.lb,
+            ub=small.ub,
+            Q=small.Q,
+            integer=small.integer,
+            offset=self.offset + float((costs + 0.5 * force) @ found.t),
+            variables=tuple(self.variables[i] for i in found.columns) if self.variables else (),
+            is_reduced=True,
+        )
+        return made, found
+
+    def _checked(self) -> ModelArrays:
+        """The same arrays with checked limits, bounds and coefficients, and infinity for NO_BOUND and more."""
         low = read_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
         high = read_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
@@ -113,13 +160,18 @@ class ModelArrays:
         read_finite(self.where, "entry of the rows", matrix.data)
         lb = read_limits(self.where, "lower bound of variable", self.lb, -np.inf)
         ub = read_limits(self.where, "upper bound of variable", self.ub, np.inf)
+        return replace(self, rows=replace(self.rows, matrix=matrix, low=low, high=high), lb=lb, ub=ub)
+
+    def _problem(self) -> Problem:
+        """The problem of these arrays, with every number checked."""
+        checked = self._checked()
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
             return Problem(
                 Q=None if self.Q is None else sparse.csr_array(self.Q),
-                **RowLimits(matrix, low, high, self.rows.names).fields(),
-                lb=lb if np.isfinite(lb).any() else None,
-                ub=ub if np.isfinite(ub).any() else None,
+                **checked.rows.fields(),
+                lb=checked.lb if np.isfinite(checked.lb).any() else None,
+                ub=checked.ub if np.isfinite(checked.ub).any() else None,
                 sense=self.sense,
                 integer=marks,
                 n=len(self.costs),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from scipy.linalg import qr, solve_triangular
 from torch import Tensor
 
 from pear.optimality.rule import RANK
+from pear.presolving.independent_rows import independent_rows
 from pear.problem.matrix import matvec, tmatvec
 from pear.solvers.linalg import Array
 
@@ -80,17 +79,4 @@ def row_rank(matrix: Array) -> tuple[int, Any, Array]:
         The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
         independent rows to the others, for rows divided by their lengths.
     """
-    if not min(matrix.shape):
-        return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
-    R, order = qr((matrix / row_sizes(matrix)[:, None]).T, mode="r", pivoting=True)
-    diagonal = np.abs(np.diagonal(R))
-    rank = int((diagonal > RANK * diagonal[0]).sum()) if diagonal[0] > 0 else 0
-    if not rank:
-        return 0, order, np.zeros((0, len(order)))
-    return rank, order, solve_triangular(R[:rank, :rank], R[:rank, rank:])
-
-
-def row_sizes(matrix: Array) -> Array:
-    """Return (r,) the lengths of the rows of (r, n), with 1 for rows of zeros."""
-    sizes: Array = np.sqrt((matrix * matrix).sum(1))
-    return np.where(sizes > 0, sizes, 1.0)
+    return independent_rows(matrix, RANK)

@@ -1,0 +1,37 @@
+"""Independent rows of a dense matrix, by a rank-revealing QR factorisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from pear.presolving.row_program import Array
+
+
+def independent_rows(matrix: Array, tolerance: float) -> tuple[int, Any, Array]:
+    """Find independent rows of a matrix (r, n).
+
+    Args:
+        matrix: (r, n).
+        tolerance: a pivot smaller than this fraction of the largest counts as zero.
+
+    Returns:
+        The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
+        independent rows to the others, for rows divided by their lengths.
+    """
+    if not min(matrix.shape):
+        return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
+    R, order = qr((matrix / row_lengths(matrix)[:, None]).T, mode="r", pivoting=True)
+    diagonal = np.abs(np.diagonal(R))
+    rank = int((diagonal > tolerance * diagonal[0]).sum()) if diagonal[0] > 0 else 0
+    if not rank:
+        return 0, order, np.zeros((0, len(order)))
+    return rank, order, solve_triangular(R[:rank, :rank], R[:rank, rank:])
+
+
+def row_lengths(matrix: Array) -> Array:
+    """The lengths (r,) of the rows of (r, n), with 1 for rows of zeros."""
+    lengths: Array = np.sqrt((matrix * matrix).sum(1))
+    return np.where(lengths > 0, lengths, 1.0)

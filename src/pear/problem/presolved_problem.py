@@ -1,0 +1,187 @@
+"""``presolve``: a smaller problem with the same decisions, and the way back for decisions, costs and duals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.presolving import Reduction, RowProgram, reduce_program
+from pear.problem.array_conversion import ArrayLike, shape_of, to_tensor
+from pear.problem.constraint_map import own_sides
+from pear.problem.cost_map import CostMap
+from pear.problem.importers.row_limits import Array, RowLimits
+from pear.problem.matrix import to_csr
+from pear.problem.problem import Problem
+
+
+class Recovery:
+    """The way back from a reduced problem to the original: ``z = T w + t``, with w the variables that are left.
+
+    Args:
+        problem: the original problem.
+        reduction: the reduced program with its map.
+        rows: the rows of the reduced problem.
+
+    Attributes:
+        n: the number of original variables.
+        columns: the original numbers of the variables that are left.
+        T: (n, columns) the map, in SciPy's CSR form.
+        t: (n,) its constant.
+        removed: how many rows and variables were removed, by kind.
+    """
+
+    def __init__(self, problem: Problem, reduction: Reduction, rows: RowLimits) -> None:
+        self.n, self.columns, self.removed = problem.n, reduction.columns, dict(reduction.removed)
+        self.T, self.t = reduction.T, reduction.t
+        self._reduction, self._rows, self._sign = reduction, rows, problem.sign
+        self._Q = None if problem.Q is None else to_csr(problem.Q)
+        self._equalities = 0 if problem.b is None else problem.b.shape[-1]
+        force = np.zeros(problem.n) if self._Q is None else self._Q @ self.t
+        self._half_constant = float(0.5 * force @ self.t)
+        self._decision = CostMap(self.T, self.t)
+        self._cost = CostMap(sparse.csr_array(self.T.T), self.T.T @ force)
+
+    def decision(self, w: ArrayLike) -> Tensor:
+        """The decisions of the original problem, (n,) or (B, n), from those of the reduced one. Differentiable."""
+        return self._decision(_checked("decisions of the reduced problem", w, len(self.columns)))
+
+    def cost(self, cost: ArrayLike) -> Tensor:
+        """The costs ``Tᵀ(c + Qt)`` of the reduced problem from original ones, (n,) or (B, n). Differentiable."""
+        return self._cost(_checked("costs of the original problem", cost, self.n))
+
+    def constant(self, cost: ArrayLike) -> Tensor:
+        """What the objective of the original problem has more than that of the reduced one, ``½ tᵀQt + cᵀt``.
+
+        Args:
+            cost: (n,) or (B, n) costs of the original problem; the result has shape () or (B,), and is differentiable.
+        """
+        costs = _checked("costs of the original problem", cost, self.n)
+        constant = (costs.double() @ torch.from_numpy(self.t).to(costs.device)) + self._half_constant
+        return constant.to(costs.dtype)
+
+    def duals(self, duals: Any, w: ArrayLike, cost: ArrayLike) -> Any:
+        """The duals of the original problem, detached, from those of the reduced one.
+
+        Args:
+            duals: ``solution.duals`` of the reduced problem.
+            w: (B, columns) ``solution.x``, its decisions.
+            cost: (n,) or (B, n) costs of the original problem.
+
+        Returns:
+            The duals of the original rows and bounds, of the same type.
+        """
+        z = self.decision(w).detach().double().cpu().numpy()
+        costs = _checked("costs of the original problem", cost, self.n).detach().double().cpu().numpy()
+        force = 0.0 if self._Q is None else (self._Q @ z.T).T
+        equality, inequality, bound = (
+            getattr(duals, name).detach().double().cpu().numpy() for name in ("equality", "inequality", "bound")
+        )
+        y, bounds = self._reduction.multipliers(
+            self._sign * (force + costs), self._row_multipliers(equality, inequality), bound
+        )
+        p = self._equalities
+        parts = {"equality": y[:, :p], "inequality": y[:, p:], "bound": bounds}
+        return replace(duals, **{name: torch.from_numpy(part).to(duals.bound) for name, part in parts.items()})
+
+    def _row_multipliers(self, equality: Array, inequality: Array) -> Array:
+        """One multiplier (B, rows) for each row of the reduced program, positive at the upper limit."""
+        equal, above, below = self._rows.kinds()
+        y = np.zeros((len(equality), len(self._rows.low)))
+        y[:, equal] = equality
+        y[:, above] += inequality[:, : len(above)]
+        y[:, below] -= inequality[:, len(above) :]
+        return y
+
+    def __repr__(self) -> str:
+        return f"Recovery({len(self.columns)} of {self.n} variables; {self._reduction.sentence()})"
+
+
+def presolve(problem: Problem) -> tuple[Problem, Recovery]:
+    """Make a problem smaller before it is solved many times. Every decision, value and gradient stays what it was.
+
+    Empty, duplicate and dependent rows are dropped, rows with one variable become bounds, fixed variables become
+    constants, and continuous variables without bounds that an equality defines are substituted.
+
+    Args:
+        problem: a problem whose fields are shared by all samples, without a smooth term.
+
+    Returns:
+        The reduced problem, and the ``Recovery``: ``recovery.cost(c)`` gives its costs, ``recovery.decision(w)`` the
+        original decisions, ``recovery.constant(c)`` what its objective lacks, ``recovery.duals`` the original duals.
+
+    Raises:
+        ProblemError: the problem has fields per sample or a smooth term, or its constraints contradict each other.
+
+    Example:
+        >>> import pear
+        >>> p = pear.Problem(Q=[[0, 0], [0, 2]], A=[[1, -1]], b=[0.5], lb=[0, -float("inf")])  # z0 − z1 = 0.5
+        >>> reduced, recovery = pear.presolve(p)
+        >>> reduced
+        Problem(min, n=1, quadratic, bounds)
+        >>> solution = pear.solve(reduced, recovery.cost([[1.0, 0.0]]))
+        >>> recovery.decision(solution.x).tolist()
+        [[0.0, -0.5]]
+    """
+    if not isinstance(problem, Problem):
+        raise ProblemError(
+            f"presolve takes a pear.Problem, got {type(problem).__name__}; pass model.problem of a model"
+        )
+    if problem.batch is not None or problem.phi is not None:
+        came = "a smooth term" if problem.phi is not None else f"fields of {problem.batch} samples"
+        raise ProblemError(
+            f"presolve takes a problem whose fields all samples share; this one has {came}: solve it as it is"
+        )
+    reduction = reduce_program(_row_program(problem))
+    small = reduction.program
+    rows = RowLimits(small.rows, small.low, small.high, small.names)
+    reduced = Problem(
+        Q=_in_kind(problem, small.Q),
+        **{name: _in_kind(problem, value) for name, value in rows.fields().items()},
+        lb=small.lb if np.isfinite(small.lb).any() else None,
+        ub=small.ub if np.isfinite(small.ub).any() else None,
+        sense=problem.sense,
+        integer=small.integer if small.integer is not None and small.integer.any() else None,
+        n=small.n,
+    )
+    return reduced.to(problem.device, problem.dtype), Recovery(problem, reduction, rows)
+
+
+def _row_program(problem: Problem) -> RowProgram:
+    """The arrays of a problem, with the rows of A before those of G."""
+    own = {name: side.detach().cpu().numpy().astype(float) for name, side in own_sides(problem).items()}
+    parts = [to_csr(part) for part in (problem.A, problem.G) if part is not None]
+    rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, problem.n))
+    return RowProgram(
+        rows=sparse.csr_array(rows),
+        low=np.concatenate([own["b"], np.full(len(own["h"]), -np.inf)]),
+        high=np.concatenate([own["b"], own["h"]]),
+        lb=own["lb"],
+        ub=own["ub"],
+        Q=None if problem.Q is None else to_csr(problem.Q),
+        integer=None if problem.integer is None else problem.integer.cpu().numpy(),
+        names=(*(f"A[{i}]" for i in range(len(own["b"]))), *(f"G[{i}]" for i in range(len(own["h"])))),
+    )
+
+
+def _in_kind(problem: Problem, matrix: Any) -> Any:
+    """A matrix in sparse form where the problem is sparse, else in dense form; vectors and None as they are."""
+    return matrix if problem.is_sparse or not sparse.issparse(matrix) else matrix.toarray()
+
+
+def _checked(what: str, value: ArrayLike, n: int) -> Tensor:
+    """A tensor (n,) or (B, n) of a floating type.
+
+    Raises:
+        ProblemError: the shape is another.
+    """
+    found = to_tensor(what, value)
+    found = found if found.is_floating_point() else found.double()
+    if found.ndim not in (1, 2) or found.shape[-1] != n:
+        raise ProblemError(f"{what} must have shape ({n},) or (B, {n}); got {shape_of(found)}")
+    return found

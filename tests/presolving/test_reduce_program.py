@@ -1,0 +1,94 @@
+"""``reduce_program`` on arrays: rows that must stay, rows with two limits, and limits that nearly agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pear.presolving import Reduction, RowProgram, reduce_program
+
+INF = np.inf
+
+
+def program(rows: Any, low: Any, high: Any, lb: Any = -INF, ub: Any = INF) -> RowProgram:
+    matrix = sparse.csr_array(np.array(rows, dtype=float))
+    n = matrix.shape[1]
+    bounds = (np.array(np.broadcast_to(side, n), dtype=float) for side in (lb, ub))
+    return RowProgram(matrix, np.array(low, dtype=float), np.array(high, dtype=float), *bounds)
+
+
+REMOVABLE: dict[str, tuple[Any, Any, Any]] = {
+    "an empty row": ([[0, 0], [1, 1]], [-1, -INF], [1, 1]),
+    "a singleton": ([[3, 0], [1, 1]], [-1, -INF], [1, 1]),
+    "a duplicate": ([[1, 1], [1, 1]], [-INF, -INF], [2, 1]),
+    "a definition": ([[1, 1], [1, -1]], [2, -INF], [2, 1]),
+    "dependent equalities": ([[1, 1, 0], [0, 1, 1], [1, 2, 1]], [1, 2, 3], [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("case", REMOVABLE)
+def test_rows_that_must_stay_do(case: str) -> None:
+    own = program(*REMOVABLE[case], lb=-INF if case == "a definition" else -9.0)
+    found = reduce_program(own)
+    assert found.removed
+    kept = reduce_program(own, fixed_rows=np.ones(len(own.low), dtype=bool))
+    assert kept.removed == {}
+    np.testing.assert_array_equal(kept.program.rows.toarray(), own.rows.toarray())
+
+
+def test_a_row_that_must_stay_is_rewritten_in_the_variables_that_are_left() -> None:
+    """z0 = 0.5 + z1 goes, and 2 ≤ 3 z0 + z1 ≤ 4 becomes 0.5 ≤ 4 z1 ≤ 2.5; the other variables may not go."""
+    own = program([[1, -1], [3, 1]], [0.5, 2], [0.5, 4])
+    removable, fixed = np.array([True, False]), np.array([False, True])
+    found = reduce_program(own, fixed, removable)
+    assert found.program.rows.toarray().tolist() == [[4.0]]
+    assert (found.program.low.tolist(), found.program.high.tolist()) == ([0.5], [2.5])
+    assert (found.columns.tolist(), found.rows.tolist()) == ([1], [1])
+    assert reduce_program(own, fixed, np.zeros(2, dtype=bool)).removed == {}
+
+
+def two_sided() -> Reduction:
+    """1 ≤ z0 + z1 ≤ 5, tightened to 1.5 and 3 by two multiples of it."""
+    rows = [[1, 1], [2, 2], [-4, -4]]
+    return reduce_program(program(rows, [1, -INF, -INF], [5, 6, -6], lb=0.0))
+
+
+def test_rows_with_two_limits_take_over_the_tightest() -> None:
+    found = two_sided()
+    assert found.program.rows.toarray().tolist() == [[1.0, 1.0]]
+    assert (found.program.low.tolist(), found.program.high.tolist()) == ([1.5], [3.0])
+    assert found.sentence() == "Presolve removed 2 duplicate rows."
+
+
+@pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [0.0, 1.0, 0.0]), (-2.0, [0.0, 0.0, 0.5])])
+def test_multipliers_go_to_the_row_that_the_limit_comes_from(multiplier: float, expected: list[float]) -> None:
+    gradient = np.array([[-multiplier, -multiplier + 0.25]])
+    y, bound = two_sided().multipliers(gradient, np.array([[multiplier]]), np.array([[0.0, -0.25]]))
+    assert y.tolist() == [expected]
+    assert bound.tolist() == [[0.0, -0.25]]
+
+
+@pytest.mark.parametrize("disagreement", [1e-15, 1e-10])
+def test_limits_that_nearly_agree_are_left_to_the_solver(disagreement: float) -> None:
+    """Up to rounding a duplicate goes; where it is not clear whether the rows contradict each other, both stay."""
+    b = [1.0, 2.0 * (1 + disagreement)]
+    kept = len(reduce_program(program([[1, 3, 1], [2, 6, 2]], b, b, lb=0.0)).rows)
+    assert kept == (1 if disagreement < 1e-12 else 2)
+    b = [1.0, 2.0, 3.0 + 3 * disagreement]
+    kept = len(reduce_program(program([[1, 1, 0], [0, 1, 1], [1, 2, 1]], b, b, lb=0.0)).rows)
+    assert kept == (2 if disagreement < 1e-12 else 3)
+    b = [0.3, 0.3 * (1 + disagreement)]
+    kept = len(reduce_program(program([[1, 0], [1, 0]], b, b)).rows)
+    assert kept == (0 if disagreement < 1e-12 else 1)
+
+
+def test_a_sum_that_cancels_leaves_no_coefficient() -> None:
+    """z0 = 0.1 z1 + 0.2 z2: in z0 − 0.1 z1 + z2 the second variable cancels, up to rounding."""
+    third = 1.0 / 3.0
+    own = program([[3, -1, -0.6, 0], [1, -third, 1, 1]], [0, -INF], [0, 1], lb=[-INF, 0, 0, 0])
+    found = reduce_program(own)
+    assert found.program.rows.nnz == 2
+    np.testing.assert_allclose(found.program.rows.toarray(), [[0.0, 1.2, 1.0]])
