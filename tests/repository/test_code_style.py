@@ -72,8 +72,9 @@ def test_no_function_with_many_parameters():
 
 
 # Packages that judge points: here a tolerance is the rule's, or a setting of one method in a named place.
-JUDGES = ("optimality", "sensitivity", "decisions", "solvers/active_set", "losses", "train")
+JUDGES = ("presolving", "optimality", "sensitivity", "decisions", "solvers/active_set", "losses", "train")
 SETTINGS = {
+    "presolving/tolerances.py": "rounding of the data that presolve compares",
     "solvers/active_set/settings.py": "settings of the active-set method",
     "sensitivity/dense_reduced.py": "the shift of a factorisation",
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
