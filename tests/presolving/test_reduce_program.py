@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pear.presolving import Reduction, RowProgram, reduce_program
+from pear.presolving import RowProgram, reduce_program
 
 INF = np.inf
 
@@ -50,25 +50,40 @@ def test_a_row_that_must_stay_is_rewritten_in_the_variables_that_are_left() -> N
     assert reduce_program(own, fixed, np.zeros(2, dtype=bool)).removed == {}
 
 
-def two_sided() -> Reduction:
-    """1 ≤ z0 + z1 ≤ 5, tightened to 1.5 and 3 by two multiples of it."""
-    rows = [[1, 1], [2, 2], [-4, -4]]
-    return reduce_program(program(rows, [1, -INF, -INF], [5, 6, -6], lb=0.0))
+def test_rows_with_two_limits_keep_the_tightest() -> None:
+    """1 ≤ z0 + z1 ≤ 5 says nothing beside 2 z0 + 2 z1 ≤ 6 and −4 z0 − 4 z1 ≤ −6; nor does its lower limit alone."""
+    found = reduce_program(program([[1, 1], [2, 2], [-4, -4]], [1, -INF, -INF], [5, 6, -6], lb=0.0))
+    assert found.program.rows.toarray().tolist() == [[2.0, 2.0], [-4.0, -4.0]]
+    assert found.program.high.tolist() == [6.0, -6.0]
+    own = program([[1, 1], [-2, -2]], [1, -8], [5, -4], lb=0.0)  # 1 to 5, and 2 to 4
+    assert reduce_program(own).rows.tolist() == [1]
+    own = program([[1, 1], [-2, -2]], [3, -8], [5, -4], lb=0.0)  # 3 to 5, and 2 to 4
+    found = reduce_program(own)
+    assert (found.program.low.tolist(), found.program.high.tolist()) == ([3.0, -8.0], [INF, INF])
+    assert found.sentence() == "Presolve removed 2 duplicate limits."
 
 
-def test_rows_with_two_limits_take_over_the_tightest() -> None:
-    found = two_sided()
-    assert found.program.rows.toarray().tolist() == [[1.0, 1.0]]
-    assert (found.program.low.tolist(), found.program.high.tolist()) == ([1.5], [3.0])
-    assert found.sentence() == "Presolve removed 2 duplicate rows."
-
-
-@pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [0.0, 1.0, 0.0]), (-2.0, [0.0, 0.0, 0.5])])
-def test_multipliers_go_to_the_row_that_the_limit_comes_from(multiplier: float, expected: list[float]) -> None:
-    gradient = np.array([[-multiplier, -multiplier + 0.25]])
-    y, bound = two_sided().multipliers(gradient, np.array([[multiplier]]), np.array([[0.0, -0.25]]))
-    assert y.tolist() == [expected]
+@pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [2.0, 0.0]), (-2.0, [0.0, 0.5])])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_multipliers_go_to_the_row_that_the_limit_comes_from(multiplier: float, expected: Any, order: Any) -> None:
+    """z0 + z1 ≤ 3 and −4 z0 − 4 z1 ≤ −12 are one equality; its multiplier belongs to the first or the second."""
+    rows, high = np.array([[1.0, 1.0], [-4.0, -4.0]]), np.array([3.0, -12.0])
+    found = reduce_program(program(rows[order], [-INF, -INF], high[order], lb=0.0))
+    assert (found.program.low == found.program.high).all()
+    at = float(found.program.rows.toarray()[0, 0])
+    y, bound = found.multipliers(
+        np.array([[-multiplier, 0.25 - multiplier]]), np.array([[multiplier / at]]), np.array([[0.0, -0.25]])
+    )
+    assert y[:, np.argsort(order)].tolist() == [expected]
     assert bound.tolist() == [[0.0, -0.25]]
+
+
+@pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [0.0, 0.5]), (-2.0, [-2.0, 0.0])])
+def test_multipliers_of_two_ranges_that_meet(multiplier: float, expected: list[float]) -> None:
+    """3 to 5, and 1 to 3, of four times the same row: an equality, whose upper limit is that of the second row."""
+    found = reduce_program(program([[1, 1], [4, 4]], [3, 4], [5, 12], lb=0.0))
+    y, _ = found.multipliers(np.full((1, 2), -multiplier), np.array([[multiplier]]), np.zeros((1, 2)))
+    assert y.tolist() == [expected]
 
 
 @pytest.mark.parametrize("disagreement", [1e-15, 1e-10])

@@ -56,7 +56,8 @@ class Reduction:
         """What was removed, in a sentence: Presolve removed 2 duplicate rows, 1 fixed variable."""
         found = []
         for kind, number in self.removed.items():
-            singular = kind.replace("equalities", "equality").replace("variables", "variable").replace("rows", "row")
+            singular = kind.replace("equalities", "equality").replace("variables", "variable")
+            singular = singular.replace("rows", "row").replace("limits", "limit")
             found.append(f"{number:,} {singular if number == 1 else kind}")
         return f"Presolve removed {', '.join(found) or 'nothing'}."
 

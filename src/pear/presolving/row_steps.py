@@ -90,7 +90,7 @@ def turn_singletons_into_bounds(w: WorkingProgram) -> bool:
 
 
 def merge_duplicate_rows(w: WorkingProgram) -> bool:
-    """Keep one of several rows that are multiples of each other, with the tightest limits of all.
+    """Keep the tightest limits of rows that are multiples of each other, and drop the rows that have none left.
 
     Two inequalities with limits on different sides stay two rows, unless both together are an equality.
     """
@@ -112,7 +112,10 @@ def merge_duplicate_rows(w: WorkingProgram) -> bool:
 
 
 def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList) -> int | None:
-    """Merge ``row`` and ``kept``, which is a multiple of it: which of the two can be dropped; None where both stay."""
+    """Merge ``row`` and ``kept``, which is a multiple of it: which of the two can be dropped; None where both stay.
+
+    Where both stay, each keeps the limits that are tighter than the other's.
+    """
     factor = float(w.R.data[w.R.indptr[row]] / w.R.data[w.R.indptr[kept]])
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
     lower, upper = max(low, w.low[kept]), min(high, w.high[kept])
@@ -126,8 +129,8 @@ def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList)
         return row
     if (lower, upper) == (low, high) and not shared.has_taken(kept):
         return kept
-    before, after = (np.isfinite(sides).sum() for sides in ([low, high, w.low[kept], w.high[kept]], [lower, upper]))
-    if lower != upper and before == after:
+    if lower != upper:
+        _drop_wider_limits(w, kept, row, factor)
         return None
     if lower != w.low[kept]:
         shared.note(kept, False, row, factor)
@@ -135,6 +138,21 @@ def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList)
         shared.note(kept, True, row, factor)
     w.low[kept], w.high[kept], w.scale[kept] = lower, upper, scale
     return row
+
+
+def _drop_wider_limits(w: WorkingProgram, kept: int, row: int, factor: float) -> None:
+    """Remove, of two parallel rows, the limits that the other's imply."""
+    before = np.isfinite([w.low[kept], w.high[kept], w.low[row], w.high[row]]).sum()
+    low, high = sorted((w.low[row] / factor, w.high[row] / factor))
+    below, above = low > w.low[kept], high < w.high[kept]
+    w.low[kept] = -np.inf if below else w.low[kept]
+    w.high[kept] = np.inf if above else w.high[kept]
+    left = sorted((factor * (low if below else -np.inf), factor * (high if above else np.inf)))
+    for limits, side, absent in ((w.low, left[0], -np.inf), (w.high, left[1], np.inf)):
+        limits[row] = limits[row] if np.isfinite(side) else absent
+    gone = before - np.isfinite([w.low[kept], w.high[kept], w.low[row], w.high[row]]).sum()
+    if gone:
+        w.removed["duplicate limits"] += int(gone)
 
 
 def _parallel_rows(w: WorkingProgram) -> list[list[int]]:
