@@ -200,10 +200,13 @@ def test_infeasible_and_unbounded_are_told_apart() -> None:
         pear.solve(pear.Problem(lb=0.0, n=2).to("cuda"), -torch.ones(1, 2, device="cuda"))
 
 
-def test_devices_are_not_mixed_in_silence() -> None:
+def test_costs_and_problem_meet_and_the_result_returns_to_the_costs() -> None:
     case = ZOO["simplex"]
-    with pytest.raises(pear.ProblemError, match=r"cost is on cuda:0 but the problem is on cpu; bring them together"):
-        pear.solve(case.problem, case.cost.cuda(), case.smoothing)
+    expected = pear.solve(case.problem, case.cost, case.smoothing).x
+    agree(expected, pear.solve(case.problem, case.cost.cuda(), case.smoothing).x, case)
+    far = pear.solve(case.problem.to("cuda"), case.cost, case.smoothing).x
+    agree(expected, far.cuda(), case)
+    assert not far.is_cuda
 
 
 def test_a_smooth_term() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.integer_programs import solve_integer
 from pear.decisions.recourse_decider import refuse_fields, solve_forecast
@@ -19,6 +20,7 @@ from pear.solvers.registry import get
 from pear.solvers.time_limit import within
 
 
+@follow_costs
 def solve(
     problem: Problem | Model,
     cost: Any,

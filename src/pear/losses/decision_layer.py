@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import Values, refuse_fields
-from pear.losses.decision_module import DecisionModule, eager, requires_gradient
+from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECISION
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
@@ -61,6 +61,7 @@ class DecisionLayer(DecisionModule):
         self.status: Tensor | None = None
 
     @eager
+    @on_decision_device
     def forward(
         self,
         cost: Tensor,

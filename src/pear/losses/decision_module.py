@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
+from pear.decisions.decision_device import (
+    choose_device,
+    count_samples,
+    first_tensor,
+    move_arguments,
+    move_problem,
+    move_tensors,
+)
 from pear.decisions.failures import OnFailure, check_on_failure
 from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
@@ -19,8 +29,11 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
 
+logger = logging.getLogger("pear")
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -37,6 +50,24 @@ def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
         return function(*args, **kwargs)
 
     return call
+
+
+def on_decision_device(method: Method) -> Method:
+    """Decorate a method of a ``DecisionModule`` that takes costs, so that they may be on another device.
+
+    The method gets all tensors on the module's ``decision_device``, by a differentiable copy. The tensors that it
+    returns come back to the device of the costs.
+    """
+
+    @wraps(method)
+    def call(self: DecisionModule, *args: Any, **kwargs: Any) -> Any:
+        costs = first_tensor(args, kwargs)
+        if costs is None or (device := self.device_for(costs)) == costs.device:
+            return method(self, *args, **kwargs)
+        args, kwargs = move_arguments(args, kwargs, device)
+        return move_tensors(method(self, *args, **kwargs), costs.device)
+
+    return cast(Method, call)
 
 
 def requires_gradient(value: Any) -> bool:
@@ -71,6 +102,7 @@ class DecisionModule(nn.Module):
         self.warned_of_flat = False  # see pear.train.flat_regret
         self._chosen: Smoothing | None = None
         self._recourse: RecourseDecider | None = None
+        self._decision_device: torch.device | None = None
         self.on_failure, self._solver = on_failure, solver
         self._set_problem(problem)
         self.smoothing = smoothing
@@ -83,6 +115,7 @@ class DecisionModule(nn.Module):
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         self._set_problem(problem)
+        self._decision_device = None
         self.smoothing = self._smoothing  # the λ of "auto" belonged to the other problem
 
     def _set_problem(self, problem: Problem | Model) -> None:
@@ -90,6 +123,44 @@ class DecisionModule(nn.Module):
         self.recourse_model = recourse_model(problem)
         self._problem = plain_problem(problem).relaxed()
         self.cost_map = problem.cost_map if isinstance(problem, Model) else None
+
+    @property
+    def decision_device(self) -> torch.device | None:
+        """The device that decides; None before costs have come from another device than the problem's.
+
+        The first call with such costs chooses it, and logs why: the CPU, where one core is faster for a batch of this
+        size, else the device of the costs, to which the problem is copied. A problem on a GPU stays there. Assign "cpu"
+        or "cuda" to decide there, and None, or another problem, to let the next call choose again.
+        """
+        return self._decision_device
+
+    @decision_device.setter
+    def decision_device(self, device: torch.device | str | None) -> None:
+        self._decision_device = None if device is None else torch.empty(0, device=device).device
+
+    def device_for(self, costs: Tensor) -> torch.device:
+        """Return the device that decides for costs (B, n), and move the problem there where it is elsewhere."""
+        own = self._problem.device
+        if self._decision_device is None:
+            if own == costs.device:
+                return own
+            fused = self.recourse_model is None and (self._problem.is_curved or self._smoothing != 0)
+            chosen = choose_device(self._problem, costs.device, count_samples(costs), fused)
+            self._decision_device, note = chosen
+            logger.info(note)
+        if own != self._decision_device:
+            self._move_problem(self._decision_device)
+        return self._decision_device
+
+    def _move_problem(self, device: torch.device) -> None:
+        """Decide with a copy of the problem on a device; λ, units, warm starts and ``given`` stay."""
+        starts, chosen, given = self.sample_state(), self._chosen, self.given
+        self._set_problem(move_problem(given, device))
+        self.given = given  # the validation metric chooses a device of its own
+        if chosen is not None and chosen.units is not None:
+            chosen = replace(chosen, units=chosen.units.to(device))
+        self._use_smoothing(chosen)
+        self.load_sample_state(starts)
 
     def costs(self, values: Tensor, keys: list[Hashable] | None = None) -> Tensor:
         """Compute costs (B, n) from predicted or true values (B, k); without a cost map the values are the costs."""
@@ -140,7 +211,7 @@ class DecisionModule(nn.Module):
             keys: N sample ids, which select rows of a problem with fields per sample; its first N rows where left out.
             times: a factor that multiplies the chosen λ.
         """
-        costs = as_batch(costs)
+        costs = as_batch(costs).to(self.problem.device)
         own = self.problem.batch if self.cost_map is None else self.cost_map.batch or self.problem.batch
         if keys is None and own is not None:
             keys = range(len(costs))

@@ -17,7 +17,7 @@ from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError
-from pear.losses.decision_module import DecisionModule, eager, requires_gradient
+from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECAY, GUIDED, check_strength
 from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
@@ -228,6 +228,7 @@ class PEARLoss(DecisionModule):
         """
         return self.detailed(predicted, true, keys, Q, true_Q)[0]
 
+    @on_decision_device
     def detailed(
         self,
         predicted: Tensor,

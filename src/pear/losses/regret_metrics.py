@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.continuous_programs import objective_value, solve_verified
+from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.recourse_decider import RecourseDecider, Values
 from pear.decisions.regrets import gradient_error
@@ -28,6 +29,7 @@ TINY = 1e-7
 """A number added to the denominator of the normalised regret, which keeps it finite where all best values are 0."""
 
 
+@follow_costs
 def regret_gradient(
     problem: Problem | Model,
     predicted: Any,
@@ -145,6 +147,7 @@ def normalized_regret(
     return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
 
 
+@follow_costs
 def outcome_of_forecast(
     problem: Problem | Model,
     predicted: Any,
@@ -256,6 +259,7 @@ class RecourseOutcome:
         return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
 
 
+@follow_costs
 def best_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
     """Solve the continuous relaxation under true values (B, k); returns statuses (B,), int8 of ``Status``."""
     decider = RecourseDecider(model)

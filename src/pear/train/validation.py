@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.decision_device import bring_together
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
@@ -136,7 +137,7 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
     """Make a metric that computes the normalised regret on these samples.
 
-    The best decisions are computed once, when the metric is made.
+    The best decisions are computed once, when the metric is made, and so is the choice of the device that decides.
 
     Args:
         problem: the decision problem, with its integers.
@@ -144,16 +145,17 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
         keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
     _check_validation_columns(problem, costs, "validation")
-    model = recourse_model(problem)
+    problem, costs = bring_together(problem, costs)
+    device, model = costs.device, recourse_model(problem)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
-        return lambda predicted, _: Outcome(judged(predicted.double()), judged.best).normalized
+        return lambda predicted, _: Outcome(judged(predicted.double().to(device)), judged.best).normalized
     rows, costs_of = _rows_and_costs(problem, as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
     def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return compare_decisions(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
+        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true).normalized
 
     return normalised_regret
 

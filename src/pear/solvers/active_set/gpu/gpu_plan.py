@@ -27,10 +27,14 @@ _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 def supports(qp: QuadraticProgram) -> bool:
     """True for programs on a GPU that are small enough for a kernel, where Triton is installed."""
-    rows = qp.p + qp.m
-    dual = not qp.is_linear and qp.n + rows <= _MAX_DUAL_SIZE
-    small = qp.n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
+    small = fits_kernel(qp.n, qp.p + qp.m, qp.is_linear)
     return qp.c.is_cuda and small and importlib.util.find_spec("triton") is not None
+
+
+def fits_kernel(n: int, rows: int, linear: bool) -> bool:
+    """True for programs of n variables and this number of rows that are small enough for a kernel."""
+    dual = not linear and n + rows <= _MAX_DUAL_SIZE
+    return n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
 
 
 @dataclass

@@ -1,0 +1,172 @@
+"""The device that decides where the costs are on a GPU and the problem is on the CPU.
+
+A GPU takes about the same time for one sample as for a thousand, and a CPU core takes its time for every sample. Small
+batches are therefore decided on the CPU, to which only their costs travel; for large ones the problem is copied to the
+GPU. A problem that the user has put on a GPU stays there. Results come back to the device of the costs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from pear.optimality.duals_and_active_sets import TensorRecord
+from pear.problem import Model, Problem
+from pear.problem.model import plain_problem
+from pear.solvers.active_set.gpu.gpu_plan import fits_kernel
+
+logger = logging.getLogger("pear")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
+Decidable = TypeVar("Decidable", Problem, Model, Problem | Model)
+
+# Microseconds, measured on an NVIDIA H200 and on one core beside it; docs/speed.md has the tables. The choice counts
+# one core, so that it depends neither on the machine nor on its load: more cores only make the CPU faster.
+GPU_STEP = 2_000.0
+"""A step of a loss or layer whose program fits a GPU kernel takes 1.1 to 2.4 ms, for 1 to about 1,000 samples."""
+GPU_PIPELINE = 25_000.0
+"""A batch that goes down the pipeline on a GPU, step by step, takes 21 to 42 ms."""
+CPU_ENTRY, CPU_ROWS = 0.02, 10
+"""A core takes CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) for a sample: 25 µs measured for paths through a 5×5 grid (45
+by this formula), 37 for portfolios of 100 assets (22), 100 for assignments of 12 (114), 1,200 for paths through a 12×12
+grid (1,257), 250 for 100 variables and 30 rows (104)."""
+
+_copies: WeakKeyDictionary[Problem | Model, dict[torch.device, Any]] = WeakKeyDictionary()
+
+
+def estimate_times(problem: Problem, samples: int, fused: bool) -> tuple[float, float]:
+    """Estimate the microseconds that one CPU core and that a GPU take to decide.
+
+    Args:
+        problem: the plain problem.
+        samples: the number of samples.
+        fused: whether a GPU may decide in one kernel: for a loss or layer with curvature.
+    """
+    rows = sum(side.shape[-1] for side in (problem.b, problem.h) if side is not None)
+    core = samples * CPU_ENTRY * (problem.n + rows) * (rows + CPU_ROWS)
+    return core, GPU_STEP if fused and fits_kernel(problem.n, rows, linear=False) else GPU_PIPELINE
+
+
+def choose_device(
+    problem: Problem | Model, home: torch.device, samples: int, fused: bool = False
+) -> tuple[torch.device, str]:
+    """Choose the device that decides where costs are on another device than the problem.
+
+    Args:
+        problem: the problem, or the model around it.
+        home: the device of the costs.
+        samples: the number of samples that are decided in one call.
+        fused: as for ``estimate_times``.
+
+    Returns:
+        The device, and a sentence that says why.
+    """
+    plain = plain_problem(problem)
+    own = plain.device
+    if own.type != "cpu":
+        return own, f"decisions for costs on {home} are made on {own}, where the problem is"
+    kinds = {"sparse": plain.is_sparse, "integer": plain.is_integer, "smooth": plain.phi is not None}
+    kind = next((kind for kind, there in kinds.items() if there), None)
+    if kind is not None or home.type != "cuda":
+        what = f"costs on {home}" if kind is None else f"this {kind} problem"
+        return own, f"decisions for {what} are made on the CPU, and results go back to {home}"
+    fused = fused and importlib.util.find_spec("triton") is not None  # in which the kernels are written
+    core, gpu = estimate_times(plain, samples, fused)
+    about = f"one core takes about {_describe_time(core)} for {samples:,} samples and {home} {_describe_time(gpu)}"
+    if core <= gpu:
+        return (
+            own,
+            f"decisions for costs on {home} are made on the CPU: {about}; problem.to({str(home)!r}) decides there",
+        )
+    return home, f"decisions are made on {home}, with a copy of the problem: {about}"
+
+
+def move_problem(problem: Decidable, device: torch.device) -> Decidable:
+    """Return the problem or model on a device; a copy is made once and lives as long as the original."""
+    plain = plain_problem(problem)
+    if plain.device == device:
+        return problem
+    copies = _copies.setdefault(problem, {})
+    if device not in copies:
+        moved = plain.to(device)
+        copies[device] = replace(problem, problem=moved) if isinstance(problem, Model) else moved
+    found: Decidable = copies[device]
+    return found
+
+
+def bring_together(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
+    """Return problem and costs (B, n) on the device that decides for them, and log the choice where there is one."""
+    if plain_problem(problem).device == costs.device:
+        return problem, costs
+    device, note = choose_device(problem, costs.device, len(costs))
+    logger.info(note)
+    return move_problem(problem, device), costs.to(device)
+
+
+def follow_costs(function: Function) -> Function:
+    """Decorate a function of a problem and costs, so that the two may be on different devices.
+
+    The function gets both on the device that ``choose_device`` names. Its result comes back to the device of the first
+    tensor among its arguments.
+    """
+
+    @wraps(function)
+    def call(problem: Any, *args: Any, **kwargs: Any) -> Any:
+        costs = first_tensor(args, kwargs)
+        if costs is None or not isinstance(problem, (Problem, Model)):
+            return function(problem, *args, **kwargs)
+        home = costs.device
+        if plain_problem(problem).device == home:
+            return function(problem, *args, **kwargs)
+        device, note = choose_device(problem, home, count_samples(costs))
+        logger.debug(note)
+        args, kwargs = move_arguments(args, kwargs, device)
+        return move_tensors(function(move_problem(problem, device), *args, **kwargs), home)
+
+    return cast(Function, call)
+
+
+def first_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """Return the first tensor among the arguments of a call, which are its costs; None without any."""
+    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+
+
+def count_samples(costs: Tensor) -> int:
+    """Return the number of samples in costs (B, n) or (n,)."""
+    return len(costs) if costs.dim() > 1 else 1
+
+
+def move_arguments(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, Any]:
+    """Return arguments of a call with all tensors on a device; what was one tensor stays one."""
+    moved: dict[int, Tensor] = {}
+
+    def move(value: Any) -> Any:
+        return moved.setdefault(id(value), value.to(device)) if isinstance(value, Tensor) else value
+
+    return tuple(map(move, args)), {name: move(value) for name, value in kwargs.items()}
+
+
+def move_tensors(result: Result, device: torch.device) -> Result:
+    """Return the result of a call with its tensors on a device: a tensor, a record of tensors, or a tuple of them."""
+    found: Any = result
+    if isinstance(found, (Tensor, TensorRecord)):
+        found = found.to(device)
+    elif isinstance(found, tuple):
+        parts = (move_tensors(part, device) for part in found)
+        found = type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+    moved: Result = found
+    return moved
+
+
+def _describe_time(microseconds: float) -> str:
+    """Return a time in words, in milliseconds with two digits."""
+    return f"{microseconds / 1000:.2g} ms"
