@@ -29,16 +29,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 Decidable = TypeVar("Decidable", Problem, Model, Problem | Model)
 
-# Microseconds, measured on an NVIDIA H200 and on one core beside it; docs/speed.md has the tables. The choice counts
-# one core, so that it depends neither on the machine nor on its load: more cores only make the CPU faster.
+# Microseconds, measured on an NVIDIA H200 and on one core; docs/speed.md has the tables. The choice counts one core, so
+# that it depends neither on the machine nor on its load: more cores only make the CPU faster.
 GPU_STEP = 2_000.0
-"""A step of a loss or layer whose program fits a GPU kernel takes 1.1 to 2.4 ms, for 1 to about 1,000 samples."""
+"""A step of a loss or layer on a GPU, whose program fits a kernel: 1.1 to 2.9 ms for 1 to 512 samples with random costs,
+and 5.9 ms for 32 in a training on paths, where a core with warm starts takes 1.1 ms."""
 GPU_PIPELINE = 25_000.0
-"""A batch that goes down the pipeline on a GPU, step by step, takes 21 to 42 ms."""
+"""A batch of quadratic programs that goes down the pipeline on a GPU, step by step: 21 to 42 ms for 64 samples."""
 CPU_ENTRY, CPU_ROWS = 0.02, 10
-"""A core takes CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) for a sample: 25 µs measured for paths through a 5×5 grid (45
-by this formula), 37 for portfolios of 100 assets (22), 100 for assignments of 12 (114), 1,200 for paths through a 12×12
-grid (1,257), 250 for 100 variables and 30 rows (104)."""
+"""One core takes about CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) for a sample. Measured, and by this formula: paths
+through a 5×5 grid 25 (45), portfolios of 100 assets 37 (22), assignments of 12 100 (114), paths through a 12×12 grid
+1,200 (1,257), 100 variables and 30 rows 250 (104)."""
 
 _copies: WeakKeyDictionary[Problem | Model, dict[torch.device, Any]] = WeakKeyDictionary()
 
@@ -74,20 +75,32 @@ def choose_device(
     own = plain.device
     if own.type != "cpu":
         return own, f"decisions for costs on {home} are made on {own}, where the problem is"
-    kinds = {"sparse": plain.is_sparse, "integer": plain.is_integer, "smooth": plain.phi is not None}
-    kind = next((kind for kind, there in kinds.items() if there), None)
-    if kind is not None or home.type != "cuda":
-        what = f"costs on {home}" if kind is None else f"this {kind} problem"
-        return own, f"decisions for {what} are made on the CPU, and results go back to {home}"
+    kind = f"costs on {home}" if home.type != "cuda" else _kind_for_the_cpu(problem, fused)
+    if kind:
+        return own, f"decisions for {kind} are made on the CPU, and results go back to {home}"
     fused = fused and importlib.util.find_spec("triton") is not None  # in which the kernels are written
     core, gpu = estimate_times(plain, samples, fused)
     about = f"one core takes about {_describe_time(core)} for {samples:,} samples and {home} {_describe_time(gpu)}"
     if core <= gpu:
-        return (
-            own,
-            f"decisions for costs on {home} are made on the CPU: {about}; problem.to({str(home)!r}) decides there",
-        )
+        return own, f"decisions for costs on {home} are made on the CPU: {about}"
     return home, f"decisions are made on {home}, with a copy of the problem: {about}"
+
+
+def _kind_for_the_cpu(problem: Problem | Model, fused: bool) -> str:
+    """Return the name of a kind of problem that is always decided on the CPU; "" for other problems.
+
+    Solvers of sparse and integer programs run there, and the user's φ may hold tensors that are there. Linear programs
+    and recourse have no kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms on a GPU.
+    """
+    plain = plain_problem(problem)
+    kinds = {
+        "a sparse problem": plain.is_sparse,
+        "an integer problem": plain.is_integer,
+        "a problem with a smooth term": plain.phi is not None,
+        "a model with recourse": isinstance(problem, Model) and problem.constraint_map is not None,
+        "a linear program": not fused and plain.Q is None,
+    }
+    return next((kind for kind, applies in kinds.items() if applies), "")
 
 
 def move_problem(problem: Decidable, device: torch.device) -> Decidable:

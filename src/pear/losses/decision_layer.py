@@ -38,7 +38,7 @@ class DecisionLayer(DecisionModule):
         on_failure: "raise" raises an error for failed samples. "mask" warns; their decisions and derivatives are zero.
 
     Attributes:
-        status: (B,) int8 of ``pear.Status``, of the last call; None before the first call.
+        status: (B,) int8 of ``pear.Status``, of the last call, on the device that decides; None before the first call.
 
     Example:
         >>> import torch, pear

@@ -144,10 +144,9 @@ class DecisionModule(nn.Module):
         if self._decision_device is None:
             if own == costs.device:
                 return own
-            fused = self.recourse_model is None and (self._problem.is_curved or self._smoothing != 0)
-            chosen = choose_device(self._problem, costs.device, count_samples(costs), fused)
-            self._decision_device, note = chosen
-            logger.info(note)
+            fused, decided = self._problem.is_curved or self._smoothing != 0, self.recourse_model or self._problem
+            self._decision_device, note = choose_device(decided, costs.device, count_samples(costs), fused)
+            logger.info(f"{note}; assign decision_device to change it")
         if own != self._decision_device:
             self._move_problem(self._decision_device)
         return self._decision_device

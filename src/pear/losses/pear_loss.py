@@ -39,7 +39,8 @@ class LastCall:
     """Decisions and statistics of the last call of a loss.
 
     Attributes:
-        decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
+        decision: (B, n) decisions taken under the predicted costs, in float64 and, as all tensors here, on the device
+            that decides; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
         reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
             problems that a GPU kernel solves, because solving again is faster than checking.
