@@ -32,7 +32,7 @@ Decidable = TypeVar("Decidable", Problem, Model, Problem | Model)
 # Microseconds, measured on an NVIDIA H200 and on one core; docs/speed.md has the tables. The choice counts one core, so
 # that it depends neither on the machine nor on its load: more cores only make the CPU faster.
 GPU_STEP = 2_000.0
-"""A step of a loss or layer on a GPU, whose program fits a kernel: 1.1 to 2.9 ms for 1 to 512 samples with random costs,
+"""A step of a loss or layer on a GPU, whose program fits a kernel: 1.1 to 2.9 ms for 1 to 512 samples of random costs,
 and 5.9 ms for 32 in a training on paths, where a core with warm starts takes 1.1 ms."""
 GPU_PIPELINE = 25_000.0
 """A batch of quadratic programs that goes down the pipeline on a GPU, step by step: 21 to 42 ms for 64 samples."""
