@@ -460,9 +460,9 @@ COLUMNS
     a value 1 least 1
     a weight 1 range 1
     a total 1
-    b value 2 least 3
+    b value 2 least 1
     b weight 2 total 1
-    b range 4
+    b range 2
 RHS
     RHS least 0.5 weight 3
     RHS range 4 total 2
@@ -479,7 +479,7 @@ def test_rows_of_a_file_keep_their_names(tmp_path):
     one = pear.diagnose(model, [[1.0, 2.0]], [[2.0, 1.0]])
     assert one.constraint_names[:5] == ("total", "weight", "range (upper limit)", "least", "range (lower limit)")
     x = one.decision[0]
-    tight = {"total": True, "weight": x[0] + 2 * x[1] > 3 - 1e-9, "least": x[0] + 3 * x[1] < 0.5 + 1e-9}
+    tight = {"total": True, "weight": x[0] + 2 * x[1] > 3 - 1e-9, "least": x[0] + x[1] < 0.5 + 1e-9}
     assert {name: bool(one.active[0, one.constraint_names.index(name)]) for name in tight} == tight
 
 

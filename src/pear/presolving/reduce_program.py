@@ -83,7 +83,6 @@ def reduce_program(
     program: RowProgram,
     fixed_rows: Mask | None = None,
     removable: Mask | None = None,
-    rows_to_bounds: bool = True,
 ) -> Reduction:
     """Remove what a program does not need: rows that say nothing new, and variables that others determine.
 
@@ -95,7 +94,6 @@ def reduce_program(
         fixed_rows: (r,) bool, rows that must stay rows, because their limits are predicted or have a price; None for
             none. Their coefficients may change, and their limits may be shifted.
         removable: (n,) bool, variables that may disappear; None for all.
-        rows_to_bounds: whether rows with one variable become bounds.
 
     Raises:
         ProblemError: two rows, or a row and a bound, contradict each other. The message names the row.
@@ -117,8 +115,7 @@ def reduce_program(
         np.zeros(r, dtype=bool) if fixed_rows is None else fixed_rows,
         np.ones(n, dtype=bool) if removable is None else removable,
     )
-    steps = [step for step in _STEPS if rows_to_bounds or step is not turn_singletons_into_bounds]
-    while any(step(w) for step in steps):
+    while any(step(w) for step in _STEPS):
         pass
     drop_dependent_equalities(w)
     rows, columns = np.flatnonzero(w.row_left), np.flatnonzero(w.column_left)

@@ -135,10 +135,10 @@ def _reduce(
     if M is not None:
         removable &= np.diff(M.indptr) == 0
     if any(np.ndim(one) for one in _recourse_numbers(recourse)):
-        return replace(arrays, is_reduced=True), layout, M, []
+        return arrays, layout, M, []
     small, reduction = arrays.reduced(removable, canonical.limits.mask()[arrays.rows.numbers])
     if reduction is None:
-        return replace(arrays, is_reduced=True), layout, M, []
+        return arrays, layout, M, []
     place = torch.from_numpy(np.searchsorted(reduction.columns, np.arange(n)))
     moved = {name: place[at] for name, at in layout.items()}
     added = np.ones(len(small.variables), dtype=bool)

@@ -39,7 +39,6 @@ class ModelArrays:
         integer: (n,) bool, or None.
         offset: the constant of the objective.
         variables: the names of the n variables; by default x0, x1, ….
-        is_reduced: whether presolve has made these arrays, so that ``model`` does not use it again.
     """
 
     where: str
@@ -52,7 +51,6 @@ class ModelArrays:
     integer: NDArray[np.bool_] | None = None
     offset: float = 0.0
     variables: tuple[str, ...] = ()
-    is_reduced: bool = False
 
     def model(
         self,
@@ -94,9 +92,6 @@ class ModelArrays:
         columns = inputs - len(at) + np.arange(len(at))
         D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
         fixed = replace(self, rows=self.rows.with_zero_limits(at))
-        if not behind and recourse is None and not self.is_reduced:
-            fixed, reduction = fixed.reduced(removable=np.zeros(len(costs), dtype=bool), rows_to_bounds=False)
-            notes = (*notes, reduction.sentence()) if reduction else notes
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
@@ -111,9 +106,7 @@ class ModelArrays:
         )
         return replace(made, report=fixed._report(made, notes))
 
-    def reduced(
-        self, removable: Mask, fixed_rows: Mask | None = None, rows_to_bounds: bool = True
-    ) -> tuple[ModelArrays, Reduction | None]:
+    def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, Reduction | None]:
         """The arrays after presolve, and what it did; the arrays themselves and None where it removes nothing.
 
         Constraints that contradict each other are left as they are: a solve names the problem infeasible.
@@ -121,7 +114,6 @@ class ModelArrays:
         Args:
             removable: (n,) bool, variables that may disappear.
             fixed_rows: (k,) bool, rows that must stay, because they are predicted or have a price.
-            rows_to_bounds: whether rows with one variable become bounds.
         """
         whole = self._checked()
         absent = ~np.isfinite(whole.rows.low) & ~np.isfinite(whole.rows.high)  # the report counts them
@@ -129,7 +121,7 @@ class ModelArrays:
         rows, stays = whole.rows, absent if fixed_rows is None else absent | fixed_rows
         program = RowProgram(rows.matrix, rows.low, rows.high, whole.lb, whole.ub, Q, self.integer)
         try:
-            found = reduce_program(program, stays, removable, rows_to_bounds)
+            found = reduce_program(program, stays, removable)
         except ProblemError:
             return self, None
         if not found.removed:
@@ -147,7 +139,6 @@ class ModelArrays:
             integer=small.integer,
             offset=self.offset + float((costs + 0.5 * force) @ found.t),
             variables=tuple(self.variables[i] for i in found.columns) if self.variables else (),
-            is_reduced=True,
         )
         return made, found
 
