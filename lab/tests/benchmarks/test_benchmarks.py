@@ -144,6 +144,25 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
     assert not rows[7].exact
 
 
+def test_our_layer_stands_beside_accurate_forward_passes_alone() -> None:
+    rows = [
+        gradient_row("pear layer", 0.0064),
+        gradient_row("pear", 0.0128),
+        gradient_row("good", 0.0192, measured="decision"),
+        gradient_row("better", 0.016, measured="decision", largest=1e-7),
+        gradient_row("quick and wrong", 0.0032, measured="decision", largest=1e-3),
+    ]
+    table = gradient_rows.forward_table(rows)
+    cells = ("100", "1e-12", "200", "1e-12", "300", "1e-12", "250", "1e-07", "50", "1e-03", "2.5")
+    assert table.rows == [("portfolio", "20", "64", *cells)]
+    assert len(table.headings) == len(table.rows[0])
+    assert table in gradient_benchmark.tables(rows)
+    behind = gradient_rows.forward_table([replace(rows[0], seconds=0.032), *rows[1:]])
+    assert behind.rows[0][-1] == "0.5"
+    wrong = gradient_rows.forward_table([replace(rows[0], error_largest=1e-3), *rows[1:]])
+    assert wrong.rows[0][-1] == "–"
+
+
 def test_no_time_is_shown_without_its_error() -> None:
     rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
     (table,) = gradient_benchmark.tables(rows)
@@ -171,7 +190,10 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 # --- the reference of the gradient benchmark ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("structure", STRUCTURES[:-1], ids=lambda one: one.name)
+SMALL = [one for one in STRUCTURES if one.any_size or one.size <= 200]  # the others have slow references
+
+
+@pytest.mark.parametrize("structure", SMALL, ids=lambda one: one.name)
 def test_instances_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch(structure: Structure) -> None:
     n = 8 if structure.any_size else structure.size
     few, many = (
@@ -344,6 +366,22 @@ def test_a_peer_goes_through_the_whole_path(run: Run, fake: Callable[[str], Peer
     assert str(tmp_path / "out" / "results.json") in result.output
 
 
+def test_forward_passes_are_judged_by_their_decisions_and_the_fastest_round_counts(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("qpsolvers")
+    point = ("gradient", "--structures", "turnover,path-5", "--batches", "3", "--repeats", "1", "--rounds", "2")
+    result = run(*point, "--clock", "processor", "--peers", "qpsolvers", "--peers-here", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]
+    assert [row["who"] for row in rows] == 2 * ["pear", "pear layer", "DAQP, forward", "PIQP, forward", "OSQP, forward"]
+    assert {row["measured"] for row in rows if not row["ours"]} == {"decision"}
+    assert all(row["error_largest"] < 1e-9 for row in rows if row["ours"] or row["who"].startswith("DAQP"))
+    assert all(row["error_largest"] < 1e-3 for row in rows)
+    assert "the forward pass alone of other solvers" in (tmp_path / "table.md").read_text("utf-8")
+    refused = run(*point, "--clock", "sundial", "--out", tmp_path)
+    assert refused.exit_code == 2
+    assert "--clock must be wall or processor; got 'sundial'" in refused.stderr
+
+
 def test_a_peer_that_fails_is_named_with_its_last_words(run: Run, fake: Callable[[str], Peer], tmp_path: Path) -> None:
     fake("PACKAGES = ()\ndef prepare(data, device):\n    raise ValueError('no such thing')\n")
     result = run(*POINT, "--peers", "fake", "--peers-here", "--out", tmp_path)
@@ -391,6 +429,7 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     with pytest.raises(PeerError, match="does not compute on cuda"):
         choose(["dqp"], "gradient", "cuda")
     assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
+    assert [peer.title.split(",")[0] for peer in choose(["qpsolvers"], "gradient")] == ["DAQP", "PIQP", "OSQP"]
     assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
     assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
 
@@ -526,8 +565,16 @@ def test_every_structure_has_its_own_size_and_batches() -> None:
         ("knapsack", 100),
         ("path-5", 40),
         ("path-12", 264),
+        ("sectors", 100),
+        ("assignment", 144),
+        ("transport", 200),
+        ("dense-300", 300),
+        ("dense-100", 100),
+        ("battery", 73),
+        ("turnover", 120),
+        ("polytope", 40),
     ]
-    assert all(point.batches == [64, 512] for point in points)
+    assert [point.structure.name for point in points if point.batches != [64, 512]] == ["dense-300"]
     assert left_out == []
     points, _ = gradient_benchmark.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
     assert [(point.structure.name, point.n, point.batches) for point in points] == [
@@ -552,7 +599,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     peer = replace(fake(solver), measures="decision", structures=("knapsack", "path-5"), options=(("accuracy", 0.5),))
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
-    names = tuple(structure.name for structure in STRUCTURES[:-1])
+    names = tuple(one.name for one in STRUCTURES if one.any_size or one.name in ("path-5", "turnover"))
     settings = gradient_benchmark.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
     gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
     assert notes == []

@@ -71,7 +71,7 @@ class ExactGradients:
         gradient: (k, n) exact gradients of the regret.
         zero: (k,) bool, True where the gradient is zero.
         on_edge: (k,) bool, True where the gradient does not exist.
-        scale: (k,) denominator of relative errors: ‖g‖, or ‖H⁻¹e‖ where g is zero.
+        scale: (k,) denominator of relative errors: ‖g‖, or ‖H⁺e‖ where g is zero, H⁺ being the pseudo-inverse.
     """
 
     decision: Array
@@ -85,7 +85,7 @@ class ExactGradients:
         """Project the errors e (k, n) of the predicted objective gradients at the reference solutions."""
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
-        whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
+        whole = np.asarray([np.linalg.norm(_solve_singular(r.program.H, e)) for r, e in pairs])
         size = np.linalg.norm(gradient, axis=1)
         zero = size <= _ZERO * whole
         decision = np.stack([r.x for r in references]).astype(np.float64)
@@ -118,6 +118,11 @@ class ExactGradients:
         """Exchange the first sample with sample ``i``."""
         for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
             swap_first_row(part, i)
+
+
+def _solve_singular(H: Array, e: Array) -> Array:
+    """The shortest solution (n,) of Hx = e in least squares, for H that may be singular."""
+    return np.asarray(np.linalg.lstsq(H, e, rcond=None)[0])
 
 
 def swap_first_row(rows: Array | Mask, i: int) -> None:

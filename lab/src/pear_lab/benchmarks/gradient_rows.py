@@ -122,7 +122,42 @@ def tables(rows: list[GradientRow]) -> list[TextTable]:
         in_ms = [(_name_cells(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
         who = ("structure", "who", "n", "batch") if several else ("who", "assets", "batch")
         tables.append(profile_table("Where the time goes, ms a batch", who, in_ms, left))
+    if any(row.measured == "decision" for row in rows):
+        tables.append(forward_table(rows))
     return [*tables, summary_of_structures(rows)] if several else tables
+
+
+def forward_table(rows: list[GradientRow]) -> TextTable:
+    """Make a table of our layer and loss, forward and backward, beside solvers that have a forward pass alone.
+
+    Errors are the largest ones: of our gradients, and of their decisions.
+    """
+    solvers = list(dict.fromkeys(row.who for row in rows if row.measured == "decision"))
+    ours = (LAYER, "pear")
+    headings = [heading for who in (*ours, *solvers) for heading in (who, "largest\nerror")]
+    title = "Forward and backward of ours beside the forward pass alone of other solvers, µs a sample\n"
+    title += f"ahead: the fastest forward whose largest error is at most {EXACT:.0e}, relative to {LAYER}"
+    table = TextTable(title, ("structure", "n", "batch", *headings, "ahead"))
+    for point in dict.fromkeys(row.point for row in _sort_rows(rows)):
+        here = {row.who: row for row in rows if row.point == point and row.compared}
+        cells = [cell for who in (*ours, *solvers) for cell in _forward_cells(here.get(who))]
+        lead = lead_over_forwards(list(here.values()))
+        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", *cells, format_number(lead, 2)))
+    return table
+
+
+def lead_over_forwards(here: list[GradientRow]) -> float:
+    """Return the time of the fastest accurate forward pass at one point relative to our layer; NaN without one."""
+    layer = next((row.seconds for row in here if row.who == LAYER and row.exact), None)
+    forwards = (row.seconds for row in here if row.measured == "decision" and row.error_largest <= EXACT)
+    return time_ratio(min(forwards, default=None), layer)
+
+
+def _forward_cells(row: GradientRow | None) -> tuple[str, str]:
+    """Cells of one side: microseconds a sample, and the largest error."""
+    if row is None:
+        return "–", "–"
+    return format_number(1e6 * row.seconds / row.batch), format_error(row.error_largest)
 
 
 def summary_of_structures(rows: list[GradientRow]) -> TextTable:

@@ -17,7 +17,7 @@ from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients, GradientBatch
-from pear_lab.benchmarks.timing import Step, gradient_at, synchronize
+from pear_lab.benchmarks.timing import Step, gradient_at, synchronize, times_curvature
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
@@ -100,7 +100,7 @@ class OurSteps:
 
         def true_objective(cost: Tensor) -> Tensor:
             z = layer(cost)
-            return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
+            return 0.5 * (z * times_curvature(self.Q, z)).sum() + (self.true * z).sum()
 
         self._prepare(true_objective)
         return lambda: _backward_pass(self.cost, true_objective)

@@ -1,7 +1,7 @@
 """The structures of programs of the gradient benchmark: one row each.
 
-A structure is a way to draw programs ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``. Every field has a
-random stream of its own, so that a smaller batch is the start of a larger one.
+A structure is a way to draw programs ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``; the
+functions that do so are in ``program_draws``.
 """
 
 from __future__ import annotations
@@ -10,36 +10,12 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.random_programs import Rng, flow_balance, random_curvature, random_markets
-from pear_lab.judge.judged_program import Array
-
-SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
-KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1
-"""λ of the linear programs."""
-
-
-@dataclass(frozen=True)
-class Draw:
-    """A random batch of B programs of n variables.
-
-    Attributes:
-        cost, true: (B, n) predicted and true costs.
-        fields: Q, A, b, G, h, lb and ub by the names ``Problem`` has for them, shared or per sample; absent ones are
-            left out.
-        smoothing: λ, which is added to the diagonal of Q on every side.
-        redundant: number of rows at the end of A that are combinations of the others.
-    """
-
-    cost: Array
-    true: Array
-    fields: dict[str, Any]
-    smoothing: float = 0.0
-    redundant: int = 0
+from pear_lab.benchmarks import program_draws as draws
+from pear_lab.benchmarks.program_draws import Draw
 
 
 @dataclass(frozen=True)
@@ -65,64 +41,82 @@ class Structure:
     warm: bool = False
 
 
-def _draw_portfolios(rng: Rng, n: int, B: int) -> Draw:
-    cost, true, _, Q = random_markets(rng, n, B)
-    return Draw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
-
-
-def _draw_boxes(rng: Rng, n: int, B: int) -> Draw:
-    bounds, curvatures, costs = rng.spawn(3)
-    fields = {"Q": random_curvature(curvatures, n, B), "lb": -0.5, "ub": bounds.uniform(0.0, 1.0, n)}
-    return Draw(*_draw_costs(costs, n, B), fields)
-
-
-def _draw_shared_rows(rng: Rng, n: int, B: int) -> Draw:
-    rows, curvatures, costs = rng.spawn(3)
-    fields = {"G": rows.normal(size=(SHARED_ROWS, n)), "h": rows.uniform(0.1, 1.1, SHARED_ROWS), "lb": -1.0, "ub": 1.0}
-    return Draw(*_draw_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
-
-
-def _draw_own_rows(rng: Rng, n: int, B: int) -> Draw:
-    rows, limits, curvatures, costs = rng.spawn(4)
-    G, h = rows.normal(size=(B, OWN_ROWS, n)), limits.uniform(0.1, 1.1, (B, OWN_ROWS))
-    return Draw(
-        *_draw_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0}
-    )
-
-
-def _draw_knapsacks(rng: Rng, n: int, B: int) -> Draw:
-    items, values, errors = rng.spawn(3)
-    weights = items.uniform(1.0, 9.0, (KNAPSACK_ROWS, n))
-    true = -values.uniform(1.0, 6.0, (B, n))
-    fields = {"G": weights, "h": 0.3 * weights.sum(1), "lb": 0.0, "ub": 1.0}
-    return Draw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
-
-
-def _draw_paths(side: int, rng: Rng, n: int, B: int) -> Draw:
-    costs, errors = rng.spawn(2)
-    A, b = flow_balance(side)
-    true = costs.uniform(0.5, 1.5, (B, n))
-    fields = {"A": A, "b": b, "lb": 0.0, "ub": 1.0}
-    return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
-
-
-def _draw_costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
-    """Predicted and true costs, the error half as large as the cost."""
-    true, errors = rng.spawn(2)
-    c = true.normal(size=(B, n))
-    return c + 0.5 * errors.normal(size=(B, n)), c
-
-
 STRUCTURES: tuple[Structure, ...] = (
-    Structure("portfolio", "{n:,} assets", _draw_portfolios, 100, (64, 512, 4096), warm=True),
-    Structure("box", "box QP of {n:,} variables", _draw_boxes, 100, (64, 512, 1024)),
-    Structure("rows", f"QP of {{n:,}} variables with {SHARED_ROWS} rows", _draw_shared_rows, 100, (64, 512, 1024)),
+    Structure("portfolio", "{n:,} assets", draws.draw_portfolios, 100, (64, 512, 4096), warm=True),
+    Structure("box", "box QP of {n:,} variables", draws.draw_boxes, 100, (64, 512, 1024)),
     Structure(
-        "own-rows", f"QP of {{n:,}} variables with {OWN_ROWS} rows of its own", _draw_own_rows, 60, (64, 512, 1024)
+        "rows", f"QP of {{n:,}} variables with {draws.SHARED_ROWS} rows", draws.draw_shared_rows, 100, (64, 512, 1024)
     ),
-    Structure("knapsack", f"knapsack of {{n:,}} items, {KNAPSACK_ROWS} rows", _draw_knapsacks, 100, (64, 512, 4096)),
-    Structure("path-5", "5×5 grid of {n:,} edges", partial(_draw_paths, 5), 40, (64, 512, 4096), any_size=False),
-    Structure("path-12", "12×12 grid of {n:,} edges", partial(_draw_paths, 12), 264, (64, 512, 1024), any_size=False),
+    Structure(
+        "own-rows",
+        f"QP of {{n:,}} variables with {draws.OWN_ROWS} rows of its own",
+        draws.draw_own_rows,
+        60,
+        (64, 512, 1024),
+    ),
+    Structure(
+        "knapsack", f"knapsack of {{n:,}} items, {draws.KNAPSACK_ROWS} rows", draws.draw_knapsacks, 100, (64, 512, 4096)
+    ),
+    Structure("path-5", "5×5 grid of {n:,} edges", partial(draws.draw_paths, 5), 40, (64, 512, 4096), any_size=False),
+    Structure(
+        "path-12", "12×12 grid of {n:,} edges", partial(draws.draw_paths, 12), 264, (64, 512, 1024), any_size=False
+    ),
+    Structure(
+        "sectors",
+        f"{{n:,}} assets with {draws.SECTORS} sector limits",
+        draws.draw_sectors,
+        100,
+        (64, 512, 2048),
+        any_size=False,
+    ),
+    Structure(
+        "assignment",
+        "assignment of {n:,} pairs",
+        draws.draw_assignments,
+        draws.WORKERS**2,
+        (64, 512, 2048),
+        any_size=False,
+    ),
+    Structure(
+        "transport",
+        "transport of {n:,} routes",
+        draws.draw_transports,
+        draws.ORIGINS * draws.DESTINATIONS,
+        (64, 512, 2048),
+        any_size=False,
+    ),
+    Structure(
+        "dense-300",
+        "dense QP of {n:,} variables with 100 rows",
+        partial(draws.draw_dense, 100),
+        300,
+        (64, 1024),
+        any_size=False,
+    ),
+    Structure(
+        "dense-100",
+        "dense QP of {n:,} variables with 30 rows",
+        partial(draws.draw_dense, 30),
+        100,
+        (64, 512, 2048),
+        any_size=False,
+    ),
+    Structure(
+        "battery",
+        "battery of {n:,} variables",
+        draws.draw_batteries,
+        3 * draws.HOURS + 1,
+        (64, 512, 2048),
+        any_size=False,
+    ),
+    Structure("turnover", "turnover of {n:,} variables", draws.draw_turnover, 120, (64, 512, 2048), any_size=False),
+    Structure(
+        "polytope",
+        f"polytope of {{n:,}} variables with {draws.POLYTOPE_ROWS} rows",
+        draws.draw_polytope,
+        40,
+        (64, 512, 2048),
+    ),
 )
 
 

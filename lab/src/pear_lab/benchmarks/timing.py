@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
-from pear_lab.peers.workers.worker import Step, measure, synchronize
+from pear_lab.peers.workers.worker import CLOCKS, Step, measure, synchronize, times_curvature
 
-__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "use_threads"]
+__all__ = ["CLOCKS", "Step", "check_device", "gradient_at", "measure", "synchronize", "times_curvature", "use_threads"]
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Peer:
         devices: devices that it supports.
         note: a remark of one line.
         structures: structures of ``pear bench gradient`` that it supports; None for all.
-        options: further numbers for its worker, by name.
+        options: further numbers or words for its worker, by name.
         measures: "gradient", or "decision" for a forward pass alone.
         loose: whether its options give up accuracy for time.
     """
@@ -49,7 +49,7 @@ class Peer:
     devices: tuple[str, ...] = ("cpu",)
     note: str = ""
     structures: tuple[str, ...] | None = None
-    options: tuple[tuple[str, float], ...] = ()
+    options: tuple[tuple[str, float | str], ...] = ()
     measures: str = "gradient"
     loose: bool = False
 
@@ -63,6 +63,7 @@ _TORCH = "torch==2.13.0"
 _PORTFOLIO = ("portfolio",)
 _LINEAR = ("knapsack", "path-5", "path-12")
 _QPAX = ("qpax==0.1.4", "jax>=0.10,<0.12")
+_QPSOLVERS = ("qpsolvers==4.13.0", "daqp==0.10.3", "piqp==0.6.4", "osqp==1.1.3", "scipy")
 
 PEERS: tuple[Peer, ...] = (
     Peer(
@@ -99,6 +100,13 @@ PEERS: tuple[Peer, ...] = (
         "mpax", "MPAX, forward", "mpax", WORKERS / "run_mpax.py", ("mpax==0.2.4", "jax>=0.10,<0.12"),
         devices=("cpu", "cuda"), structures=_LINEAR, measures="decision",
         note="first-order LP and QP solver in JAX; the forward pass alone, it has no layer for this derivative",
+    ),
+    *(
+        Peer(
+            "qpsolvers", f"{solver.upper()}, forward", solver, WORKERS / "run_qpsolvers.py", _QPSOLVERS,
+            measures="decision", options=(("solver", solver),), note="the forward pass alone, in a loop over qpsolvers",
+        )
+        for solver in ("daqp", "piqp", "osqp")
     ),
     Peer(
         "pyepo", "PyEPO SPO+", "pyepo", WORKERS / "run_pyepo.py", (_TORCH, "pyepo[ortools]==2.2.7"), "training",

@@ -46,6 +46,7 @@ def measure(
     repeats: int = 5,
     limit: float = 60.0,
     warm_up: bool = True,
+    clock: str = "wall",
 ) -> PeerMeasurement:
     """Run a peer's worker on ``data``.
 
@@ -58,6 +59,7 @@ def measure(
         repeats: largest number of measurements.
         limit: seconds that all measurements together may take; a worker that takes much longer is killed.
         warm_up: whether to run one measurement first that does not count.
+        clock: "wall", or "processor" for the time that the worker computes.
 
     Raises:
         PeerTimeoutError: it took too long.
@@ -68,6 +70,7 @@ def measure(
         np.savez(given, **{**data, **dict(peer.options)})
         command = [str(python), str(WORKERS / "worker.py"), str(peer.worker), str(given), str(found)]
         command += ["--device", device, "--threads", str(threads), "--repeats", str(repeats), "--limit", str(limit)]
+        command += ["--clock", clock]
         _run_worker(peer, command if warm_up else [*command, "--no-warm-up"], threads, _START + 3 * limit)
         with np.load(found) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -43,7 +43,8 @@ class PeerOptions:
     """
 
     peers: Annotated[
-        str | None, typer.Option(help="dqp, moreau, qpth, cvxpylayers, qpax, mpax (for training: pyepo), or all.")
+        str | None,
+        typer.Option(help="dqp, moreau, qpth, cvxpylayers, qpax, mpax, qpsolvers (for training: pyepo), or all."),
     ] = None
     peers_here: Annotated[
         bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")
