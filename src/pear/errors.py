@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 _MOST_LISTED = 5  # positions that a message lists
 
@@ -32,15 +33,25 @@ class NotUniqueError(PearError, RuntimeError):
 
     Attributes:
         samples: positions of the samples in the batch. They replace "{samples}" in the message.
+        variables: positions of the variables that are free to move in the first of these samples. They, or their names,
+            replace "{variables}" in the message.
     """
 
-    def __init__(self, message: str, samples: Sequence[int] = ()) -> None:
-        super().__init__(message.replace("{samples}", list_positions("sample", samples)))
-        self._message, self.samples = message, list(samples)
+    def __init__(
+        self, message: str, samples: Sequence[int] = (), variables: Sequence[int] = (), names: Sequence[str] = ()
+    ) -> None:
+        movable = [names[j] if j < len(names) else j for j in variables]
+        text = message.replace("{samples}", list_positions("sample", samples))
+        super().__init__(text.replace("{variables}", list_positions("variable", movable)))
+        self._message, self._names, self.samples, self.variables = message, names, list(samples), list(variables)
 
     def at(self, index: Sequence[int]) -> NotUniqueError:
         """Return the same error with positions in the whole batch, where sample i has the position ``index[i]``."""
-        return NotUniqueError(self._message, [index[i] for i in self.samples])
+        return NotUniqueError(self._message, [index[i] for i in self.samples], self.variables, self._names)
+
+    def with_names(self, names: Sequence[str]) -> NotUniqueError:
+        """Return the same error with the names of all variables."""
+        return NotUniqueError(self._message, self.samples, self.variables, names)
 
 
 class SolveError(PearError, RuntimeError):
@@ -74,8 +85,17 @@ class FailedSamplesWarning(UserWarning):
     """Samples were masked out of a batch because they could not be solved."""
 
 
-def list_positions(what: str, positions: Sequence[int]) -> str:
-    """The first five positions after the noun ``what``, and the number of further ones, as text.
+@contextmanager
+def naming_variables(names: Sequence[str]) -> Iterator[None]:
+    """Put the names of all variables, where there are any, into a ``NotUniqueError`` that is raised inside."""
+    try:
+        yield
+    except NotUniqueError as error:
+        raise (error.with_names(names) if names else error) from error.__cause__
+
+
+def list_positions(what: str, positions: Sequence[int | str]) -> str:
+    """The first five positions or names after the noun ``what``, and the number of further ones, as text.
 
     Example:
         >>> list_positions("sample", [3]), list_positions("row", range(8))

@@ -190,10 +190,15 @@ def test_curvature() -> None:
     assert advice.numbers["curvature_rank"] == 3
     assert advice.numbers["curvature_condition"] == pytest.approx(4e9)
     assert one(advice, "curvature", "diagonal of Q") in advice.to_do
-    flat = pear.advise(pear.Problem(Q=np.diag([0.0, 1.0, 4.0]), lb=0.0, ub=1.0), costs(5, 3))
+    problem = pear.Problem(Q=np.diag([0.0, 1.0, 4.0]), lb=0.0, ub=1.0)
+    flat = pear.advise(problem, costs(5, 3))
     assert flat.numbers["curvature_rank"] == 2
-    assert "smoothing=0.004" in one(flat, "curvature", "rank 2 of 3")
-    assert "smoothing" in one(flat, "loss", "Start with")
+    assert "smoothing='auto' adds the curvature that is missing there" in one(flat, "curvature", "rank 2 of 3")
+    assert "smoothing='auto' adds what the others lack" in one(flat, "loss", "Start with")
+    loss = pear.PEARLoss(problem)
+    loss.calibrate(costs(5, 3))
+    assert flat.numbers["least_curvature"] == loss.least_curvature > 0
+    assert loss.smoothing_note in one(flat, "curvature", "The objective is quadratic")
 
 
 def test_the_smoothing_is_the_one_that_auto_takes() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from torch import Tensor
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
 
@@ -272,18 +273,23 @@ def test_normal_invariance(name: str) -> None:
 @every_case
 @pytest.mark.parametrize("beta", [0.1, 2.0])
 def test_normal_injection(name: str, beta: float) -> None:
-    """What is added points along n = H⁻¹e − g and is β‖g‖ long; nothing is added where n = 0."""
+    """What is added points along n = H⁻¹e − g and is β‖g‖ long; nothing is added where n = 0.
+
+    A singular H is made definite by the active constraints, H + ρJᵀJ with ρ of its size, which leaves P as it is.
+    """
     case = ZOO[name]
     a = [arrays(case.problem, case.cost, case.smoothing, i) for i in range(case.B)]
     arguments = (case.problem, case.cost, case.true, case.smoothing)
-    if any(np.linalg.matrix_rank(sample.H) < case.n for sample in a):
-        with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹, but the curvature is singular"):
-            pear.regret_gradient(*arguments, injection=beta)
-        return
     g = pear.regret_gradient(*arguments).numpy()
     added = pear.regret_gradient(*arguments, injection=beta).numpy() - g
     for i in range(case.B):
-        rescaled = np.linalg.solve(a[i].H, (case.cost - case.true)[i].numpy())
+        H, J = a[i].H, jacobian(a[i], case.x[i].numpy(), case.size)
+        if np.linalg.matrix_rank(H) < case.n:
+            definite = H + (H.diagonal().max() or 1.0) * J.T @ J
+            unit = 1 / max(H.diagonal().max(), 1e-300)
+            close(projection(definite, J), projection(H, J) if H.any() else 0 * H, unit if H.any() else 1.0)
+            H = definite
+        rescaled = np.linalg.solve(H, (case.cost - case.true)[i].numpy())
         n = rescaled - g[i]
         if np.linalg.norm(n) <= 1e-10 * np.linalg.norm(rescaled):
             assert len(jacobian(a[i], case.x[i].numpy(), case.size)) == 0
@@ -316,13 +322,26 @@ def test_rounding_is_no_normal_component(scale: float) -> None:
     torch.testing.assert_close(add_normal(rescaled, tangent, 0.5), expected, rtol=1e-13, atol=0.0)
 
 
-def test_injection_needs_curvature() -> None:
-    """A linear program's vertex is unique and has a gradient; H⁻¹ does not exist."""
+@pytest.mark.parametrize("injection", [0.0, 0.1])
+def test_injection_needs_no_curvature(injection: float) -> None:
+    """A linear program's vertex is unique, and nothing is added to its gradient of zero."""
     box, costs = pear.Problem(lb=0.0, ub=1.0, n=2), torch.tensor([[1.0, -1.0], [2.0, 3.0]])
-    assert pear.regret_gradient(box, costs, -costs, smoothing=0.0).tolist() == [[0.0, 0.0]] * 2
-    with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹") as error:
-        pear.regret_gradient(box, costs, -costs, smoothing=0.0, injection=0.1)
-    assert error.value.samples == [0, 1]
+    assert pear.regret_gradient(box, costs, -costs, smoothing=0.0, injection=injection).tolist() == [[0.0, 0.0]] * 2
+
+
+def test_injection_into_a_sparse_program_is_that_into_the_dense_one() -> None:
+    """One quadratic term for each pair of variables, a row that ties the others down, in sparse and in dense form."""
+    n, rng = 600, np.random.default_rng(0)
+    Q = np.diag(np.tile([2.0, 0.0], n // 2))
+    A = np.kron(np.eye(n // 2), [[1.0, 1.0]])
+    costs, true = torch.from_numpy(rng.normal(size=(2, 3, n)))
+    kept = pear.Problem(Q=sparse.csr_array(Q), A=sparse.csr_array(A), b=np.ones(n // 2), lb=0.0)
+    assert kept.is_sparse
+    found = pear.regret_gradient(kept, costs, true, smoothing=0.0, injection=0.5)
+    dense = pear.Problem(Q=Q, A=A, b=np.ones(n // 2), lb=0.0)
+    expected = pear.regret_gradient(dense, costs, true, smoothing=0.0, injection=0.5)
+    close(found, expected, float(expected.abs().max()))
+    assert float((expected - pear.regret_gradient(dense, costs, true, smoothing=0.0)).abs().max()) > 0.01
 
 
 def test_normal_injection_adds_nothing_to_a_zero_gradient() -> None:
@@ -380,7 +399,10 @@ def test_a_tied_linear_program_has_no_derivative(solver: str) -> None:
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     cost = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 3.0]], dtype=torch.float64)
     assert solution_kkt(problem, cost, 0.0, pear.solve(problem, cost, solver=solver)) <= 1e-9
-    pattern = r"the decision of sample 1 is not unique .*pass smoothing > 0 or a positive definite Q"
+    pattern = (
+        "^the decision of sample 1 is not unique, so that it has no derivative: variables 0, 1 can move at no cost; a "
+        "bound, a quadratic term or smoothing > 0 makes it unique$"
+    )
     with pytest.raises(pear.NotUniqueError, match=pattern) as caught:
         pear.regret_gradient(problem, cost, cost + 1, smoothing=0.0, solver=solver)
     assert caught.value.samples == [1]

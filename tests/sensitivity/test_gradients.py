@@ -109,8 +109,6 @@ def test_curvature_defaults_to_the_problems_own() -> None:
 def test_loss_hands_on_the_closed_form(name: str, beta: float) -> None:
     """The gradient of PEARLoss is regret_gradient, times whatever comes from above."""
     case = ZOO[name]
-    if name == "singular curvature":
-        beta = 0.0  # injection needs H⁻¹
     predicted, up = leaf(case.cost), torch.arange(1.0, case.B + 1).double()
     loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=beta, reduction="none", guidance=0.0)
     (loss(predicted, case.true) * up).sum().backward()

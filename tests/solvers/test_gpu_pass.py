@@ -145,7 +145,7 @@ def test_losses_are_those_of_the_pipeline(
 ) -> None:
     case = ZOO[name]
     if name == "singular curvature":
-        injection = 0.0  # injection needs H⁻¹
+        injection = 0.0  # its normal component is left to the pipeline
     expected = loss_of(case, injection, "interior-point")
     without_pipeline(name, monkeypatch)
     agree(loss_of(case, injection, "auto"), expected)

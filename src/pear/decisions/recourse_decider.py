@@ -18,16 +18,16 @@ from torch import Tensor
 from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.decider import Decider
 from pear.decisions.integer_programs import solve_integer
-from pear.decisions.smoothing import Smoothing, given_or_auto, smoothing_from_decisions
+from pear.decisions.smoothing import Smoothing, drop_idle_floor, given_or_auto, smoothing_from_decisions
 from pear.decisions.solution import Solution, as_solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.constraint_map import own_sides
-from pear.problem.derived_problems import add_curvature, nearest_point_problem
+from pear.problem.derived_problems import add_curvature, fields_in_units, minimised_curvature, nearest_point_problem
 from pear.problem.keys_and_columns import select_rows
-from pear.problem.matrix import matvec
+from pear.problem.matrix import Matrix, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
@@ -270,12 +270,20 @@ def choose_recourse_smoothing(
         best, status = decider.best(truth, keys)
         x, n = best.x, model.problem.n
         costs, bounds = model.problem.sign * truth.cost, (truth.sides["lb"], truth.sides["ub"])
+        own = select_rows(model.problem, keys)
+        H = minimised_curvature(own) if own.is_curved else None
         found = smoothing_from_decisions(
-            costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
+            costs,
+            x[:, :n],
+            status == Status.SOLVED,
+            bounds,
+            lambda some: torch.full_like(x[0, some], torch.nan),
+            H,
+            floor=H is not None,
         )
-        return found if model.predicts_costs else found.times(_TIES)
+        return drop_idle_floor(found if model.predicts_costs else found.times(_TIES), model.problem.relaxed())
 
-    return given_or_auto(smoothing, model.problem.is_curved, choose)
+    return given_or_auto(smoothing, choose)
 
 
 def solve_forecast(model: Model, values: Tensor, smoothing: float | str, solver: str) -> Solution:
@@ -324,9 +332,15 @@ def _objective_gradient(program: QuadraticProgram, x: Tensor) -> Tensor:
     return matvec(program.H, x) + program.c
 
 
-def _added_curvature(model: Model, smoothing: Smoothing | None) -> Tensor | None:
-    """Return the curvature (n,) that a smoothing adds to each variable; None where it adds none."""
-    if smoothing is None or smoothing.value == 0:
+def _added_curvature(model: Model, smoothing: Smoothing | None) -> Matrix | None:
+    """Return the curvature that a smoothing adds, in the user's variables; None where it adds none.
+
+    It is (n,) for each variable, or (n, n) or (N, n, n) where a Q lacks curvature.
+    """
+    if smoothing is None:
         return None
     units = torch.ones(model.problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()
-    return (smoothing.value / units.square()).to(model.problem.device)
+    if smoothing.floor > 0:
+        missing = smoothing.added_curvature(model.problem.relaxed())
+        return None if missing is None else fields_in_units({"Q": missing}, 1 / units)["Q"]
+    return (smoothing.value / units.square()).to(model.problem.device) if smoothing.value > 0 else None

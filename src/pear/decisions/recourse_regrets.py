@@ -29,10 +29,11 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.derivatives import all_derivatives
+from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.fused import RegretCall, Regrets, add_normal
 
 
 class _Slopes(NamedTuple):
@@ -140,9 +141,13 @@ class RecourseRegrets(RegretFinder):
         if call.injection == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(error)
         error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
-        tangent = project(found.solved, self._with_zero_slacks(error))[:, : decider.elastic.n]
+        whole, n = self._with_zero_slacks(error), decider.elastic.n
+        tangent = project(found.solved, whole)
         program = select_rows(decider.plain, call.keys).canonical(error)
-        return inject_normal(program, error, tangent, call.injection) - tangent
+        if bool(is_singular_program(program).any()):
+            return (inject_normal(found.solved, whole, tangent, call.injection) - tangent)[:, :n]
+        tangent = tangent[:, :n]
+        return add_normal(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
 
     def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
         """Compute α F (B,) and its derivative by the costs (B, n); see the module for F."""

@@ -146,7 +146,7 @@ class CostRegrets(RegretFinder):
                 error = gradient_error(solved, call.predicted, call.true, call.Q, call.true_Q)
                 error = torch.where(good[:, None], error, 0.0)
                 exact = torch.where(good[:, None], project(solved, error), 0.0)
-                injected = torch.where(good[:, None], inject_normal(solved.qp, error, exact, call.injection), 0.0)
+                injected = torch.where(good[:, None], inject_normal(solved, error, exact, call.injection), 0.0)
         return assemble_regrets(good, value, (solved.x, ideal.x), solved, ideal_status, exact=exact, injected=injected)
 
     def solve_again(self, call: RegretCall) -> VerifiedSolutions:

@@ -11,11 +11,13 @@ from torch import Tensor
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import Values, refuse_fields
+from pear.errors import naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECISION
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
+from pear.problem.model import variable_names
 from pear.problem.problem import FIELDS
 from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
@@ -98,13 +100,18 @@ class DecisionLayer(DecisionModule):
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
         scale = self.settle_smoothing(cost, ids, **given)
-        lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
+        lam, cost = scale.value, scale.times_units(cost)
+        if "Q" in given:
+            given["Q"] = self.curvature_of_call(given["Q"], ids)
+        given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
         fields |= given
         by_rows = torch.is_grad_enabled() and any(requires_gradient(given.get(name)) for name in FIELDS[1:])
         with self.decider.locked(ids):
             decisions = self.decider.decide(cost.detach(), lam, ids, given, by_rows)
         self._report_failures(decisions, cost)
-        decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
+        decision: Tensor = _Decision.apply(
+            decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()
+        )
         return scale.times_units(decision)
 
     def _report_failures(self, decisions: Decisions, inputs: Tensor) -> None:
@@ -126,7 +133,9 @@ class DecisionLayer(DecisionModule):
         self._report_failures(decisions, values)
         fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
-        decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
+        decision: Tensor = _Decision.apply(
+            decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()
+        )
         return decision[:, : elastic.n].to(values.dtype)
 
 
@@ -134,8 +143,10 @@ class _Decision(torch.autograd.Function):
     """The decision as an autograd function; the backward pass reuses the factorisation of the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, decisions: Decisions, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
-        ctx.decisions, ctx.sign = decisions, sign
+    def forward(
+        ctx: Any, decisions: Decisions, sign: int, names: tuple[str, ...], cost: Tensor, *fields: Tensor | None
+    ) -> Tensor:
+        ctx.decisions, ctx.sign, ctx.names = decisions, sign, names
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
         # a copy: the caller may change it in place, and the backward pass needs the original
         return decisions.x.to(cost.dtype, copy=True)
@@ -144,16 +155,17 @@ class _Decision(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         """Return ∂L/∂input for each input that needs it; ``up`` (B, n) is ∂L/∂z."""
-        decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[2:]
-        if any(needed[2:]):
-            found = all_derivatives(decisions.verified, w, ctx.sign)
-        else:
-            found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
+        decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[3:]
+        with naming_variables(ctx.names):
+            if any(needed[2:]):
+                found = all_derivatives(decisions.verified, w, ctx.sign)
+            else:
+                found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
         grads: list[Tensor | None] = [None] * len(needed)
         for i, derivative in enumerate(found):
             kind = ctx.inputs[i]
             grads[i] = _fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
-        return (None, None, *grads)
+        return (None, None, None, *grads)
 
 
 def _fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

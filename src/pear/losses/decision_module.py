@@ -185,7 +185,8 @@ class DecisionModule(nn.Module):
     def chosen_smoothing(self) -> float | None:
         """The λ in use: the given number, or the choice of "auto"; None before "auto" has chosen.
 
-        Where ``units`` is not None, this is the λ of variables measured in these units.
+        Where ``units`` is not None, this is the λ of variables measured in these units. It is 0 for a problem with a
+        Q, which "auto" raises to ``least_curvature``.
         """
         return None if self._chosen is None else self._chosen.value
 
@@ -193,6 +194,11 @@ class DecisionModule(nn.Module):
     def units(self) -> Tensor | None:
         """The unit in which "auto" measures each variable, (n,); None where all units are 1."""
         return None if self._chosen is None else self._chosen.units
+
+    @property
+    def least_curvature(self) -> float:
+        """The curvature that "auto" gives every direction of a problem with a Q, in ``units``; 0 where it adds none."""
+        return 0.0 if self._chosen is None else self._chosen.floor
 
     @property
     def smoothing_note(self) -> str:
@@ -203,7 +209,8 @@ class DecisionModule(nn.Module):
         """Choose λ for ``smoothing="auto"`` from costs and the decisions under them; returns λ.
 
         λ_j = ρ s / u_j², where u_j is the range of variable j and s the extra cost of another sample's decision per
-        unit of squared distance; the choice does not depend on units. A λ that was chosen before is not changed.
+        unit of squared distance; the choice does not depend on units. An objective with a Q gets what Q lacks of this
+        λ, and its result is 0. A λ that was chosen before is not changed.
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
@@ -245,7 +252,8 @@ class DecisionModule(nn.Module):
         chosen, costs = self._chosen, costs.detach()
         if chosen is None:
             if self.recourse_model is None:
-                chosen = choose_smoothing(self.decider.problem_of(keys), costs, self._smoothing, **fields)
+                own = self.decider.problem_of(keys)
+                chosen = choose_smoothing(own, costs, self._smoothing, self._problem, **fields)
             else:
                 chosen = choose_recourse_smoothing(self.recourse_model, costs, self._smoothing, keys)
             self._use_smoothing(chosen)
@@ -254,6 +262,22 @@ class DecisionModule(nn.Module):
     def times_units(self, values: Tensor) -> Tensor:
         """Multiply by ``units``: converts decisions (..., n) to the user's variables, or costs (..., n) from them."""
         return values if self._chosen is None else self._chosen.times_units(values)
+
+    def curvature_of_call(self, Q: Any, keys: list[Hashable] | None) -> Any:
+        """Convert a curvature Q that comes with a call to the decider's problem: in ``units``, with what "auto" adds.
+
+        Args:
+            Q: (n, n) or (B, n, n), or None.
+            keys: sample ids, or None.
+        """
+        if Q is None or self._chosen is None:
+            return Q
+        chosen, rows = self._chosen, self.decider.row_numbers(keys)
+        if chosen.floor == 0:
+            return chosen.curvature(Q)
+        own = self._problem if rows is None else self._problem[rows]
+        added = self.decider.problem_of(keys).Q - chosen.curvature(own.Q)
+        return torch.as_tensor(chosen.curvature(Q)) + added
 
     def _use_smoothing(self, chosen: Smoothing | None) -> None:
         """Store a smoothing, and make a new decider where its units change the problem."""
@@ -276,8 +300,7 @@ class DecisionModule(nn.Module):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore λ from a saved state, where ``smoothing`` is "auto"."""
         if self._smoothing == "auto":
-            value = state["smoothing"]
-            self._use_smoothing(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
+            self._use_smoothing(Smoothing.from_state(state))
 
     def sample_state(self) -> dict[str, Any]:
         """Return the warm starts of all samples, as arrays, numbers and strings; they are not in ``state_dict``."""

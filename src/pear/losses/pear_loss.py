@@ -16,7 +16,7 @@ from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
-from pear.errors import ProblemError
+from pear.errors import ProblemError, naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECAY, GUIDED, check_strength
 from pear.losses.guided_regret import GuidedRegret
@@ -24,6 +24,7 @@ from pear.losses.regret_metrics import check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
+from pear.problem.model import variable_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import RegretCall, Regrets
 
@@ -270,7 +271,7 @@ class PEARLoss(DecisionModule):
             shares_curvature,
             guidance=self._alpha,
         )
-        with self.decider.locked(ids):
+        with self.decider.locked(ids), naming_variables(variable_names(self.given)):
             found = finder.find(call, wanted, self.seconds)
             regrets = found.regrets
             if not found.all_solved:
@@ -309,12 +310,12 @@ class PEARLoss(DecisionModule):
         """
         Q = None if Q is None else torch.as_tensor(Q)
         scale = self.settle_smoothing(true, keys, Q=Q)
-        if scale.units is not None:
-            predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
+        predicted, true, Q = scale.times_units(predicted), scale.times_units(true), self.curvature_of_call(Q, keys)
         if shares_curvature:
             true_Q = Q
         elif Q is not None or true_Q is not None:
-            true_Q = true_curvature(self.decider.problem_of(keys), Q, scale.curvature(true_Q), len(predicted))
+            true_Q = self.curvature_of_call(true_Q, keys)
+            true_Q = true_curvature(self.decider.problem_of(keys), Q, true_Q, len(predicted))
         return scale.value, predicted, true, Q, true_Q
 
     def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:

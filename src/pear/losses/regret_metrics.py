@@ -15,13 +15,13 @@ from pear.decisions.recourse_decider import RecourseDecider, Values
 from pear.decisions.regrets import gradient_error
 from pear.decisions.smoothing import choose_smoothing
 from pear.decisions.solve import solve
-from pear.errors import ProblemError
+from pear.errors import ProblemError, naming_variables
 from pear.losses.defaults import GRADIENT, check_strength
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
-from pear.problem.model import problem_and_cost_map, recourse_model
+from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -70,17 +70,19 @@ def regret_gradient(
     check_on_failure(on_failure)
     check_strength("injection", injection)
     plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
-    problem = plain.relaxed()
+    names, problem = variable_names(problem), plain.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
-    problem, predicted, true = scale.problem(problem), scale.times_units(predicted), scale.times_units(true)
+    problem, Q, true_Q = scale.problem(problem), scale.curvature(Q), scale.curvature(true_Q)
+    predicted, true = scale.times_units(predicted), scale.times_units(true)
     solved = solve_verified(problem, predicted, scale.value, solver, Q=Q)
     report_failures(solved.status, on_failure, "the predicted costs")
     error = gradient_error(solved, predicted, true, Q, true_Q)
     known = error.isfinite().all(1)
     report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
-    g = inject_normal(solved.qp, error, project(solved, error), injection)
+    with naming_variables(names):
+        g = inject_normal(solved, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)
     return g if cost_map is None else cost_map.pull_back(g)
 

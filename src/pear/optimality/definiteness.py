@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.rule import INDEFINITE
+from pear.optimality.rule import INDEFINITE, RANK
 from pear.problem.quadratic_program import QuadraticProgram
 
 _COARSE = 1e-6  # rounding error of a float32 factorisation per row, with a safety margin
@@ -48,3 +48,10 @@ def is_singular(qp: QuadraticProgram) -> Tensor:
     if qp.diagonal:
         return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
     return torch.linalg.cholesky_ex(qp.H).info > 0
+
+
+def is_flat(H: Tensor) -> Tensor:
+    """Whether a pivot of a convex H (B or 1, n, n) is zero up to rounding, relative to the diagonal. (B or 1,)."""
+    diagonal = H.diagonal(dim1=1, dim2=2)
+    lowered = H - torch.diag_embed(torch.full_like(diagonal, RANK) * diagonal.amax(1, keepdim=True))
+    return torch.linalg.cholesky_ex(lowered.nan_to_num()).info > 0

@@ -9,19 +9,29 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.matrix import SparseMatrix, is_sparse, to_csr
+from pear.problem.matrix import Matrix, SparseMatrix, is_sparse, to_csr
 from pear.problem.problem import Problem
 
 
-def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
-    """The problem with ``curvature`` (n,) added to the diagonal of Q, or subtracted where the problem maximises."""
-    diagonal = problem.sign * curvature
+def add_curvature(problem: Problem, curvature: Matrix) -> Problem:
+    """The problem with ``curvature`` added to Q, or subtracted where the problem maximises.
+
+    Args:
+        problem: a problem, dense or sparse.
+        curvature: (n,) for the diagonal of Q, (n, n) or (N, n, n); a ``SparseMatrix`` where the problem is sparse.
+    """
     if problem.is_sparse:
-        more = sparse.diags_array(diagonal.numpy())
-        Q: Any = SparseMatrix(to_csr(more if problem.Q is None else to_csr(problem.Q) + more))
-    else:
-        Q = torch.diag(diagonal) if problem.Q is None else problem.Q + torch.diag(diagonal)
-    return problem._with(Q=Q, _plans={})
+        more = to_csr(curvature) if curvature.ndim == 2 else sparse.diags_array(curvature.numpy())
+        Q: Any = problem.sign * more if problem.Q is None else to_csr(problem.Q) + problem.sign * more
+        return problem._with(Q=SparseMatrix(to_csr(Q)), _plans={})
+    added = problem.sign * (torch.diag(curvature) if curvature.ndim == 1 else curvature)
+    return problem._with(Q=added if problem.Q is None else problem.Q + added, _plans={})
+
+
+def minimised_curvature(problem: Problem) -> Matrix:
+    """The Q of a problem with the sign of the minimised objective, (n, n) or (N, n, n), dense or sparse."""
+    Q: Any = problem.Q
+    return Q if problem.sign == 1 else SparseMatrix(-Q.csr) if Q.is_sparse else -Q
 
 
 def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.problem.constraint_map import own_sides
 from pear.problem.derived_problems import add_curvature
-from pear.problem.matrix import matvec, tmatvec, to_csr
+from pear.problem.matrix import Matrix, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -50,7 +50,7 @@ class ElasticProblem:
         bound_rows = sparse.vstack([-_identity_rows(self.n, at["lb"]), _identity_rows(self.n, at["ub"])]).tocsr()
         G = self.price.new_zeros(0, self.n) if problem.G is None else problem.G
         self.problem = Problem(
-            Q=_pad_with_slacks(problem, slacks),
+            Q=_pad_with_slacks(problem.Q, slacks),
             A=None if problem.A is None else _append_elastic(problem, problem.A, too_little + too_much, -1),
             b=problem.b,
             G=_append_elastic(problem, _append_elastic(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
@@ -61,11 +61,17 @@ class ElasticProblem:
             integer=None if problem.integer is None else problem.integer.nonzero()[:, 0],
         ).to(dtype=problem.dtype)
 
-    def smoothed(self, curvature: Tensor | None) -> Problem:
-        """The continuous relaxation with ``curvature`` (n,) added to the diagonal for z; None adds nothing."""
+    def smoothed(self, curvature: Matrix | None) -> Problem:
+        """The continuous relaxation with curvature added for z and none for the slacks.
+
+        Args:
+            curvature: (n,) for the diagonal, or (n, n) or (N, n, n), dense or sparse; None adds nothing.
+        """
         if curvature is None:
             return self.problem.relaxed()
-        return add_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+        if curvature.ndim == 1:
+            return add_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+        return add_curvature(self.problem.relaxed(), _pad_with_slacks(curvature, len(self.price)))
 
     @cached_property
     def violations(self) -> Problem:
@@ -154,10 +160,10 @@ def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis:
     return torch.cat([matrix, dense.expand(*matrix.shape[:-2], *dense.shape)], axis)
 
 
-def _pad_with_slacks(problem: Problem, slacks: int) -> Any:
-    """Q with additional zero rows and columns for the slacks."""
-    if problem.Q is None:
+def _pad_with_slacks(Q: Matrix | None, slacks: int) -> Any:
+    """Q with additional zero rows and columns for the slacks; None stays None."""
+    if Q is None:
         return None
-    if problem.is_sparse:
-        return sparse.block_diag([to_csr(problem.Q), sparse.csr_array((slacks, slacks))], format="csr")
-    return torch.nn.functional.pad(problem.Q, (0, slacks, 0, slacks))
+    if Q.is_sparse:
+        return sparse.block_diag([to_csr(Q), sparse.csr_array((slacks, slacks))], format="csr")
+    return torch.nn.functional.pad(Q, (0, slacks, 0, slacks))

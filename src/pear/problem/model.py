@@ -282,6 +282,11 @@ def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
     return plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
 
 
+def variable_names(problem: Problem | Model) -> tuple[str, ...]:
+    """The names of the variables of a ``Model``; those of a ``Problem`` have none."""
+    return problem.variables if isinstance(problem, Model) else ()
+
+
 def plain_problem(problem: Any) -> Problem:
     """The ``Problem`` of a ``Model``; a ``Problem`` is returned as it is.
 

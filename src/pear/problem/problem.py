@@ -156,8 +156,8 @@ class Problem:
 
     @property
     def is_curved(self) -> bool:
-        """True where the objective has curvature of its own, from Q or φ."""
-        return self.Q is not None or self.phi is not None
+        """True where the objective has curvature of its own, from φ or from a Q that is not zero."""
+        return self.phi is not None or (self.Q is not None and bool(self.Q.any()))
 
     def relaxed(self) -> Problem:
         """The same problem with every variable continuous.

@@ -8,8 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_convex, is_definite, is_singular
-from pear.optimality.rule import INDEFINITE
+from pear.optimality.definiteness import is_convex, is_definite, is_flat, is_singular
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import positive
+from pear.optimality.rule import INDEFINITE, RANK
+from pear.problem.matrix import row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 
 if TYPE_CHECKING:
@@ -46,11 +49,66 @@ def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
         return e / qp.H.diagonal(dim1=1, dim2=2)
     if qp.is_sparse:
         factor: Saddle = qp.prepare_once(
-            "inverse", lambda qp: _curvature_pattern(qp).factor(np.zeros(qp.n), np.zeros(0))
+            "inverse", lambda qp: _curvature_pattern(qp.H.csr).factor(np.zeros(qp.n), np.zeros(0))
         )
         rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
         return torch.from_numpy(np.stack(rows)) if rows else e
     return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
+
+
+def apply_inverse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
+    """Compute H⁻¹ e, or ``(H + ρJᵀJ)⁻¹ e`` where H is singular, with the active constraints J. Shape (B, n).
+
+    The rows are scaled to length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The
+    matrix is definite where the decision is unique.
+
+    Args:
+        qp: the programs.
+        active: the active inequalities and bounds.
+        e: (B, n) vectors.
+    """
+    by_sign = qp.is_sparse or qp.diagonal
+    flat = (is_singular_program(qp) if by_sign else is_flat(qp.H)).expand(len(e))
+    if not bool(flat.any()):
+        return apply_inverse_curvature(qp, e)
+    solved, rest = torch.empty_like(e), (~flat).nonzero()[:, 0]
+    if len(rest):
+        solved[rest] = apply_inverse_curvature(qp[rest], e[rest])
+    singular = flat.nonzero()[:, 0]
+    solve = _solve_sparse_on_rows if qp.is_sparse else _solve_dense_on_rows
+    solved[singular] = solve(qp[singular], active[singular], e[singular])
+    return solved
+
+
+def _solve_dense_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
+    """Solve ``(H + ρJᵀJ) x = e`` for dense programs, (B, n); with the least norm where the matrix is singular."""
+    size = positive(qp.H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
+    A, G = (rows / positive(row_squares(rows).sqrt())[..., None] for rows in (qp.A, qp.G))
+    gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())
+    K = qp.H + size * gram
+    factor, info = torch.linalg.cholesky_ex(K)
+    solved = torch.cholesky_solve(e.unsqueeze(-1), factor)
+    rest = (info > 0).nonzero()[:, 0]
+    if len(rest):
+        solved[rest] = torch.linalg.pinv(K[rest], rtol=RANK, hermitian=True) @ e[rest].unsqueeze(-1)
+    return solved.squeeze(-1)
+
+
+def _solve_sparse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
+    """Solve ``(H + ρJᵀJ) x = e`` for sparse programs, (B, n), by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    H, lengths = qp.H.csr, [positive(row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
+    A, G = (sparse.diags_array(1 / length) @ rows.csr for rows, length in zip((qp.A, qp.G), lengths, strict=True))
+    size = float(H.diagonal().max(initial=0.0)) or 1.0
+    solved = []
+    for rows, fixed, one in zip(active.rows.numpy(), active.fixed.numpy(), e.numpy(), strict=True):
+        J = sparse.vstack([A, G[rows]])
+        shift, none = sparse.diags_array(size * fixed.astype(float)), sparse.diags_array(np.full(J.shape[0], -1 / size))
+        system = splu(sparse.csc_array(sparse.block_array([[H + shift, J.T], [J, none]])))
+        solved.append(system.solve(np.concatenate([one, np.zeros(J.shape[0])]))[: qp.n])
+    return torch.from_numpy(np.stack(solved))
 
 
 def curvature_sign(qp: QuadraticProgram) -> int:
@@ -72,12 +130,26 @@ def _find_curvature_sign(qp: QuadraticProgram) -> int:
         return 1  # every diagonal entry exceeds the sum of the other entries of its row
     if not coupling.any() or top == 0:
         return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
-    pattern = _curvature_pattern(qp)
+    pattern = _curvature_pattern(qp.H.csr)
     if not pattern.direct:
         return _sign_by_lanczos(H, top)
     if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
         return 1
     return 0 if pattern.factor(np.full(qp.n, INDEFINITE * top), np.zeros(0)).is_positive else -1
+
+
+def has_curvature_above(H: sparse.csr_array, level: float) -> bool:
+    """Whether every eigenvalue of a sparse H (n, n) is certainly at least ``level`` > 0.
+
+    Diagonal dominance or a factorisation of H − level·I shows it; where both fail or would take too long, the result is
+    False.
+    """
+    diagonal = H.diagonal()
+    coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
+    if bool((diagonal - coupling >= level).all()):
+        return True
+    pattern = _curvature_pattern(H)
+    return pattern.direct and pattern.factor(np.full(H.shape[0], -level), np.zeros(0)).is_positive
 
 
 def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
@@ -100,10 +172,10 @@ def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
     return 1 if least > _LANCZOS * top else 0
 
 
-def _curvature_pattern(qp: QuadraticProgram) -> SaddlePattern:
-    """The pattern of a saddle-point system that consists of H alone, without constraint rows."""
+def _curvature_pattern(H: sparse.csr_array) -> SaddlePattern:
+    """The pattern of a saddle-point system that consists of H (n, n) alone, without constraint rows."""
     from scipy import sparse
 
     from pear.solvers.linalg.saddle import SaddlePattern  # imports numba, which dense programs do not need
 
-    return SaddlePattern(qp.H.csr, sparse.csr_array((0, qp.n)))
+    return SaddlePattern(H, sparse.csr_array((0, H.shape[0])))

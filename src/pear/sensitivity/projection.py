@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.errors import NotUniqueError
-from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
+from pear.sensitivity.program_curvature import apply_inverse_on_rows
 from pear.sensitivity.reduced_systems import reduced_systems
 from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -56,25 +54,17 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
     return g, curved
 
 
-def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:
+def inject_normal(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
     """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g, (B, n). Where n = 0, the result is g.
 
+    Where H is singular, the definite matrix ``H + ρJᵀJ`` takes its place, which has the same projection P.
+
     Args:
-        qp: the programs, with H positive definite.
+        solution: the verified solutions; those that are used are unique.
         e: (B, n) error of the objective's gradient.
         g: (B, n) projection of e.
         strength: β ≥ 0.
-
-    Raises:
-        NotUniqueError: H is singular, and β > 0.
     """
     if strength == 0:
         return g
-    flat = is_singular_program(qp).expand(len(e))
-    if bool(flat.any()):
-        raise NotUniqueError(
-            "injection needs H⁻¹, but the curvature is singular; "
-            "pass smoothing > 0, a positive definite Q, or injection=0",
-            flat.nonzero()[:, 0].tolist(),
-        )
-    return add_normal(apply_inverse_curvature(qp, e), g, strength)
+    return add_normal(apply_inverse_on_rows(solution.qp, solution.active, e), g, strength)

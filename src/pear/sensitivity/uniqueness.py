@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult
 from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError
@@ -15,6 +17,8 @@ from pear.sensitivity.program_curvature import is_singular_program
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.adapters.batch_arrays import stack
 from pear.solvers.adapters.scipy import solve_linear_program
+
+_DIRECTIONS = 3  # random objectives whose ends are looked at; a variable that can move stands still in all by accident
 
 
 def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
@@ -46,12 +50,34 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
             flat_samples,
             [Status.INACCURATE] * len(flat_samples),
         )
+    first = flat_samples[0]
+    variables = free_variables(solution.qp, solution.active, solution.weak, first)
+    movable = "{variables} can move at no cost; " if variables else ""
     raise NotUniqueError(
-        "the decision of {samples} is not unique "
-        "(the objective is flat along a feasible direction), so that it has no derivative; "
-        "pass smoothing > 0 or a positive definite Q",
+        f"the decision of {{samples}} is not unique, so that it has no derivative: {movable}"
+        "a bound, a quadratic term or smoothing > 0 makes it unique",
         flat_samples,
+        variables,
     )
+
+
+def free_variables(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> list[int]:
+    """The variables of sample i that can move along directions without curvature and cost, by position.
+
+    The directions are ends of the set that ``is_unique`` describes, found for a few random objectives.
+
+    Args:
+        qp: the programs.
+        active: the tight constraints of the solutions.
+        weak: those of them whose multiplier is zero.
+        i: position in the batch.
+    """
+    directions, generator = _FlatDirections(qp, active, weak, i), np.random.default_rng(0)
+    moved = np.zeros(qp.n)
+    for _ in range(_DIRECTIONS):
+        found = directions.farthest(generator.standard_normal(qp.n))
+        moved = np.maximum(moved, 0.0 if found is None else np.abs(found))
+    return [int(j) for j in np.flatnonzero(moved > DESCENT)]
 
 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
@@ -71,15 +97,42 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
     )
 
 
+class _FlatDirections:
+    """The directions d of sample i with |d| ≤ 1 along which nothing changes: Hd = 0, and no constraint is left or hurt.
+
+    A constraint with a multiplier is held: Jd = 0. A weakly active one may only be left inward: Jd ≤ 0.
+
+    Args:
+        qp: the programs.
+        active: the tight constraints of the solutions.
+        weak: those of them whose multiplier is zero.
+        i: position in the batch.
+    """
+
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> None:
+        H, A, G = (sample_of(v, i) for v in (qp.H, qp.A, qp.G))
+        rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
+        weak_rows, self.weak_lower, self.weak_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
+        pinned = (lower & ~self.weak_lower) | (upper & ~self.weak_upper)
+        self.held, self.loose = stack(H, A, G[rows & ~weak_rows]), G[weak_rows]
+        # a variable at a weakly active bound may only move inward, and one whose bound has a multiplier not at all
+        self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
+        self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
+
+    def solve(self, cost: NDArray[np.float64]) -> OptimizeResult:
+        """Minimise ``costᵀd`` over these directions."""
+        held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
+        return solve_linear_program(cost, self.held, held, self.loose, loose, self.low, self.high)
+
+    def farthest(self, cost: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Return the direction (n,) that lowers ``cost`` (n,) most; None where no solver finds it."""
+        found = self.solve(cost)
+        return np.asarray(found.x) if found.status == 0 else None
+
+
 def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Whether no direction without curvature leaves a weakly active constraint of sample i."""
-    H, A, G = (sample_of(v, i) for v in (qp.H, qp.A, qp.G))
-    rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
-    weak_rows, weak_lower, weak_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
-    pinned = (lower & ~weak_lower) | (upper & ~weak_upper)
-    held, loose = stack(H, A, G[rows & ~weak_rows]), G[weak_rows]
-    # a variable at a weakly active bound may only move inward, and one whose bound has a multiplier not at all
-    low, high = np.where(pinned | weak_lower, 0.0, -1.0), np.where(pinned | weak_upper, 0.0, 1.0)
-    gain = np.asarray(loose.sum(0)).reshape(-1) - weak_lower.astype(float) + weak_upper.astype(float)
-    leave = solve_linear_program(gain, held, np.zeros(held.shape[0]), loose, np.zeros(loose.shape[0]), low, high)
+    flat = _FlatDirections(qp, active, weak, i)
+    gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
+    leave = flat.solve(gain)
     return bool(leave.status == 0 and leave.fun > -DESCENT)

@@ -36,11 +36,6 @@ def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: F
         _describe_eigenvalues(s, "The Hessian at the first decision", H[first].numpy(), findings)
 
 
-def _small_smoothing(top: float) -> float:
-    """Return a small smoothing for a curved objective: a thousandth of its largest eigenvalue, to one digit."""
-    return float(f"{1e-3 * top:.0e}")
-
-
 def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) -> None:
     """Describe rank, condition and largest eigenvalue of a Hessian H (n, n); ``where`` names it in the sentence."""
     sizes = np.abs(np.linalg.eigvalsh(H))
@@ -50,18 +45,16 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
     condition = float(kept.max() / kept.min()) if rank else float("nan")
     numbers: dict[str, Any] = {"curvature_rank": rank, "curvature_condition": condition, "max_curvature": top}
     if not rank:
-        sentence = f"{where} is zero: leave it out, so that smoothing='auto' applies."
-        return findings.add("curvature", sentence, to_do=True, **numbers)
+        return findings.add("curvature", f"{where} is zero: the objective is linear.", **numbers)
     sentence = f"{where} has rank {rank:,} of {s.n:,}, a condition of {condition:.2g} and eigenvalues up to {top:.3g}"
     if rank == s.n:
-        sentence += ": every decision is unique, and no smoothing is needed; 'auto' takes λ = 0."
+        sentence += ": every decision is unique."
     else:
         sentence += (
             f"; along {count_noun(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
-            f"'auto' adds nothing to an objective that is curved: pass smoothing={_small_smoothing(top):g} to "
-            "PEARLoss, a thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
+            "smoothing='auto' adds the curvature that is missing there."
         )
-    findings.add("curvature", sentence, to_do=rank < s.n, **numbers)
+    findings.add("curvature", sentence, **numbers)
     if condition > _CONDITION:
         sentence = (
             f"A condition of {condition:.2g} makes gradients large where the curvature is least; measure the variables "
@@ -75,23 +68,21 @@ def find_auto_smoothing(
 ) -> Smoothing | None:
     """Find the smoothing that ``smoothing="auto"`` chooses for the sampled decisions, as ``PEARLoss.calibrate`` does.
 
-    The ranges of idle variables are left out if finding them would take longer than ``seconds``. A curved objective
-    gets no smoothing, or the one that ``describe_curvature`` advises where its Hessian is singular.
+    The ranges of idle variables are left out if finding them would take longer than ``seconds``. An objective with a
+    smooth term gets no smoothing.
 
     Returns:
         The smoothing, or None if no sample was decided.
     """
-    if s.problem.is_curved:
-        numbers = findings.numbers
-        flat = numbers.get("curvature_rank", s.n) < s.n and numbers["max_curvature"] > 0
-        return Smoothing.given(_small_smoothing(numbers["max_curvature"]) if flat else 0.0)
+    if s.problem.phi is not None:
+        return Smoothing.given(0.0)
     if sampled is None or s.costs is None or not bool(sampled.solved.any()):
         return None
     rows, idle, skipped = sampled.rows, sampled.count_idle(s), ""
     if s.recourse is not None:
         assert s.values is not None
         found = choose_recourse_smoothing(s.recourse[rows], s.values[rows], "auto", None)
-    elif idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * sampled.seconds <= seconds:
+    elif s.problem.is_curved or (idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * sampled.seconds <= seconds):
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
     else:  # by the decisions that are there already
         bounds = s.problem.lb, s.problem.ub
@@ -100,8 +91,9 @@ def find_auto_smoothing(
         )
         if idle:
             skipped = f" The ranges of {count_noun(idle, 'variable')} that no decision used were left out for time."
-    sentence = f"The objective is linear; from {count_noun(len(rows), 'sample')}, {found.note}.{skipped}"
-    findings.add("curvature", sentence, smoothing=found.value)
+    kind = "quadratic" if s.problem.is_curved else "linear"
+    sentence = f"The objective is {kind}; from {count_noun(len(rows), 'sample')}, {found.note}.{skipped}"
+    findings.add("curvature", sentence, smoothing=found.value, least_curvature=found.floor)
     if found.units is not None:
         findings.variables["unit_of_smoothing"] = found.units.numpy()
     return found

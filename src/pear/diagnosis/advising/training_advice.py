@@ -105,12 +105,12 @@ def _first_loss_to_try(s: Subject, numbers: Mapping[str, Any]) -> str:
         )
     if rank < s.n:
         return (
-            "Start with pear.PEARLoss(problem, smoothing=…) and the smoothing named under curvature: the objective is "
-            "curved in some directions only."
+            "Start with pear.PEARLoss(problem) and its defaults: the objective is curved in some directions only, and "
+            "smoothing='auto' adds what the others lack."
         )
     return (
-        "Start with pear.PEARLoss(problem): the objective is curved, decisions move with the costs, and the exact "
-        "gradient of regret needs no smoothing."
+        "Start with pear.PEARLoss(problem) and its defaults: the objective is curved, decisions move with the costs, "
+        "and smoothing='auto' adds curvature only where there is very little."
     )
 
 
