@@ -282,7 +282,9 @@ def test_training_uses_the_relaxation() -> None:
     args = (predicted, true, 0.1, 0.1)
     assert torch.equal(pear.regret_gradient(problem, *args), pear.regret_gradient(problem.relaxed(), *args))
     z = pear.DecisionLayer(problem, smoothing=0.1)(predicted)
-    assert torch.equal(z, pear.solve(problem.relaxed(), predicted, smoothing=0.1).x)
+    assert torch.equal(z, pear.DecisionLayer(problem.relaxed(), smoothing=0.1)(predicted))
+    solved = pear.solve(problem.relaxed(), predicted, smoothing=0.1).x  # by the primal method; the layer's is dual
+    torch.testing.assert_close(z, solved, rtol=0, atol=1e-12)
     assert bool(((z > 0.01) & (z < 0.99)).any())
 
 

@@ -31,6 +31,7 @@ class Decisions:
     Args:
         found: the result of the fused pass or of the pipeline.
         solve: solves the same batch in the pipeline. It is called where a fused pass cannot give a derivative.
+        rest: the pipeline's solutions of the samples that the fused pass has left; None where there are none.
 
     Attributes:
         x: (B, n) decisions; zero where a sample failed.
@@ -38,20 +39,26 @@ class Decisions:
     """
 
     def __init__(
-        self, found: FusedDecisions | VerifiedSolutions, solve: Callable[[], VerifiedSolutions] | None = None
+        self,
+        found: FusedDecisions | VerifiedSolutions,
+        solve: Callable[[], VerifiedSolutions] | None = None,
+        rest: VerifiedSolutions | None = None,
     ) -> None:
         self._fused = found if isinstance(found, FusedDecisions) else None
-        self._solve = solve
+        self._solve, self._rest = solve, rest
         if isinstance(found, VerifiedSolutions):
             self.verified = found
             self.x, self.status = torch.where(found.solved[:, None], found.x, 0.0), found.status
         else:
             self.x, self.status = found.x, torch.zeros(len(found.x), dtype=torch.int8, device=found.x.device)
+            if rest is not None and found.left is not None:
+                self.x[found.left] = torch.where(rest.solved[:, None], rest.x, 0.0)
+                self.status[found.left] = rest.status
 
     @property
     def all_solved(self) -> bool:
         """Whether all samples are known to be solved without reading their statuses."""
-        return self._fused is not None
+        return self._fused is not None and self._rest is None
 
     @cached_property
     def verified(self) -> VerifiedSolutions:
@@ -66,7 +73,11 @@ class Decisions:
             NotUniqueError: a decision is not unique.
         """
         p = None if self._fused is None else self._fused.project(w)
-        return project(self.verified, w) if p is None else p
+        if p is None:
+            return project(self.verified, w)
+        if self._rest is not None and self._fused is not None and self._fused.left is not None:
+            p[self._fused.left] = project(self._rest, w[self._fused.left])
+        return p
 
 
 class Decider:
@@ -128,15 +139,22 @@ class Decider:
             fields: fields that replace those of the problem in this call.
             by_rows: whether the caller needs derivatives by constraints. No fused pass gives them.
         """
+        found = None if by_rows or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        left = None if found is None else found.left
 
         def solve() -> VerifiedSolutions:
             again = self.solve(cost, smoothing, None, self.row_numbers(keys), **fields)
-            report_failures(again.status, "raise", "the derivative of the decision layer")
+            if left is None:
+                report_failures(again.status, "raise", "the derivative of the decision layer")
             return again
 
-        found = None if by_rows or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
-        if found is not None:
+        if found is not None and left is None:
             return Decisions(found, solve)
+        if found is not None and left is not None and not fields:
+            some = None if keys is None else [keys[i] for i in left.tolist()]
+            known = self.known_failures("predicted", cost[left], smoothing, some, fields)
+            rows = None if self.problem.batch is None else left
+            return Decisions(found, solve, self.solve(cost[left], smoothing, some, rows, known))
         known = self.known_failures("predicted", cost, smoothing, keys, fields)
         return Decisions(self.solve(cost, smoothing, keys, known=known, **fields))
 

@@ -113,19 +113,21 @@ class Regrets(TensorRecord):
 
 @dataclass(frozen=True)
 class FusedDecisions:
-    """Decisions of a batch that a fused pass has solved completely.
+    """Decisions of a batch by a fused pass.
 
     Attributes:
         x: (B, n) decisions.
         projector: projects errors at these decisions.
         doubtful: True where a decision of the batch may not be unique. The pass then gives no derivatives.
         proven: True where every projection is known to converge, so that its flags need not be read.
+        left: (k,) positions of the samples that are left to the pipeline; None where all are solved.
     """
 
     x: Tensor
     projector: Projector
     doubtful: bool
     proven: bool = False
+    left: Tensor | None = None
 
     def project(self, error: Tensor) -> Tensor | None:
         """Project errors at the decisions.
@@ -134,11 +136,14 @@ class FusedDecisions:
             error: (B, n) errors.
 
         Returns:
-            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed.
+            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed. Rows
+            of samples that are left have no meaning.
         """
         if self.doubtful:
             return None
         g, converged = self.projector.project(error)
+        if self.left is not None:
+            converged[self.left] = True
         return g if self.proven or bool(converged.all()) else None
 
 

@@ -89,12 +89,19 @@ class CompiledPass:
         P, default, at = prepared
         states, slots = self.store.states(keys, len(cost))
         outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
-        if not (outcome.code == SOLVED).all():
+        left = np.flatnonzero(outcome.code != SOLVED)
+        if len(left) == len(cost):
             return None
         # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
         doubtful = bool(outcome.weak.any()) and not self._is_definite(P)
-        return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
+        projector = CompiledProjector(P, mine, at)
+        rest = torch.from_numpy(left) if len(left) else None
+        return (
+            None
+            if doubtful and len(left)
+            else FusedDecisions(torch.from_numpy(outcome.x), projector, doubtful, left=rest)
+        )
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Compute regrets and gradients of a batch.
