@@ -1,4 +1,4 @@
-"""``pear stress``: awkward problems under an independent judge, sweeps that are killed, and long training."""
+"""``pear stress``: awkward problems and problems of CVXPY under a judge, sweeps that are killed, and long training."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
+    from pear_lab.stress.cvxpy_run import CvxpyResult
+    from pear_lab.stress.examine_cvxpy import CvxpyVerdict
     from pear_lab.stress.fuzz import FuzzResult, Tally
     from pear_lab.stress.kill_sweep import KillCounts
     from pear_lab.stress.soak import SoakResult
@@ -91,6 +93,46 @@ def fuzz_table(found: FuzzResult) -> TextTable:
     ]
     headings = tuple("refused rightly" if name == "refused" else name for name in names)
     return TextTable("Verdicts of the independent judge", ("family", *headings, "slowest / median"), rows)
+
+
+@app.command("cvxpy")
+def cvxpy(
+    count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 500,
+    seed: Annotated[int, typer.Option(help="Of the random problems.", min=0)] = 0,
+    first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
+) -> None:
+    """Import random problems of CVXPY, decide, differentiate and train; exit code 1 where anything is wrong."""
+    from pear.compile.thread_pools import thread_count as core_count
+    from pear_lab.stress.cvxpy_run import run
+
+    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+        task, counts = bar.add_task("", total=count), {"refused": 0, "wrong": 0}
+
+        def show(verdict: CvxpyVerdict) -> None:
+            counts["refused"] += bool(verdict.refused)
+            counts["wrong"] += bool(verdict.wrong)
+            bar.update(task, advance=1, description=f"{counts['wrong']} wrong, {counts['refused']} refused")
+
+        found = run(list(range(first, first + count)), seed, workers or core_count(), show)
+    for table in cvxpy_tables(found):
+        print_table(table)
+    if found.interrupted:
+        err.print(Text("Stopped; --first names a problem to go on with.", style="yellow"))
+        raise typer.Exit(INTERRUPTED)
+    bad = [f"problem {one.number} of seed {seed} ({one.family}): {one.wrong}" for one in found.wrong]
+    _exit_by_stress_result("\n".join(["Wrong:", *bad]) if bad else "", "Nothing is wrong.")
+
+
+def cvxpy_tables(found: CvxpyResult) -> list[TextTable]:
+    """Make the tables of a run on problems of CVXPY: the counts of every family, and the reasons of refusals."""
+    counts = found.counts()
+    headings = ("family", *counts[0][1])
+    rows = [(family, *(f"{number:,}" for number in numbers.values())) for family, numbers in counts]
+    tables = [TextTable("Random problems written in CVXPY", headings, rows)]
+    if reasons := found.reasons().most_common():
+        tables.append(TextTable("Refused", ("problems", "sentence"), [(f"{k:,}", why) for why, k in reasons], left=2))
+    return tables
 
 
 @app.command("kill")

@@ -201,14 +201,14 @@ def work(job: Job) -> Result:
 
 def _judge_cases(jobs: list[Job], workers: int) -> Iterator[Result]:
     if workers == 1:
-        _use_one_thread()
+        use_one_thread()
         yield from map(work, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, _use_one_thread) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, use_one_thread) as pool:
         yield from pool.imap_unordered(work, jobs)
 
 
-def _use_one_thread() -> None:
+def use_one_thread() -> None:
     """Let a fuzzing process use one thread, because there are as many processes as cores."""
     import numba
     import torch

@@ -1,0 +1,99 @@
+"""Examine many random problems of CVXPY on several cores, and count what became of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from pear_lab.stress.cvxpy_problems import FAMILIES
+from pear_lab.stress.examine_cvxpy import CvxpyVerdict, examine
+from pear_lab.stress.fuzz import use_one_thread
+
+FIT_EVERY = 10
+"""One problem in so many is trained on, too."""
+_LONGEST = 110  # characters of a reason by which refusals are counted together
+
+
+@dataclass
+class CvxpyResult:
+    """What became of the problems so far.
+
+    Attributes:
+        verdicts: one for each problem.
+        interrupted: whether the user stopped the run.
+    """
+
+    verdicts: list[CvxpyVerdict] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def wrong(self) -> list[CvxpyVerdict]:
+        """Those with a wrong optimum, loss, gradient or training."""
+        return [one for one in self.verdicts if one.wrong]
+
+    def reasons(self) -> Counter[str]:
+        """How often each sentence refused a problem; digits are left out, so that sample numbers do not matter."""
+        return Counter(
+            "".join("#" if letter.isdigit() else letter for letter in one.refused)[:_LONGEST]
+            for one in self.verdicts
+            if one.refused
+        )
+
+    def counts(self) -> list[tuple[str, dict[str, int]]]:
+        """The counts of each family, and of all."""
+        return [(name, self._count(name)) for name in (*FAMILIES, "all")]
+
+    def _count(self, family: str) -> dict[str, int]:
+        here = [one for one in self.verdicts if family in (one.family, "all")]
+        return {
+            "drawn": len(here),
+            "ran": sum(one.ran for one in here),
+            "refused": sum(bool(one.refused) for one in here),
+            "wrong": sum(bool(one.wrong) for one in here),
+            "gradients": sum(one.gradients for one in here),
+            "kinks": sum(one.edges for one in here),
+            "fits": sum(one.fitted for one in here),
+        }
+
+
+def run(
+    numbers: list[int], seed: int = 0, workers: int = 1, progress: Callable[[CvxpyVerdict], None] | None = None
+) -> CvxpyResult:
+    """Examine problems.
+
+    Args:
+        numbers: which problems of the seed.
+        seed: of the problems; a problem is the same whatever else is run.
+        workers: processes.
+        progress: called with each verdict.
+
+    Returns:
+        What was found, sorted by number; after Ctrl-C what was found until then.
+    """
+    found = CvxpyResult()
+    try:
+        for verdict in _examine_all([(seed, number) for number in numbers], workers):
+            found.verdicts.append(verdict)
+            if progress is not None:
+                progress(verdict)
+    except KeyboardInterrupt:
+        found.interrupted = True
+    found.verdicts.sort(key=lambda one: one.number)
+    return found
+
+
+def work(job: tuple[int, int]) -> CvxpyVerdict:
+    """Examine one problem, given its seed and number; runs in a worker process."""
+    seed, number = job
+    return examine(seed, number, with_fit=number % FIT_EVERY == 0)
+
+
+def _examine_all(jobs: list[tuple[int, int]], workers: int) -> Iterator[CvxpyVerdict]:
+    if workers == 1:
+        use_one_thread()
+        yield from map(work, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers, use_one_thread) as pool:
+        yield from pool.imap_unordered(work, jobs)
