@@ -173,7 +173,7 @@ def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
     asked.clear()
     monkeypatch.setattr(module, "solve", gives_up)
     with caplog.at_level("DEBUG", logger="pear"):
-        found = pear.solve(BOX, COST, 0.1)
+        found = pear.solve(BOX, COST, 0.1, ub=BOX.ub)  # a field of its own goes through the pipeline
     assert asked[:2] == ["active-set", "interior-point"]
     assert "active-set left 1 of 3 samples unverified; asking interior-point" in caplog.text
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)

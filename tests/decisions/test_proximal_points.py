@@ -74,9 +74,11 @@ def test_failures_are_named_as_before() -> None:
     """Proximal programs are bounded; the program itself may not be. Both are infeasible together."""
     fields, c, _ = random_program(44)
     contradiction = {"A": np.vstack([fields["A"], fields["A"][:1]]), "b": np.append(fields["b"], fields["b"][0] + 1.0)}
-    found = pear.solve(pear.Problem(**{**fields, **contradiction}), c, on_failure="mask")
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(pear.Problem(**{**fields, **contradiction}), c, on_failure="mask")
     assert found.status.tolist() == [pear.Status.INFEASIBLE]
     flat = pear.Problem(Q=np.diag([1.0, 0.0, 0.0]), G=[[0.0, 1.0, -1.0]], h=[1.0])
     costs = [[1.0, 0.0, 0.0], [1.0, -1.0, 0.0], [1.0, -1.0, 1.0]]
     statuses = [pear.Status.SOLVED, pear.Status.UNBOUNDED, pear.Status.SOLVED]
-    assert pear.solve(flat, costs, on_failure="mask").status.tolist() == statuses
+    with pytest.warns(pear.FailedSamplesWarning):
+        assert pear.solve(flat, costs, on_failure="mask").status.tolist() == statuses

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
+from torch import Tensor
+
 from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.integer_programs import solve_integer
+from pear.decisions.one_pass import solve_in_one_pass
 from pear.decisions.recourse_decider import refuse_fields, solve_forecast
-from pear.decisions.smoothing import Smoothing, choose_smoothing
+from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
 from pear.decisions.solution import Solution, as_solution
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, given_fields
@@ -72,12 +75,24 @@ def solve(
         elif plain.is_integer:
             solution = solve_integer(plain, costs, smoothing, solver, **overrides)
         else:
-            scale = choose_smoothing(plain, costs, smoothing, **overrides)
-            scaled, given = scale.problem(plain), scale.fields(given_fields(**overrides))
-            solved = solve_verified(scaled, scale.times_units(costs), scale.value, solver, **given)
-            solution = _in_own_units(as_solution(scaled, solved), scale)
+            solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
     report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
     return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)
+
+
+def _solve_continuous(
+    problem: Problem, cost: Tensor, smoothing: float | Literal["auto"], solver: str, fields: dict[str, Any]
+) -> Solution:
+    """Solve a continuous problem: by one call of a solver where that is possible, otherwise in the pipeline."""
+    check_smoothing(smoothing)
+    if smoothing != "auto" and not fields:
+        found = solve_in_one_pass(problem, cost, smoothing, solver)
+        if found is not None:
+            return found
+    scale = choose_smoothing(problem, cost, smoothing, **fields)
+    scaled = scale.problem(problem)
+    solved = solve_verified(scaled, scale.times_units(cost), scale.value, solver, **scale.fields(fields))
+    return _in_own_units(as_solution(scaled, solved), scale)
 
 
 def check_solver(solver: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Never
 
 import torch
@@ -249,6 +250,12 @@ class Problem:
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
         plans = self._plans if own else {}
         return build_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
+
+    def prepare_once(self, name: str, prepare: Callable[[Problem], Any]) -> Any:
+        """The result of ``prepare(self)``, computed once and kept with the plans of a dense problem under ``name``."""
+        if name not in self._plans:
+            self._plans[name] = prepare(self)
+        return self._plans[name]
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
         """The fields of one call, in the user's own sense: the problem's own and the overrides, checked with the cost.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, TensorRecord
 from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.candidate import Projector
 
@@ -145,6 +145,39 @@ class FusedDecisions:
         if self.left is not None:
             converged[self.left] = True
         return g if self.proven or bool(converged.all()) else None
+
+
+@dataclass(frozen=True)
+class PassSolutions:
+    """Verified solutions of a batch from one call of a solver.
+
+    Attributes:
+        x: (B, n) decisions.
+        duals: their multipliers.
+        active: the tight constraints.
+        weak: those of them whose multiplier is zero.
+        kkt_residual: (B,) KKT residuals.
+    """
+
+    x: Tensor
+    duals: Duals
+    active: ActiveSet
+    weak: ActiveSet
+    kkt_residual: Tensor
+
+
+@runtime_checkable
+class SolvingPass(Protocol):
+    """A pass that also returns solutions with their multipliers and active sets."""
+
+    def solve(self, cost: Tensor, smoothing: float) -> PassSolutions | None:
+        """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
+
+        Args:
+            cost: (B, n) costs.
+            smoothing: λ.
+        """
+        ...
 
 
 class FusedPass(Protocol):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pear.optimality.definiteness import is_convex, is_definite
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
@@ -26,7 +27,7 @@ from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Array, Index
 from pear.solvers.active_set.solution_store import SolutionStore, void_true_solutions
-from pear.solvers.fused import FusedDecisions, FusedPass, RegretCall, Regrets, add_normal
+from pear.solvers.fused import FusedDecisions, FusedPass, PassSolutions, RegretCall, Regrets, add_normal
 from pear.solvers.warm_starts import WarmStarts, curvature_fingerprint
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
@@ -102,6 +103,27 @@ class CompiledPass:
             if doubtful and len(left)
             else FusedDecisions(torch.from_numpy(outcome.x), projector, doubtful, left=rest)
         )
+
+    def solve(self, cost: Tensor, smoothing: float) -> PassSolutions | None:
+        """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
+
+        Args:
+            cost: (B, n) costs.
+            smoothing: λ.
+        """
+        prepared = self.prepare(cost, smoothing, None, {})
+        if prepared is None or not self._takes_own_programs(smoothing):
+            return None
+        P, default, at = prepared
+        if len(P.dual.weight):  # the pipeline uses the primal method, which rounds in another way
+            return None
+        states, slots = self.store.states(None, len(cost))
+        found = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
+        if not (found.code == SOLVED).all():
+            return None
+        x, *duals, kkt_residual = (torch.from_numpy(part) for part in found[2:7])
+        active, weak = (ActiveSet(*map(torch.from_numpy, part)) for part in (found[7:10], found[10:13]))
+        return PassSolutions(x, Duals(*duals), active, weak, kkt_residual)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Compute regrets and gradients of a batch.
@@ -190,6 +212,10 @@ class CompiledPass:
             return True
         if cost is not None and fields:
             return supports(self.problem.canonical(cost, smoothing, **fields))
+        return self._takes_own_programs(smoothing)
+
+    def _takes_own_programs(self, smoothing: float) -> bool:
+        """True where the solver takes the problem's own programs; not linear programs with many rows."""
         curved = smoothing > 0
         if curved not in self._supported:
             any_cost = torch.zeros(self.problem.batch or 1, self.problem.n, dtype=torch.float64)
