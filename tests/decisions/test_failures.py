@@ -574,3 +574,10 @@ def test_a_failure_is_kept_for_the_constraints_of_its_call() -> None:
     decider, cost = Decider(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), "auto"), tensor([[1.0, 2.0]])
     for b, status in ((-1.0, Status.INFEASIBLE), (1.0, Status.SOLVED), (-1.0, Status.INFEASIBLE)):
         assert decider.solve(cost, 0.0, ["a"], b=tensor([[b]])).status.tolist() == [status]
+
+
+def test_the_warning_of_a_masked_sample_names_the_line_of_the_user() -> None:
+    impossible = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=0.0)
+    with pytest.warns(pear.FailedSamplesWarning) as caught:
+        pear.solve(impossible, [[1.0, 2.0]], on_failure="mask")
+    assert [one.filename for one in caught] == [__file__]

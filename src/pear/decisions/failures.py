@@ -6,9 +6,11 @@ solver's own claim is never trusted. Samples with the same constraints are teste
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from types import FrameType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -324,7 +326,16 @@ def report_failures(
             ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because "
             "0 × NaN is NaN: leave these rows out before the model sees them, as pear.fit does"
         )
-    warnings.warn(message, FailedSamplesWarning, stacklevel=3)
+    warnings.warn(message, FailedSamplesWarning, stacklevel=_stack_level_of_user())
+
+
+def _stack_level_of_user() -> int:
+    """Return the ``stacklevel`` of a warning by the calling function that names the first line outside ``pear``."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pear":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _describe_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
