@@ -22,6 +22,7 @@ from pear.solvers.active_set.multipliers import measure_dual_scales, set_reduced
 from pear.solvers.active_set.program_products import positive_or_one, set_slope
 from pear.solvers.active_set.settings import DUAL_ATTEMPTS, DUAL_DRIFT, NOISE, REFINEMENTS
 from pear.solvers.active_set.solution_check import judge_refined_point, stationarity_residual
+from pear.solvers.active_set.tangent_space import set_projection_residual, write_projection
 
 
 @inner
@@ -233,11 +234,7 @@ def project_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
             break
     if not change <= max(PROJECTED * largest, noise):
         return False
-    biggest = 0.0
-    for j in span(n):
-        g[j] = w.step[j]
-        biggest = max(biggest, abs(g[j]))
-    return biggest > noise or biggest == 0.0  # a result of rounding size needs exact residuals
+    return write_projection(D, w, g, noise)
 
 
 @inner
@@ -264,19 +261,6 @@ def add_projection(D: ProgramData, w: Workspace) -> float:
         w.step[j] += w.reduced[j]
         change = max(change, abs(w.reduced[j]))
     return change
-
-
-@inner
-def set_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
-    """Set ``w.error`` to what the direction in ``w.step`` leaves of an error: error − H step."""
-    n = D.n
-    for j in span(n):
-        w.error[j] = error[j] - D.smoothing * w.step[j]
-    if len(D.Q) > 0:
-        for j in span(n):
-            if w.step[j] != 0.0:
-                for i in span(n):
-                    w.error[i] -= D.sign * w.step[j] * D.Q[j, i]
 
 
 @inner

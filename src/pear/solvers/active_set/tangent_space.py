@@ -176,12 +176,31 @@ def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
             break
     if not change <= max(PROJECTED * largest, noise):
         return False
+    return write_projection(D, w, g, noise)
+
+
+@inner
+def write_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
+    """Write the projection in ``w.step`` to g; False where it is of rounding size, which needs exact residuals."""
     biggest = 0.0
-    for j in span(n):
+    for j in span(D.n):
         biggest = max(biggest, abs(w.step[j]))
-    for j in span(n):
+    for j in span(D.n):
         g[j] = w.step[j]
-    return biggest > noise or biggest == 0.0  # a result of rounding size needs exact residuals
+    return biggest > noise or biggest == 0.0
+
+
+@inner
+def set_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
+    """Set ``w.error`` to what the direction p in ``w.step`` leaves of an error: error − Hp."""
+    n = D.n
+    for j in span(n):
+        w.error[j] = error[j] - D.smoothing * w.step[j]
+    if len(D.Q) > 0:
+        for j in span(n):
+            if w.step[j] != 0.0:
+                for i in span(n):
+                    w.error[i] -= D.sign * w.step[j] * D.Q[j, i]
 
 
 @inner
@@ -202,11 +221,5 @@ def correct_tangent(D: ProgramData, error: Array, w: Workspace) -> float:
             s += w.inverse[b, k] * w.left[k]
         w.step[w.basis[b]] += s
         largest = max(largest, abs(s) if w.basis[b] < n else 0.0)
-    for j in span(n):
-        w.error[j] = error[j] - D.smoothing * w.step[j]
-    if len(D.Q) > 0:
-        for j in span(n):
-            if w.step[j] != 0.0:
-                for i in span(n):
-                    w.error[i] -= D.sign * w.step[j] * D.Q[j, i]
+    set_projection_residual(D, error, w)
     return largest
