@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ def solve_programs(
     seek_vertex: bool = False,
     known: Tensor | None = None,
     named: bool = False,
+    proximal: bool = True,
 ) -> VerifiedSolutions:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
@@ -61,14 +63,12 @@ def solve_programs(
         seek_vertex: whether to return a vertex of a linear program with several solutions, where a solver can.
         known: (B,) int8 statuses of samples whose failure was proven before; SOLVED where nothing is known. No solver
             gets a sample that is known to fail.
-        named: whether the user chose the first solver by name; it must then take the programs.
-
-    Raises:
-        UnknownSolverError: the user's solver does not take the programs.
+        named: whether the user chose the first solver by name; UnknownSolverError where it does not take the programs.
+        proximal: whether to try proximal points; proximal programs themselves do not.
     """
     solvers = list(solvers)
     if not qp.is_sparse:
-        return _PipelineRun(qp, check_convexity, known).execute(solvers, named, start, seek_vertex)
+        return _PipelineRun(qp, check_convexity, known, proximal).execute(solvers, named, start, seek_vertex)
     samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
@@ -83,9 +83,11 @@ def solve_programs(
 class _PipelineRun:
     """The state of one batch in the pipeline."""
 
-    def __init__(self, qp: QuadraticProgram, check_convexity: bool, known: Tensor | None = None) -> None:
+    def __init__(
+        self, qp: QuadraticProgram, check_convexity: bool, known: Tensor | None = None, proximal: bool = True
+    ) -> None:
         B, n, p, m = qp.batch, qp.n, qp.p, qp.m
-        self.qp = qp
+        self.qp, self.proximal = qp, proximal
         self.x = qp.c.new_zeros(B, n)
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
@@ -131,12 +133,11 @@ class _PipelineRun:
                     self.solve_as_sparse(solver, some, start)
                 if bool(some.any()):
                     self.solve_with(solver, some, start, last_only=first is not None)
-            if first is None:
-                self.solve_by_proximal_points(solvers)
             if self.complete and not seek_vertex:
                 return self.finish()
             first = first or solver
             self.name_failures(self.todo())
+        self.solve_by_proximal_points(solvers if self.proximal else [])
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
 
@@ -243,16 +244,19 @@ class _PipelineRun:
         wanted[left] = self.todo()[left]
 
     def solve_by_proximal_points(self, solvers: list[Backend]) -> None:
-        """Solve the samples that the first of the solvers left and that may have many solutions."""
-        left = self.todo() & may_have_many_solutions(self.qp) if bool(self.todo().any()) else self.todo()
+        """Solve the samples that all solvers have left and that may have many solutions."""
+        left = self.todo()
+        if not solvers or not bool(left.any()):
+            return
+        left &= may_have_many_solutions(self.qp)
         for some in self.batches_to_solve(left, left, solvers[0]) if bool(left.any()) else ():
             index = some.nonzero()[:, 0]
 
             def repair_points(at: Tensor, points: Start, index: Tensor = index) -> Tensor:
                 return self._repair(index[at], points.x, points.duals, points.working, _FROM_START)
 
-            programs = self.programs_at(index)
-            infeasible = try_proximal_points(programs, lambda near: solve_programs(near, solvers), repair_points)
+            solve_near = partial(solve_programs, solvers=solvers, proximal=False)
+            infeasible = try_proximal_points(self.programs_at(index), solve_near, repair_points)
             self.status[index[infeasible]] = int(Status.INFEASIBLE)
 
     def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.program_curvature import is_nearly_singular
+from pear.sensitivity.program_curvature import is_singular_program
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
@@ -31,7 +31,7 @@ def may_have_many_solutions(qp: QuadraticProgram) -> Tensor:
     """Whether H is singular but not zero, (B,) bool; False for sparse programs, which have no proximal points here."""
     if qp.is_sparse or qp.is_linear:
         return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
-    return is_nearly_singular(qp).expand(qp.batch)
+    return is_singular_program(qp).expand(qp.batch)
 
 
 def try_proximal_points(
