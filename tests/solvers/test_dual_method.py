@@ -109,6 +109,17 @@ def test_right_hand_sides_may_differ_by_sample():
     assert (pear.DecisionLayer(own, smoothing=smoothing)(cost) - torch.stack(alone)).abs().max() < EXACT
 
 
+def test_a_corner_with_too_many_constraints_is_reused():
+    """Tight constraints with multiplier zero may leave and return: the sample has kept its working set all the same."""
+    corner = pear.Problem(G=[[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 1.0]], h=[2.0, 1.0, 1.0, 3.0])
+    loss = pear.PEARLoss(corner, smoothing=0.1, guidance=0.0)
+    cost = torch.tensor([[-1.0, -1.0], [-2.0, -1.0], [-1.0, -3.0]], dtype=torch.float64)
+    for _ in range(2):
+        loss(cost, cost.flip(0), keys=range(3))
+    assert loss.last.reuse_rate == 1.0
+    torch.testing.assert_close(loss.last.decision, torch.ones_like(cost))
+
+
 def test_a_contradiction_is_infeasible():
     problem, cost, smoothing = draw_polytope(0)
     G, h = torch.cat([problem.G, -problem.G[:1]]), torch.cat([problem.h, -problem.h[:1] - 1.0])
@@ -117,8 +128,9 @@ def test_a_contradiction_is_infeasible():
         pear.PEARLoss(empty, smoothing=smoothing)(cost, cost.flip(0))
 
 
-def test_a_saved_store_continues():
-    problem, cost, smoothing = draw_polytope(4)
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_a_saved_store_continues(degenerate):
+    problem, cost, smoothing = draw_polytope(4, degenerate=degenerate)
     loss, other = (pear.PEARLoss(problem, smoothing=smoothing, guidance=0.0) for _ in range(2))
     loss(cost, cost.flip(0), keys=range(8))
     other.load_sample_state(loss.sample_state())

@@ -390,6 +390,6 @@ def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
             assert float(alone.mean("here", value.detach(), 4, [weight], summed=False)) == 6.0
             assert weight.grad is not None
             assert weight.grad.tolist() == [2.0, 2.0, 2.0]
-            assert alone.copied("weights", lambda: {"w": weight.detach()})["w"].tolist() == [1.0, 1.0, 1.0]
+            assert alone.content_of_rank_0("weights", lambda: {"w": weight.detach()})["w"].tolist() == [1.0, 1.0, 1.0]
     finally:
         dist.destroy_process_group()

@@ -51,11 +51,27 @@ def solve_dual(D: ProgramData, states: States, slot: int, fallback: States, fall
         code = judge_refined_point(D, w, refine_dual_solution(D, w))
         if code == ix.SOLVED:
             hold_tight_values(D, w)
+            if has_kept_places(D, states, slot, w):
+                w.tally[ix.CHANGES] = 0
             return True
         if code != ix.OUTSIDE:
             return False
         set_exact_values(D, w)
     return False
+
+
+@inner
+def has_kept_places(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
+    """True where the solution has the working set that ``states[slot]`` holds.
+
+    Constraints that are tight with multiplier zero may have left it and returned in between.
+    """
+    if states.has_start[slot] != ix.DUAL_START:
+        return False
+    for v in span(len(D.J) + D.n):  # noqa: SIM110 (a plain loop is what compiles well)
+        if states.place[slot, v] != w.place[v]:
+            return False
+    return True
 
 
 @inner
