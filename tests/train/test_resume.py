@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import signal
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import pear
 from pear.errors import TrainingError
 from pear.losses import make_loss
 from pear.solvers.active_set import solution_store as saved
 from pear.train import file_format
+from pear.train.checkpoint import RunFile
 from pear.train.history import Progress
 
 GRID = pear.tasks.shortest_path((4, 4))
@@ -53,13 +56,13 @@ def linear(p: int, n: int) -> nn.Module:
     return nn.Linear(p, n).double()
 
 
-def network(p: int, n: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(p, 6), nn.Tanh(), nn.Dropout(0.0), nn.Linear(6, n)).double()
+def network(p: int, n: int, dropout: float = 0.0) -> nn.Module:
+    return nn.Sequential(nn.Linear(p, 6), nn.Tanh(), nn.Dropout(dropout), nn.Linear(6, n)).double()
 
 
-def interrupt_after(epochs: int) -> Callable[[Progress], None]:
+def interrupt_after(epochs: int, part: str = "loss") -> Callable[[Progress], None]:
     def told(now: Progress) -> None:
-        if now.epoch == epochs and now.part == "loss":
+        if now.epoch == epochs and now.part == part:
             raise KeyboardInterrupt
 
     return told
@@ -152,6 +155,100 @@ def test_samples_by_name_and_by_what_no_file_holds(tmp_path: Path) -> None:
             pear.fit(linear(4, 12), loss, (FEATURES, VALUES, ids), (FEATURES, VALUES), config=config, checkpoint=path)
             assert len(loss.decider.starts) == (60 if loss.samples else kept)
             loss = pear.PEARLoss(ROWS)
+
+
+def fit_after_noise(path: Path | None, stop: Callable[[Progress], None] | None = None, **changed: Any) -> nn.Module:
+    """Train a network with dropout, after a number of global draws that no other call makes."""
+    torch.manual_seed(0)
+    model = network(X.shape[1], C.shape[1], dropout=0.3)
+    torch.rand(changed.pop("draws", 0))
+    config = pear.FitConfig(max_epochs=LAST, check_every=2, batch_size=16, patience=50)
+    said: dict[str, Any] = {"loss": pear.PEARLoss(GRID.problem), "train": (X, C), "validation": (X, C), **changed}
+    pear.fit(model, **{"config": config, **said}, progress=stop, checkpoint=path)
+    return model
+
+
+def test_dropout_goes_on_with_the_numbers_that_it_would_have_drawn(tmp_path: Path) -> None:
+    """The breaks are in the squared error that comes first, and then in the loss; each resumes with other numbers."""
+    path, whole = tmp_path / "run", fit_after_noise(None)
+    assert not same(whole, fit_after_noise(None, draws=5))  # the numbers matter
+    fit_after_noise(path, interrupt_after(4, "mse"))
+    fit_after_noise(path, interrupt_after(4), draws=3)
+    assert same(whole, fit_after_noise(path, draws=5))
+
+
+def test_a_shuffling_loader_goes_on_with_the_order_that_it_would_have_drawn(tmp_path: Path) -> None:
+    def loader() -> DataLoader[Any]:
+        return DataLoader(TensorDataset(X, C), batch_size=16, shuffle=True)
+
+    whole = fit_after_noise(None, train=loader())
+    fit_after_noise(tmp_path / "run", interrupt_after(4), train=loader())
+    assert same(whole, fit_after_noise(tmp_path / "run", train=loader(), draws=5))
+    with pytest.raises(TrainingError, match="this data: its train fingerprint"):
+        fit_after_noise(tmp_path / "run", train=DataLoader(TensorDataset(X, 2 * C), batch_size=16, shuffle=True))
+
+
+def test_a_model_that_draws_nothing_leaves_the_global_numbers_alone(tmp_path: Path) -> None:
+    for stop in (4, None):
+        torch.manual_seed(3)
+        model, before = linear(X.shape[1], C.shape[1]), torch.get_rng_state()
+        progress = None if stop is None else interrupt_after(stop)
+        config = pear.FitConfig(max_epochs=6, check_every=2)
+        pear.fit(
+            model, pear.PEARLoss(GRID.problem), (X, C), config=config, progress=progress, checkpoint=tmp_path / "r"
+        )
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("part", ["mse", "loss"])
+def test_a_run_has_one_file_and_without_it_begins_anew(part: str, tmp_path: Path) -> None:
+    """Nothing of an earlier stage is left behind that could lead the next run astray."""
+    path = tmp_path / "run"
+    fit_after_noise(path, interrupt_after(4, part))
+    assert [one.name for one in tmp_path.iterdir()] == ["run"]
+    assert RunFile.open(path, dict).stage == part
+    path.unlink()
+    assert same(fit_after_noise(path, draws=5), fit_after_noise(None, draws=5))
+
+
+def test_a_stage_of_the_squared_error_belongs_to_its_run(tmp_path: Path) -> None:
+    """Other samples, settings or another loss behind it are refused, as in every other stage."""
+    fit_after_noise(tmp_path / "run", interrupt_after(4, "mse"))
+    with pytest.raises(TrainingError, match="does not belong to this data"):
+        fit_after_noise(tmp_path / "run", train=(X, 2 * C))
+    with pytest.raises(TrainingError, match=r"does not belong to this loss: its settings guidance is 10.0"):
+        fit_after_noise(tmp_path / "run", loss=pear.PEARLoss(GRID.problem, guidance=1.0))
+
+
+def test_the_same_model_goes_on_where_its_squared_error_was_interrupted(tmp_path: Path) -> None:
+    """As in a notebook whose cell is run again: the model has weights of the first attempt."""
+    torch.manual_seed(0)
+    model, config = linear(X.shape[1], C.shape[1]), pear.FitConfig(max_epochs=LAST, check_every=2, patience=50)
+    whole = copy.deepcopy(model)
+    pear.fit(whole, pear.PEARLoss(GRID.problem), (X, C), config=config)
+    for stop in (interrupt_after(6, "mse"), None):
+        loss = pear.PEARLoss(GRID.problem)
+        history = pear.fit(model, loss, (X, C), config=config, progress=stop, checkpoint=tmp_path / "run")
+    assert history.before is not None
+    assert history.before.epochs == LAST
+    assert same(whole, model)
+
+
+def test_what_stages_carry_along_comes_back(tmp_path: Path) -> None:
+    path, weights = tmp_path / "run", network(3, 2).state_dict()
+    file = RunFile.open(path, lambda: {"model": "a"})
+    file.extra.update(results=[{"recipe": "ridge", "regret": 0.25}], weights={"ridge": weights})
+    file.save("race", {"fold": 2})
+    file = RunFile.open(path, lambda: {"model": "a"})
+    assert (file.stage, file.content("race"), file.content("refit")) == ("race", {"fold": 2}, {})
+    assert file.extra["results"] == [{"recipe": "ridge", "regret": 0.25}]
+    assert all(torch.equal(file.extra["weights"]["ridge"][name], value) for name, value in weights.items())
+    file.save("refit")
+    again = RunFile.open(path, lambda: {"model": "a"})
+    assert (again.stage, again.content("refit"), again.extra["results"]) == ("refit", {}, file.extra["results"])
+    with pytest.raises(TrainingError, match=r"not resumed.*this model: its is a, and b was expected"):
+        RunFile.open(path, lambda: {"model": "b"})
+    assert RunFile.open(None, lambda: pytest.fail("nothing is saved, so that no samples are read")).stage == ""
 
 
 KILLED = """

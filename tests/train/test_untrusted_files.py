@@ -22,6 +22,7 @@ from torch import nn
 import pear
 from pear.errors import DataError, ProblemError, TrainingError
 from pear.train import file_format
+from pear.train.run_identity import loss_identity
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 
@@ -42,14 +43,14 @@ def resume(path: Path, **changed: Any) -> nn.Module:
         "model": network(),
         "loss": pear.PEARLoss(PROBLEM),
         "data": (X, C),
+        "validation": (X, C),
         "config": ONE,
+        "optimizer": lambda model: None,
         **changed,
     }
-    optimizer = said.get("optimizer", lambda model: None)(said["model"])
-    pear.fit(
-        said["model"], said["loss"], said["data"], (X, C), config=said["config"], optimizer=optimizer, checkpoint=path
-    )
-    return said["model"]
+    model, loss, data = said.pop("model"), said.pop("loss"), said.pop("data")
+    pear.fit(model, loss, data, **{**said, "optimizer": said["optimizer"](model)}, checkpoint=path)
+    return model
 
 
 def write_model_file(path: Path) -> None:
@@ -246,7 +247,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "dtype": ({"model": network().float()}, "this model: .* is float64 .*, and float32"),
     "optimizer": (
         {"optimizer": lambda m: torch.optim.SGD(m.parameters(), 0.1)},
-        "this optimizer: its is Adam, and SGD",
+        "this optimizer: its class is Adam of fit, and SGD",
     ),
     "loss": ({"loss": nn.MSELoss()}, "this loss: its class is PEARLoss, and MSELoss was expected"),
     "setting": (
@@ -254,7 +255,19 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
         "this loss: its settings guidance is 10.0, and 1.0 was",
     ),
     "problem": ({"loss": pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=3))}, "this loss: its problem is 3 variables, "),
-    "samples": ({"data": (X[:20], C[:20])}, "this data: its samples is 24, and 20 was expected"),
+    "learning rate": (
+        {"config": replace(ONE, learning_rate=0.1)},
+        "this config: its learning_rate is 0.01, and 0.1 was",
+    ),
+    "seed": ({"config": replace(ONE, seed=torch.Generator().manual_seed(7))}, "this config: its seed is 0, and 7 was"),
+    "clip_norm": ({"config": replace(ONE, clip_norm=1.0)}, "this config: its clip_norm is None, and 1.0 was expected"),
+    "features": ({"data": (X + 1e-9, C)}, "this data: its train fingerprint is "),
+    "costs": ({"data": (X, 2 * C)}, "this data: its train fingerprint is "),
+    "ids": ({"data": (X, C, [f"day {i}" for i in range(24)])}, "this data: its train fingerprint is "),
+    "validation": ({"validation": (X, 2 * C)}, "this data: its validation fingerprint is "),
+    "metric": ({"metric": lambda predicted, true: 1.0}, "this metric: its is None, and <lambda> was expected"),
+    "order": ({"order": pear.train.in_order}, "this order: its is shuffled, and in_order was expected"),
+    "samples": ({"data": (X[:20], C[:20])}, "this data: its train samples is 24, and 20 was expected"),
 }
 
 
@@ -276,12 +289,45 @@ def test_a_checkpoint_of_something_else_is_refused_and_nothing_changes(other: st
 def test_a_state_that_does_not_fit_leaves_all_others_as_they_were(part: str, tmp_path: Path) -> None:
     path, config = tmp_path / "run", replace(ONE, halve_after=2)
     resume(path, config=config)
-    resealed(path, lambda document: document["states"].update({part: {"step": 1}}))
+    resealed(path, lambda document: document["content"]["states"].update({part: {"step": 1}}))
     model = network()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(TrainingError, match="nothing has changed: delete it, or give another path"):
         resume(path, model=model, config=config)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def rated(rate: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
+    return lambda m: torch.optim.SGD([{"params": m[0].parameters(), "lr": rate}, {"params": m[2].parameters()}], 0.1)
+
+
+def test_an_optimizer_of_other_settings_is_refused(tmp_path: Path) -> None:
+    """Its own learning rate counts, also that of a group, and not that of the config alone."""
+    resume(tmp_path / "run", optimizer=rated(0.2))
+    with pytest.raises(TrainingError, match=r"this optimizer: its groups 0 lr is 0.2, and 0.3 was expected; delete it"):
+        resume(tmp_path / "run", optimizer=rated(0.3))
+    resume(tmp_path / "run", optimizer=rated(0.2))
+
+
+def test_when_a_run_ends_may_change_when_it_goes_on(tmp_path: Path) -> None:
+    resume(tmp_path / "run")
+    resume(tmp_path / "run", config=replace(ONE, max_epochs=2, patience=3, time_cap=60.0, data_parallel=False))
+
+
+def test_a_model_whose_cost_map_or_price_is_another_is_another_loss(tmp_path: Path) -> None:
+    rows = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+    resume(tmp_path / "map", loss=pear.PEARLoss(pear.Model(rows, cost_map=pear.CostMap(known=[0.0, 0.0, 1.0]))))
+    with pytest.raises(TrainingError, match=r"does not belong to this loss: its problem is 3 variables, "):
+        resume(tmp_path / "map", loss=pear.PEARLoss(pear.Model(rows, cost_map=pear.CostMap(known=[0.0, 0.0, 2.0]))))
+    priced = [pear.Model.predicting(rows, b=[0], recourse=pear.Penalty(b=price)) for price in (1.0, 2.0)]
+    assert loss_identity(pear.PEARLoss(priced[0])) != loss_identity(pear.PEARLoss(priced[1]))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_in_words(tmp_path: Path) -> None:
+    resume(tmp_path / "run")
+    resealed(tmp_path / "run", lambda document: document.update(version=1))
+    with pytest.raises(TrainingError, match=r"version 1, as an earlier version of PEAR wrote it.* delete it, or give"):
+        resume(tmp_path / "run")
 
 
 def test_a_solver_and_what_happens_to_failures_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
@@ -303,7 +349,7 @@ def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, val
     resume(path, model=nn.Linear(2, 3).double())
     tensors = safetensors.torch.load(path.read_bytes())
     document = json.loads(tensors[file_format.DOCUMENT].numpy().tobytes())
-    table = document["states"]["samples"][""]["decider"]["tables"]["compiled"]
+    table = document["content"]["states"]["samples"][""]["decider"]["tables"]["compiled"]
     tensors[table["rows"][COLUMNS.index(column)]["$array"]][:] = value
     path.write_bytes(file_format.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
     model, loss = nn.Linear(2, 3).double(), pear.PEARLoss(PROBLEM)
@@ -317,7 +363,7 @@ def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, val
 @pytest.mark.parametrize("change", ["shape", "columns", "twice"])
 def test_warm_starts_of_another_shape_are_refused(change: str, tmp_path: Path) -> None:
     def altered(document: dict[str, Any]) -> None:
-        store = document["states"]["samples"][""]["decider"]
+        store = document["content"]["states"]["samples"][""]["decider"]
         rows = store["tables"]["compiled"]["rows"]
         if change == "shape":
             rows[1], rows[2] = rows[2], rows[1]

@@ -115,9 +115,11 @@ def read(
         document: dict[str, Any] = json.loads(tensors[DOCUMENT].numpy().tobytes())
         found = document.pop("format"), document.pop("version")
         if found != (kind, version):
+            earlier = found[0] == kind and isinstance(found[1], int) and found[1] < version
+            whose = ", as an earlier version of PEAR wrote it," if earlier else ","
             raise DataError(
-                f"{path} is a {found[0]!r} of version {found[1]}, and a {kind!r} of version {version} was expected; "
-                f"{remedy}"
+                f"{path} is a {found[0]!r} of version {found[1]}{whose} and a {kind!r} of version {version} was "
+                f"expected; {remedy}"
             )
         if check is not None:
             check(_decode_json(document["identity"], tensors))

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History
 from pear.train.loss_interface import loss_counts, problem_of_loss
 from pear.train.ranks import Ranks
+from pear.train.run_identity import run_identity
 from pear.train.sample_order import Order, shuffled
 from pear.train.samples import SampleSource, as_samples
 from pear.train.samples.features import Keys, check_costs
@@ -86,10 +88,10 @@ def fit(
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break, to the bit on the same machine, but for the order of a DataLoader that
-            shuffles. The squared error that comes first has one of its own, with ``.mse`` behind its name. A file that
-            is cut off, altered, or of another model, optimizer, loss or data is refused with a ``TrainingError``, and
-            nothing changes.
+            as it would have without the break, to the bit on the same machine, dropout included, but for a DataLoader
+            with a generator of its own. A file that is cut off, altered, or of another model, optimizer, loss, metric,
+            order, config or data is refused with a ``TrainingError``, and nothing changes. ``max_epochs``, ``patience``
+            and ``time_cap`` may differ. ``data_identity`` says what data is told by.
 
     Returns:
         What happened, check by check.
@@ -137,7 +139,10 @@ def fit(
             score = _score_nowhere
         job = FitJob(model, held_out, score, config, ranks.check_same_order(order), _as_callbacks(progress), ranks)
         note = _note_on_samples(samples, taken, config, order, ranks.first)
-        history = _train_in_two_parts(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
+        path = Path(checkpoint) if checkpoint is not None and ranks.first else None
+        said = (model, loss, optimizer, samples, held_out, metric, config, order)
+        job = replace(job, file=RunFile.open(path, lambda: run_identity(*said)))
+        history = _train_in_two_parts(job, loss, samples, optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = taken, note
@@ -149,20 +154,19 @@ def _train_in_two_parts(
     loss: Callable[..., Tensor],
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
-    checkpoint: Path | None,
 ) -> History:
     """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, job.has_checkpoint(checkpoint)
+    before, resuming = None, job.resumes("loss")
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
-        before = _train_on_squared_error(job, train.finite(), checkpoint)
+        before = _train_on_squared_error(job, train.finite())
         job.model.train(was_training)
         if before.stopped in ("interrupted", "time_cap", "callback"):
             return before
-    return train_on_loss(job, loss, train, optimizer, checkpoint, given, before)
+    return train_on_loss(job, loss, train, optimizer, "loss", given, before)
 
 
-def _train_on_squared_error(job: FitJob, train: SampleSource, checkpoint: Path | None) -> History:
+def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     """Train on the squared error, unless the model is already trained; the model gets the best weights.
 
     Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
@@ -170,6 +174,8 @@ def _train_on_squared_error(job: FitJob, train: SampleSource, checkpoint: Path |
     """
     model, look, began = job.model, train.look(), time.perf_counter()
     fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
+    if job.resumes("mse") and fresh is False:
+        fresh = True  # the model has the weights of the interrupted training
     history = History(stopped="patience")
     if fresh is not True:
         try:
@@ -179,10 +185,9 @@ def _train_on_squared_error(job: FitJob, train: SampleSource, checkpoint: Path |
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
     if fresh is False or not len(look):
         return history
-    own = None if checkpoint is None else checkpoint.with_name(checkpoint.name + ".mse")
     callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
     job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
-    found = train_on_loss(job, nn.MSELoss(), train, None, own, given, None)
+    found = train_on_loss(job, nn.MSELoss(), train, None, "mse", given, None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
         found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"

@@ -23,9 +23,10 @@ from torch.utils.data import DistributedSampler
 from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.train import file_format
-from pear.train.checkpoint import load_weights, loss_identity, model_identity
+from pear.train.checkpoint import load_weights
 from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import loss_counts
+from pear.train.run_identity import loss_identity, model_identity
 from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
 from pear.train.samples.features import input_tensors

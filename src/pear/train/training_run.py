@@ -6,8 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -16,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import TrainingError
 from pear.losses import PEARLoss
-from pear.train.checkpoint import Checkpoint, data_identity, load_weights
+from pear.train.checkpoint import Checkpoint, RunFile, load_weights
 from pear.train.compiled import LinearEpochs
 from pear.train.fit_config import FitConfig
 from pear.train.flat_regret import FlatRegret
@@ -43,6 +42,7 @@ class FitJob:
         order: the order of the training samples in an epoch.
         callbacks: functions that are called after every epoch.
         ranks: the processes that train together.
+        file: the checkpoint file of the run, which rank 0 alone reads and writes.
     """
 
     model: nn.Module
@@ -52,10 +52,11 @@ class FitJob:
     order: Order
     callbacks: tuple[Callback, ...]
     ranks: Ranks
+    file: RunFile = field(default_factory=RunFile)
 
-    def has_checkpoint(self, path: Path | None) -> bool:
-        """Whether rank 0 finds a checkpoint at this path."""
-        return self.ranks.from_rank_0("the checkpoint", lambda: path is not None and path.exists())
+    def resumes(self, stage: str) -> bool:
+        """Whether rank 0 has found a checkpoint of this stage."""
+        return self.ranks.from_rank_0("the checkpoint", lambda: self.file.stage == stage)
 
 
 def train_on_loss(
@@ -63,7 +64,7 @@ def train_on_loss(
     loss: Callable[..., Tensor],
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
-    checkpoint: Path | None,
+    stage: str,
     given: dict[str, Any],
     before: History | None,
 ) -> History:
@@ -74,21 +75,21 @@ def train_on_loss(
         loss: the loss that is minimised.
         train: the training samples.
         optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
-        checkpoint: the path of the checkpoint; a run resumes from an existing file. None writes none.
+        stage: the name of this training in the checkpoint file; it resumes where the file holds this stage.
         given: the weights that the model gets back if the run fails before its first check.
         before: the history of an earlier training on the squared error, or None.
     """
     model, look, was_training = job.model, train.look(), job.model.training
     start = "" if before is None else before.start
     if optimizer is None:
-        keep, decides = before is not None or job.has_checkpoint(checkpoint), hasattr(loss, "problem")
+        keep, decides = before is not None or job.resumes(stage), hasattr(loss, "problem")
         weights = [parameter.detach().clone() for parameter in model.parameters()]
         optimizer = make_optimizer(model, look.features, look.costs, job.config, keep, typical=decides)
         if not all(map(torch.equal, weights, model.parameters())):
             start = STANDARDISED
     run = TrainingRun(job, loss, train, optimizer)
     try:
-        run.start(checkpoint, before, start)
+        run.start(stage, before, start)
         run.history.stopped = run.epochs()
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
@@ -136,18 +137,17 @@ class TrainingRun:
         self._began = time.perf_counter()
         self._loss_seconds = dict(getattr(loss, "seconds", {}))  # that the loss had counted before the run
 
-    def start(self, checkpoint: Path | None, before: History | None, start: str) -> None:
+    def start(self, stage: str, before: History | None, start: str) -> None:
         """Resume from the checkpoint where there is one; otherwise begin, and calibrate the loss.
 
         Args:
-            checkpoint: the path of the checkpoint, which rank 0 reads and writes; or None.
+            stage: the name of this training in the checkpoint file.
             before: the history of an earlier run, whose best weights the model has now; they stay until better ones are
                 found. None where there was no such run.
             start: a sentence on how the weights were changed before the first step, for the history.
         """
         states = (self.model, self.optimizer, self.loss, self.generator, self.stopping, self.schedule)
-        own = checkpoint if self.ranks.first else None
-        self.checkpoint = Checkpoint(own, *states, data_identity(self.train, self.job.validation))
+        self.checkpoint = Checkpoint(self.job.file, stage, *states)
         if not self.ranks.from_rank_0("the checkpoint's content", self._resume):
             self.history.before, self.history.start = before, start
             self._began -= 0.0 if before is None else before.seconds

@@ -1,0 +1,241 @@
+"""Identities, which tell one training run from another: model, loss, optimizer, data and settings in plain values."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pear.problem import Model, Penalty, Problem
+from pear.problem.constraint_map import SIDES
+from pear.problem.matrix import is_sparse, to_csr
+from pear.problem.problem import FIELDS
+from pear.train.fit_config import FitConfig
+from pear.train.loss_interface import problem_of_loss
+from pear.train.sample_order import Order
+from pear.train.samples import SampleSource
+from pear.train.samples.features import input_tensors
+from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.stream_samples import StreamSamples
+
+MAY_CHANGE = ("max_epochs", "patience", "time_cap", "data_parallel")
+"""The fields of ``FitConfig`` that may differ when a run is resumed: they say when it ends, not how it trains."""
+
+_NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest
+
+
+def run_identity(
+    model: nn.Module,
+    loss: Any,
+    optimizer: torch.optim.Optimizer | None,
+    train: SampleSource,
+    validation: SampleSource,
+    metric: Callable[..., float] | None,
+    config: FitConfig,
+    order: Order,
+) -> dict[str, Any]:
+    """Describe a call of ``fit`` by everything that its result depends on, except the initial weights.
+
+    The weights are left out, because a resumed call passes a model that is made anew.
+
+    Args:
+        model: the model that is trained.
+        loss: the loss that is minimised.
+        optimizer: the user's own, or None.
+        train: the training samples.
+        validation: the validation samples.
+        metric: the user's own, or None.
+        config: the settings.
+        order: the order of the samples in an epoch.
+    """
+    return {
+        "model": model_identity(model),
+        "loss": loss_identity(loss),
+        "optimizer": optimizer_identity(optimizer, config),
+        "data": {"train": data_identity(train), "validation": data_identity(validation)},
+        "config": config_identity(config),
+        "metric": None if metric is None else _name(metric),
+        "order": _name(order),
+    }
+
+
+def model_identity(model: nn.Module) -> dict[str, Any]:
+    """Describe a model by its class, and by the dtype and shape of each tensor."""
+    return {"class": type(model).__qualname__, "tensors": describe_tensors(model.state_dict())}
+
+
+def loss_identity(loss: Any) -> dict[str, Any]:
+    """Describe a loss by its class, its settings, and a digest of its problem.
+
+    A setting is a number, text or bool that is both an argument of the class and an attribute of the same name.
+
+    Example:
+        >>> import pear
+        >>> loss_identity(pear.PEARLoss(pear.Problem(lb=0, ub=1, n=2), smoothing=0.5))["settings"]
+        {'smoothing': 0.5, 'injection': 0.05, 'guidance': 10.0, 'reduction': 'mean'}
+    """
+    if not isinstance(loss, nn.Module):
+        return {"class": _name(loss), "settings": {}, "problem": None}
+    names = [name for name in inspect.signature(type(loss)).parameters if name not in _NOT_COMPARED]
+    given = {name: getattr(loss, name) for name in names if hasattr(loss, name)}
+    plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+    return {"class": type(loss).__qualname__, "settings": plain, "problem": _problem_identity(problem_of_loss(loss))}
+
+
+def optimizer_identity(optimizer: torch.optim.Optimizer | None, config: FitConfig) -> dict[str, Any]:
+    """Describe the user's optimizer by its class, its defaults and the settings of its groups.
+
+    None stands for the Adam of ``fit``, whose settings are those of the config. Where the config halves learning rates,
+    the rates of the groups are left out, because they are lowered in place.
+    """
+    if optimizer is None:
+        return {"class": "Adam of fit"}
+    lowered = {"lr"} if config.halve_after is not None else set()
+    groups = [
+        {name: group[name] for name in optimizer.defaults if name not in lowered} for group in optimizer.param_groups
+    ]
+    said = {"defaults": optimizer.defaults, "groups": {str(number): group for number, group in enumerate(groups)}}
+    return {"class": type(optimizer).__qualname__, **_plain(said)}
+
+
+def config_identity(config: FitConfig) -> dict[str, Any]:
+    """Describe the settings that change how a run trains; a generator is described by its seed.
+
+    Example:
+        >>> sorted(config_identity(FitConfig()))[:3]
+        ['batch_size', 'check_every', 'clip_norm']
+    """
+    seed = config.seed.initial_seed() if isinstance(config.seed, torch.Generator) else config.seed
+    fields = {name: getattr(config, name) for name in config.__dataclass_fields__ if name not in MAY_CHANGE}
+    return _plain({**fields, "seed": seed})
+
+
+def data_identity(samples: SampleSource) -> dict[str, Any]:
+    """Describe samples by their number, the shapes of one sample, and a fingerprint, without reading them again.
+
+    The fingerprint is of features, costs and ids of samples in memory, in their order. Of a DataLoader it is of costs
+    and ids alone, in any order, because features may be drawn anew and samples shuffled in every pass. Of Parquet
+    files it is of the samples that ``fit`` looks at before the first step, and of the sizes of the row groups. Ids that
+    are neither numbers nor texts nor tuples of these are left out.
+    """
+    look = samples.look()
+    inputs = input_tensors(look.features)
+    said = {"samples": len(samples), "features": [list(part.shape[1:]) for part in inputs]}
+    if isinstance(samples, LoaderSamples):
+        rows = np.ascontiguousarray(samples.costs.detach().cpu().flatten(1).numpy())
+        names = sorted(map(str, _plain_keys(samples.keys)))
+        found = digest(np.sort(rows.view(f"V{rows.shape[1] * rows.itemsize}"), axis=0).tobytes(), names)
+    elif isinstance(samples, StreamSamples):
+        sizes = [group.rows for group in samples.source.groups]
+        found = digest(inputs, samples.costs, sizes, samples.source.buffer)
+    else:
+        found = digest(inputs, samples.costs, _plain_keys(samples.keys))
+    return {**said, "costs": samples.costs.shape[-1], "fingerprint": found}
+
+
+def digest(*values: Any) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 checksum of numbers, texts, arrays, tensors, and lists of these.
+
+    Example:
+        >>> digest(torch.zeros(2)) == digest(torch.zeros(2)), digest(torch.zeros(2)) == digest(torch.zeros(1, 2))
+        (True, False)
+    """
+    found = hashlib.sha256()
+    _add(found, values)
+    return found.hexdigest()[:16]
+
+
+def _add(found: Any, value: Any) -> None:
+    """Add a value to a checksum, with its type and shape."""
+    if is_sparse(value):
+        rows = to_csr(value)
+        value = [rows.data, rows.indices, rows.indptr, list(rows.shape)]
+    if isinstance(value, (tuple, list)):
+        found.update(f"{len(value)} values".encode())
+        for one in value:
+            _add(found, one)
+    elif isinstance(value, Tensor):
+        flat = value.detach().cpu().contiguous()
+        found.update(f"{flat.dtype} {tuple(flat.shape)}".encode())
+        found.update(flat.reshape(-1).view(torch.uint8).numpy().data)
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+        found.update(f"{array.dtype} {array.shape}".encode())
+        found.update(array.tobytes())
+    else:
+        found.update(value if isinstance(value, bytes) else repr(value).encode())
+
+
+def _plain_keys(keys: Any) -> list[Any]:
+    """Return ids that are the same in every process; none where one is no number, text or tuple of these."""
+    if keys is None:
+        return []
+    listed = keys.tolist() if isinstance(keys, Tensor) else list(keys)
+    try:
+        json.dumps(listed)
+    except TypeError:
+        return []
+    return listed
+
+
+def _problem_identity(problem: Any) -> str | None:
+    """Describe a problem by its number of variables and a digest of its data; None where there is no problem."""
+    model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
+    if not isinstance(plain, Problem):
+        return None
+    parts = [plain.sense, *([name, getattr(plain, name)] for name in (*FIELDS, "integer"))]
+    if model is not None and model.cost_map is not None:
+        parts.append(["cost map", model.cost_map.M, model.cost_map.known])
+    if model is not None and model.constraint_map is not None:
+        rows, recourse = model.constraint_map, model.recourse
+        names = SIDES if isinstance(recourse, Penalty) else ("weights", "price")
+        prices = [getattr(recourse, name, None) for name in names]
+        parts.append(["constraint map", [rows.matrix(side) for side in SIDES], type(recourse).__name__, prices])
+    return f"{plain.n} variables, {digest(parts)}"
+
+
+def describe_difference(other: Any, own: Any, where: str = "") -> str:
+    """Describe the first difference between two identities in words.
+
+    Example:
+        >>> describe_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
+        'its bias is True, and False was expected'
+    """
+    if isinstance(other, dict) and isinstance(own, dict):
+        for name in dict.fromkeys((*own, *other)):
+            if other.get(name) != own.get(name):
+                return describe_difference(other.get(name), own.get(name), f"{where} {name}")
+    return f"its{where} is {str(other)[:80]}, and {str(own)[:80]} was expected"
+
+
+def describe_tensors(state: Mapping[str, Any]) -> dict[str, str]:
+    """Describe each tensor by its dtype and shape, and any other value by its type."""
+
+    def describe(value: Any) -> str:
+        if isinstance(value, Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+        return type(value).__name__
+
+    return {name: describe(value) for name, value in state.items()}
+
+
+def _name(function: Any) -> str:
+    """The name of a function, or of the class of an object."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _plain(value: Any) -> Any:
+    """Convert settings to numbers, texts, lists and dicts, which a file gives back as they were."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Tensor):
+        return value.tolist()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _name(value)
