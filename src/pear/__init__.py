@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         SolveError,
         UnknownSolverError,
     )
+    from pear.evaluation.time_splits import TimeSplits
+    from pear.evaluation.walk_forward import walk_forward
+    from pear.evaluation.walk_forward_result import WalkForward
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
     from pear.optimality.duals_and_active_sets import Status
     from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
@@ -67,7 +70,9 @@ __all__ = [
     "Solution",
     "SolveError",
     "Status",
+    "TimeSplits",
     "UnknownSolverError",
+    "WalkForward",
     "advise",
     "boosting",
     "diagnose",
@@ -88,6 +93,7 @@ __all__ = [
     "solve",
     "tasks",
     "tune",
+    "walk_forward",
 ]
 
 _MODULES = ("boosting", "losses", "tasks")
@@ -97,6 +103,9 @@ _NAMES = {
     "pear.diagnosis.advice": ("advise",),
     "pear.diagnosis.diagnose": ("diagnose",),
     "pear.errors": tuple(name for name in __all__ if name.endswith(("Error", "Warning"))),
+    "pear.evaluation.time_splits": ("TimeSplits",),
+    "pear.evaluation.walk_forward": ("walk_forward",),
+    "pear.evaluation.walk_forward_result": ("WalkForward",),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
     "pear.optimality.duals_and_active_sets": ("Status",),
     "pear.problem": ("ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "Smooth"),

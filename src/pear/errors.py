@@ -77,6 +77,10 @@ class TrainingError(PearError, RuntimeError):
     """Training cannot go on; the message names the epoch."""
 
 
+class ForecasterError(PearError, RuntimeError):
+    """A forecaster that is compared with others fails; the message names it and the fold, and its own error follows."""
+
+
 class EngineError(PearError, RuntimeError):
     """An engine is unknown, cannot be reached, or cannot go on; the message says what to do."""
 

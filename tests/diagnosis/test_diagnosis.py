@@ -12,8 +12,8 @@ from scipy import sparse
 
 import pear
 from pear.diagnosis import Diagnosis, decision_path
-from pear.diagnosis.wording import format_percent
 from pear.errors import ProblemError
+from pear.pages.wording import format_percent
 
 N = 6
 

@@ -18,8 +18,8 @@ from pear.cli.app import app
 from pear.diagnosis import Diagnosis
 from pear.diagnosis.diagnosis_figures import BARS, make_panels
 from pear.diagnosis.diagnosis_page import make_grids
-from pear.diagnosis.wording import format_percent
 from pear.errors import MissingExtraError
+from pear.pages.wording import format_percent
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("highspy")

@@ -71,6 +71,10 @@ pear.PEARLoss(simplex, smoothing=1.0)(cost, torch.tensor([[0.1, 0.2, 0.3]])).bac
 assert cost.grad.abs().sum() > 0
 assert "torch._dynamo" not in sys.modules  # the compiler, which takes as long to import as torch itself
 
+costs = [[3.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0], [4.0, 1.0, 1.5]]
+found = pear.walk_forward(simplex, [[0.0]] * 4, costs, {"last": lambda X, C, ahead: C[-1:]}, splits=2)
+assert found.regret[0].tolist() == [1.0, 0.0] and "last" in str(found) and len(found.rows) == 2
+
 try:
     pear.solve(simplex, [[3.0, 1.0, 2.0]], smoothing=1.0, solver="osqp")
 except pear.MissingExtraError as error:

@@ -127,7 +127,7 @@ def _entry_as_text(value: Any) -> str:
 
 def _describe_costs(problem: pear.Model, paid: list[str], model: Path) -> str:
     """Say how many costs come from the tables, and which variables keep the cost of the file."""
-    from pear.diagnosis.wording import list_names
+    from pear.pages.wording import list_names
 
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
-from pear.diagnosis.wording import format_amount, format_percent
 from pear.pages.page import Grid, PageFigure, Section, render_page
+from pear.pages.wording import format_amount, format_percent
 from pear.problem.html_tables import html_table, summarise_names
 
 if TYPE_CHECKING:

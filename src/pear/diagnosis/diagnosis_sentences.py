@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.wording import format_percent
 from pear.errors import ProblemError
+from pear.pages.wording import format_percent
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
-from pear.diagnosis.wording import count_noun, list_names
+from pear.pages.wording import count_noun, list_names
 from pear.presolving.independent_rows import row_lengths
 from pear.problem.quadratic_program import MAX_SHARE, MIN_VARIABLES
 from pear.solvers.linalg.dense_factors import row_rank

@@ -14,11 +14,11 @@ from torch import Tensor
 from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.solve import solve
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
-from pear.diagnosis.wording import count_noun, format_seconds, list_names
 from pear.errors import FailedSamplesWarning, SolveError
 from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
+from pear.pages.wording import count_noun, format_seconds, list_names
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.dense_factors import row_rank

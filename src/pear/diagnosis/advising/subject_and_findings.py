@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.diagnosis.wording import count_noun
 from pear.errors import ProblemError
+from pear.pages.wording import count_noun
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, is_per_sample
 from pear.problem.keys_and_columns import check_column_order, column_names

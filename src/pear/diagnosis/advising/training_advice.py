@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from pear.decisions.smoothing import Smoothing
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
-from pear.diagnosis.wording import count_noun, format_seconds
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
+from pear.pages.wording import count_noun, format_seconds
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
 from pear.solvers.registry import kind_of, resolve, usable_backends

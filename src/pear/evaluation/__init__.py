@@ -1,0 +1,1 @@
+"""Comparison of forecasters by what their decisions cost over time."""

@@ -1,0 +1,105 @@
+"""A walk forward in words: the table that is printed, and the sentences below it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pear.evaluation.walk_forward_result import MEAN
+from pear.pages.wording import count_noun, format_amount, format_percent
+
+if TYPE_CHECKING:
+    from pear.evaluation.walk_forward_result import WalkForward
+    from pear.losses.paired_difference import PairedDifference
+
+_MOST_DECIMALS = 6  # of numbers in tables; smaller ones are written with an exponent
+
+
+def format_table(found: WalkForward) -> str:
+    """Format the comparison as a table of plain text.
+
+    Args:
+        found: the comparison.
+
+    Returns:
+        Lines: what is compared, the headings, and one for each forecaster in the order of their losses.
+    """
+    unit = "cost" if found.sense == "min" else "gain"
+    headings = ("", "lost a row", "of the best", f"{unit} a row", f"minus {found.reference} (95 %)", "squared error")
+    lines = [headings]
+    for row in sorted(found.rows, key=lambda one: one["regret"]):
+        lines.append(
+            (
+                row["forecaster"],
+                format_amount(row["regret"]),
+                format_percent(row["normalized_regret"]),
+                format_amount(row["cost"]),
+                format_difference(found.differences.get(row["forecaster"])),
+                format_amount(row["squared_error"]),
+            )
+        )
+    widths = [max(len(line[j]) for line in lines) for j in range(len(headings))]
+    texts = [
+        "  ".join([line[0].ljust(widths[0]), *(text.rjust(widths[j]) for j, text in enumerate(line) if j)]).rstrip()
+        for line in lines
+    ]
+    rows, folds = count_noun(len(found.sample), "tested row"), count_noun(int(found.fold.max()), "fold")
+    return "\n".join([f"{rows} in {folds}", *texts])
+
+
+def format_difference(difference: PairedDifference | None) -> str:
+    """Format a difference and its interval with signs; a dash for the reference itself.
+
+    Example:
+        >>> from pear.losses.paired_difference import PairedDifference
+        >>> format_difference(PairedDifference(-2.16, 0.64, (-3.5, -0.9), 7)), format_difference(None)
+        ('−2.16 (−3.50 to −0.90)', '–')
+    """
+    if difference is None:
+        return "–"
+    mean, low, high = _round_alike(difference.mean, *difference.interval, error=difference.standard_error)
+    return f"{mean} ({low} to {high})"
+
+
+def describe_comparison(found: WalkForward) -> list[str]:
+    """Describe which forecaster loses least, which ones are worse than a constant, and how it was compared."""
+    return [*_describe_best(found), *_describe_worse_than_mean(found), *found.notes]
+
+
+def _describe_best(found: WalkForward) -> list[str]:
+    """Describe the forecaster that loses least, beside the reference or, where it is the reference, the next."""
+    order = sorted(found.names, key=lambda name: found.regret[found.names.index(name)].mean())
+    best, lost = order[0], found.regret.mean(axis=1)[found.names.index(order[0])]
+    text = f"{best} loses least, {format_amount(float(lost))} a row"
+    if best == found.reference:
+        other, difference = order[1], found.differences[order[1]]
+        gap, interval = _describe_gap(difference, 1)
+        return [f"{text}; {other} loses {gap} more ({interval})."]
+    gap, interval = _describe_gap(found.differences[best], -1)
+    return [f"{text}; {gap} less than {found.reference} ({interval})."]
+
+
+def _describe_worse_than_mean(found: WalkForward) -> list[str]:
+    """Name every forecaster that loses more than the constant forecast."""
+    sentences = []
+    for name, difference in found.differences_to_mean.items():
+        if difference.mean > 0:
+            gap, interval = _describe_gap(difference, 1)
+            verdict = ": a constant forecast decides better" if difference.is_significant else ""
+            sentences.append(f"{name} loses {gap} a row more than the {MEAN} ({interval}){verdict}.")
+    return sentences
+
+
+def _describe_gap(difference: PairedDifference, sign: int) -> tuple[str, str]:
+    """Return a difference times ``sign`` as a text, and its interval as another."""
+    ends = sorted(sign * end for end in difference.interval)
+    mean, low, high = _round_alike(sign * difference.mean, *ends, error=difference.standard_error)
+    return mean, f"95 % interval {low} to {high}{'' if difference.is_significant else ', which could be chance'}"
+
+
+def _round_alike(*numbers: float, error: float) -> list[str]:
+    """Write numbers with as many decimals as show two digits of their standard error, and a minus of full width."""
+    known = 0 < error < math.inf
+    decimals = max(0, 1 - math.floor(math.log10(error))) if known else _MOST_DECIMALS + 1
+    texts = [format_amount(one) if decimals > _MOST_DECIMALS else f"{one:,.{decimals}f}" for one in numbers]
+    return [text.replace("-", "−") for text in texts]

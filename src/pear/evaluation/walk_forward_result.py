@@ -1,0 +1,211 @@
+"""``WalkForward``: what the decisions of several forecasters cost over time, as arrays, tables and sentences."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pear.errors import MissingExtraError, ProblemError
+from pear.losses.paired_difference import PairedDifference, paired_difference
+from pear.losses.regret_metrics import Outcome
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+Array = NDArray[Any]
+
+MEAN = "mean of the training costs"
+"""The name of the constant forecast that every comparison has."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WalkForward:
+    """What ``pear.walk_forward`` found, for F forecasters, T tested rows and k forecast values.
+
+    The rows of arrays of shape (F, …) are in the order of ``names``; tested rows are in the order of X.
+
+    Attributes:
+        forecasts: (T, k) forecasts by the name of the forecaster; "mean of the training costs" comes last.
+        true: (T, k) what came true.
+        regret: (F, T) what each decision loses to the best one, in the unit of the objective.
+        best: (T,) the value of the best decision, in the problem's own sense.
+        sample: (T,) row numbers in X.
+        label: (T,) the index of X or C, dates for example; the row numbers where neither has one.
+        fold: (T,) the number of the test fold, from 1.
+        sense: "min" or "max".
+        seconds: time to train and to forecast all folds, by name.
+        notes: sentences on how the comparison was made.
+        reference: the name of the forecaster that the others are compared with.
+        block: length of the blocks of the bootstrap; None for about the cube root of T.
+        seed: the seed of the bootstrap.
+    """
+
+    forecasts: dict[str, Array]
+    true: Array
+    regret: Array
+    best: Array
+    sample: Array
+    label: Array
+    fold: Array
+    sense: str
+    seconds: dict[str, float]
+    notes: list[str]
+    reference: str
+    block: int | None = None
+    seed: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the forecasters, "mean of the training costs" last."""
+        return tuple(self.forecasts)
+
+    @property
+    def cost(self) -> Array:
+        """(F, T) the objective of each decision at the true costs, in the problem's own sense, without a constant."""
+        return self.best + (-1 if self.sense == "max" else 1) * self.regret
+
+    @property
+    def squared_error(self) -> Array:
+        """(F, T) the squared error of each forecast, averaged over the k values."""
+        return np.stack([((values - self.true) ** 2).mean(axis=1) for values in self.forecasts.values()])
+
+    @property
+    def fold_regret(self) -> Array:
+        """(F, folds) the mean regret in each test fold."""
+        return np.stack([self.regret[:, self.fold == number].mean(axis=1) for number in np.unique(self.fold)], axis=1)
+
+    @property
+    def best_forecaster(self) -> str:
+        """The name of the forecaster whose decisions lose least."""
+        return self.names[int(self.regret.mean(axis=1).argmin())]
+
+    @cached_property
+    def differences(self) -> dict[str, PairedDifference]:
+        """Regret less that of the reference, with standard error and 95 % interval, by name; below 0 is better."""
+        return self._differences_to(self.reference)
+
+    @cached_property
+    def differences_to_mean(self) -> dict[str, PairedDifference]:
+        """Regret less that of the constant forecast, by name; above 0 is worse than a constant."""
+        return self._differences_to(MEAN)
+
+    def _differences_to(self, reference: str) -> dict[str, PairedDifference]:
+        other = self.regret[self.names.index(reference)]
+        return {
+            name: paired_difference(own, other, self.block, seed=self.seed)
+            for name, own in zip(self.names, self.regret, strict=True)
+            if name != reference
+        }
+
+    def against(self, reference: str, block: int | None = None, seed: int = 0) -> WalkForward:
+        """Return the same comparison with another reference; nothing is trained again.
+
+        Args:
+            reference: the name of the forecaster that the others are compared with.
+            block: length of the blocks of the bootstrap; None for about the cube root of T.
+            seed: the seed of the bootstrap.
+        """
+        if reference not in self.forecasts:
+            raise ProblemError(f"there is no forecaster {reference!r} to compare with; only {', '.join(self.names)}")
+        return replace(self, reference=reference, block=block, seed=seed)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each forecaster.
+
+        Keys: ``forecaster``; ``regret`` and ``cost``, the mean of a tested row; ``normalized_regret``, as in
+        ``pear.normalized_regret``; ``squared_error``, the mean; ``difference`` to the reference in regret, its
+        ``standard_error`` and the ends ``low`` and ``high`` of its interval, which are None for the reference;
+        ``seconds``; and ``fold_1`` and so on, the mean regret in each fold.
+        """
+        columns = zip(self.names, self.regret, self.cost, self.squared_error, self.fold_regret, strict=True)
+        found = []
+        for name, regret, cost, error, folds in columns:
+            against = self.differences.get(name)
+            found.append(
+                {
+                    "forecaster": name,
+                    "regret": float(regret.mean()),
+                    "cost": float(cost.mean()),
+                    "normalized_regret": Outcome(torch.from_numpy(regret), torch.from_numpy(self.best)).normalized,
+                    "squared_error": float(error.mean()),
+                    "difference": None if against is None else against.mean,
+                    "standard_error": None if against is None else against.standard_error,
+                    "low": None if against is None else against.interval[0],
+                    "high": None if against is None else against.interval[1],
+                    "seconds": self.seconds[name],
+                    **{f"fold_{i}": float(value) for i, value in enumerate(folds, 1)},
+                }
+            )
+        return found
+
+    @property
+    def sentences(self) -> list[str]:
+        """The comparison in words, the most important first."""
+        from pear.evaluation.comparison_text import describe_comparison
+
+        return describe_comparison(self)
+
+    def to_frame(self, by: Literal["forecaster", "fold", "sample"] = "forecaster") -> pandas.DataFrame:
+        """Return a DataFrame.
+
+        Args:
+            by: "forecaster" gives ``rows`` with the names as index; "fold" the mean regret of each fold, with a column
+                for each forecaster; "sample" a row for each forecaster and tested row: ``forecaster``, ``sample``,
+                ``label``, ``fold``, ``cost``, ``regret``, ``squared_error``.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        pandas = _import_pandas()
+        if by == "forecaster":
+            return pandas.DataFrame(self.rows).set_index("forecaster").astype(float)
+        if by == "fold":
+            folds = pandas.Index(np.unique(self.fold), name="fold")
+            return pandas.DataFrame(self.fold_regret.T, index=folds, columns=list(self.names))
+        if by != "sample":
+            raise ProblemError(f'by must be "forecaster", "fold" or "sample"; got {by!r}')
+        count = len(self.names)
+        shared = {name: np.tile(getattr(self, name), count) for name in ("sample", "label", "fold")}
+        own = {name: getattr(self, name).reshape(-1) for name in ("cost", "regret", "squared_error")}
+        return pandas.DataFrame({"forecaster": np.repeat(self.names, len(self.sample)), **shared, **own})
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw the differences to the reference: cumulated over time, and their means with intervals.
+
+        Args:
+            path: a file to save the picture to, in the format that its name ends with.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pear.evaluation.comparison_figure import draw_comparison  # which needs an extra, and says so
+
+        return draw_comparison(self, None if path is None else Path(path))
+
+    def __str__(self) -> str:
+        from pear.evaluation.comparison_text import format_table
+
+        return "\n".join([format_table(self), "", *self.sentences])
+
+    def __repr__(self) -> str:
+        return f"WalkForward({len(self.names)} forecasters, {len(self.sample)} tested rows, {self.fold.max()} folds)"
+
+
+def _import_pandas() -> Any:
+    """Import pandas, or raise ``MissingExtraError`` with the command that installs it."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "to_frame needs pandas, not installed here; run pip install 'pear-dfl[sklearn]', or read rows"
+        ) from error
+    return pandas

@@ -1,0 +1,65 @@
+"""``ForecastJudge``: the regret of every sample of a forecast, where many forecasts are judged by the same truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from pear.decisions.decision_device import bring_together
+from pear.decisions.solve import solve
+from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
+from pear.problem import Model, Problem
+from pear.problem.array_conversion import as_batch
+from pear.problem.model import problem_and_cost_map, recourse_model
+
+
+class ForecastJudge:
+    """Judges forecasts as ``pear.regret`` does; the best decisions are computed once, by the constructor.
+
+    Args:
+        problem: the decision problem of these samples, with its integers; recourse and fields per sample included.
+        true: (B, k) what came true: costs, or the values that the cost map takes.
+
+    Attributes:
+        best: (B,) the value of the best decision of each sample, in the problem's own sense.
+
+    Raises:
+        SolveError: a sample has no best decision.
+
+    Example:
+        >>> import pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> judge = ForecastJudge(choose_one, [[1.0, 3.0], [1.0, 3.0]])
+        >>> judge([[2.0, 1.0], [1.0, 2.0]]).regret
+        tensor([2., 0.], dtype=torch.float64)
+    """
+
+    def __init__(self, problem: Problem | Model, true: Any) -> None:
+        problem, came_true = bring_together(problem, as_batch(true).detach().double())
+        self._true, self._device, model = came_true, came_true.device, recourse_model(problem)
+        self._with_recourse = None if model is None else RecourseOutcome(model, came_true)
+        if self._with_recourse is not None:
+            self.best: Tensor = self._with_recourse.best
+            return
+        self._problem, self._cost_map = problem_and_cost_map(problem)
+        self._cost = self._costs(came_true)
+        self._best = solve(self._problem, self._cost).x
+        self.best = self._problem.objective(self._best.double(), self._cost)
+
+    def _costs(self, values: Tensor) -> Tensor:
+        """Return the costs (B, n) of values (B, k)."""
+        return values if self._cost_map is None else self._cost_map(values)
+
+    def __call__(self, predicted: Any) -> Outcome:
+        """Judge the decisions under predicted values (B, k).
+
+        Raises:
+            SolveError: a sample has no decision under the forecast, or none that the truth allows.
+        """
+        values = as_batch(predicted).detach().double().to(self._device)
+        check_pair(values, self._true)
+        if self._with_recourse is not None:
+            return Outcome(self._with_recourse(values), self.best)
+        chosen = solve(self._problem, self._costs(values)).x
+        return compare_decisions(self._problem, chosen, self._best, self._cost)
