@@ -144,7 +144,7 @@ def saved(tmp_path: Path) -> Path:
 
 def test_the_file_holds_json_and_arrays_alone(saved: Path, tmp_path: Path) -> None:
     document = json.loads(safetensors.torch.load_file(saved)[file_format.DOCUMENT].numpy().tobytes())
-    assert (document["format"], document["version"]) == ("PEAR model file", 3)
+    assert (document["format"], document["version"]) == ("PEAR model file", 4)
     assert not list(tmp_path.glob("*.part"))
     before = saved.read_bytes()
     pear.DecisionRegressor.load(saved).save(saved)
@@ -165,7 +165,7 @@ def test_what_is_something_else(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds a pickle, as torch\.save and earlier versions of PEAR write it"):
         load(text)
     file_format.write(text, "PEAR model file", 99, {})
-    with pytest.raises(DataError, match="version 99, and a 'PEAR model file' of version 3 was expected"):
+    with pytest.raises(DataError, match="version 99, and a 'PEAR model file' of version 4 was expected"):
         load(text)
     file_format.write(text, "PEAR checkpoint", 3, {})
     with pytest.raises(DataError, match="is a 'PEAR checkpoint' of version 3, and a 'PEAR model file'"):

@@ -16,11 +16,13 @@ from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projec
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
 from pear.train import file_format
+from pear.train.estimator.loss_setup import make_estimator_loss
+from pear.train.estimator.training_rows import TrainingRows
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
-KIND, VERSION = "PEAR model file", 3
+KIND, VERSION = "PEAR model file", 4
 _REMEDY = "DecisionRegressor.save and `pear train` write one"
 
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
@@ -39,43 +41,64 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
         "feature_names": _names_for_file(getattr(estimator, "feature_names_in_", None), "columns of X"),
         "columns": _names_for_file(estimator._columns, "columns of C"),
         "flat": estimator._flat,
+        "long": estimator._long,
+        "corrects": estimator._corrects,
+        "base": type(estimator.base_).__name__ if estimator._corrects == "base" else None,
         "epochs": estimator.n_iter_,
     }
     file_format.write(path, KIND, VERSION, content)
 
 
-def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regressor:
-    """Read a fitted estimator from a file; ``model`` is the module, where that is the user's own."""
+def load(kind: type[Regressor], path: Path, model: nn.Module | None, base: Any) -> Regressor:
+    """Read a fitted estimator from a file; ``model`` and ``base`` are the user's own module and forecaster."""
     said = file_format.read(path, KIND, VERSION, _REMEDY)
     try:
-        return _restore_estimator(kind, said, path, model)
+        return _restore_estimator(kind, said, path, model, base)
     except PearError:
         raise
     except file_format.MALFORMED as error:
         raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
 
 
-def _restore_estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None) -> Regressor:
+def _restore_estimator(
+    kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None, base: Any
+) -> Regressor:
     """Make the regressor that the content of a model file describes, with its weights."""
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
+    _check_base(said, path, base)
     architecture = said["parameters"].pop("model") if model is None else model
-    estimator = kind(_restore_problem(said["problem"]), architecture, **said["parameters"])
+    estimator = kind(_restore_problem(said["problem"]), architecture, base=base, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
     if said["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(said["feature_names"], dtype=object)
     estimator._columns = None if said["columns"] is None else tuple(said["columns"])
-    estimator._flat = said["flat"]
+    estimator._flat, estimator._long, estimator._corrects = said["flat"], said["long"], said["corrects"]
+    if base is not None:
+        estimator.base_ = base
     _restore_weights(estimator, said["weights"], path)
     _restore_loss(estimator, said["loss_state"])
     return estimator
 
 
+def _check_base(said: dict[str, Any], path: Path, base: Any) -> None:
+    """Raise ProblemError where a base is missing, or is given to weights that correct none."""
+    if said["corrects"] == "base" and base is None:
+        raise ProblemError(
+            f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "
+            "save that in its own way, and pass base=…, fitted as it was"
+        )
+    if said["corrects"] != "base" and base is not None:
+        raise ProblemError(f"the weights in {path} correct no base forecaster; pass no base")
+
+
 def _estimator_parameters(estimator: DecisionRegressor) -> dict[str, Any]:
     """Return the constructor's parameters; a module is left out, and a loss that is an object becomes None."""
     given = {
-        name: _python_value(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"
+        name: _python_value(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ("problem", "base")
     }
     given["hidden_layer_sizes"] = tuple(_python_value(size) for size in given["hidden_layer_sizes"])
     if isinstance(estimator.model, nn.Module):
@@ -189,7 +212,10 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
         if not set(asked) <= sizes:
             raise DataError(f"{path} asks for layers of {asked}, and holds weights of {sorted(sizes)}; {_REMEDY}")
     like = weights.get("0.mean", next(iter(weights.values())))
-    estimator.model_ = estimator._architecture(torch.zeros(1, estimator.n_features_in_, dtype=like.dtype))
+    features = torch.zeros(1, estimator.n_features_in_, dtype=like.dtype)
+    zeros = torch.zeros(1, 1, dtype=like.dtype)
+    rows = TrainingRows(features, zeros, None if estimator._corrects is None else zeros)
+    estimator.model_ = estimator._architecture(rows)
     try:
         estimator.model_.load_state_dict(weights)
     except RuntimeError as error:
@@ -208,7 +234,7 @@ def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) ->
     estimator.smoothing_ = None
     if estimator.loss is None:
         return
-    estimator.loss_ = estimator._make_loss()
+    estimator.loss_ = make_estimator_loss(estimator)
     if state is not None:
         estimator.loss_.set_extra_state(state)
         estimator.smoothing_ = estimator.loss_.chosen_smoothing

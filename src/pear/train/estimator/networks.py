@@ -17,7 +17,7 @@ class Standardise(nn.Module):
     """Shifts and scales features to mean 0 and deviation 1 on the training rows; constant columns become 0.
 
     Args:
-        features: (N, p) of the training rows.
+        features: (N, p) of the training rows; or (N, k, p) of a long table, which has N·k rows.
 
     Attributes:
         mean, factor: (p,) buffers: ``(x − mean) · factor``.
@@ -32,7 +32,7 @@ class Standardise(nn.Module):
 
     def __init__(self, features: Tensor) -> None:
         super().__init__()
-        rows = features.double()
+        rows = features.double().flatten(0, -2)
         mean, spread = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(features.dtype).eps * rows.abs().amax(0)
         factor = torch.where(spread > rounding, 1 / spread, 0.0)
@@ -40,8 +40,44 @@ class Standardise(nn.Module):
         self.register_buffer("factor", factor.to(features.dtype))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, p) → (B, p)."""
+        """(…, p) → (…, p)."""
         return (features - self.mean) * self.factor
+
+
+class SharedNetwork(nn.Module):
+    """One network for all predicted values, which is applied to every row of a long table.
+
+    Args:
+        network: from rows (M, p) to a value each, (M, 1) or (M,).
+
+    Example:
+        >>> SharedNetwork(nn.Linear(3, 1))(torch.ones(4, 24, 3)).shape
+        torch.Size([4, 24])
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(…, p) → (…)."""
+        values: Tensor = self.network(features.flatten(0, -2))
+        shape = features.shape[:-1]
+        if values.numel() != shape.numel():
+            raise ProblemError(
+                f"with groups= the module must give one value for each row, (rows, 1) or (rows,); it gave "
+                f"{tuple(values.shape)} for {shape.numel()} rows"
+            )
+        return values.reshape(shape)
+
+
+class StandardisedModel(nn.Sequential):
+    """The standardisation of features, followed by a network; the network also gets further inputs as they come."""
+
+    def forward(self, features: Tensor, *others: Tensor) -> Tensor:
+        """Features (…, p), and forecasts of a base where the network corrects one, to predicted values."""
+        values: Tensor = self[1](self[0](features), *others)
+        return values
 
 
 def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:

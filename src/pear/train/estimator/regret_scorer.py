@@ -26,7 +26,7 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
     if rows.ndim != 2 or rows.shape[1] != inputs:
         raise ProblemError(
             f"{name} must have shape (N, {inputs}), a column for each of the {inputs} values that the problem needs of "
-            f"a sample; got {array.shape}"
+            f"a sample; got {array.shape}. A table with a row for each value: pass groups="
         )
     return rows
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import is_frame
+from pear.train.long_table import GroupRows
 
 
 def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -23,3 +24,16 @@ def as_table(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) ->
     import pandas
 
     return pandas.DataFrame(values, index=like.index if is_frame(like) else None, columns=list(columns))
+
+
+def as_series(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
+    """A Series of this name, and with the index of ``like`` where that is a DataFrame."""
+    return as_table(values[:, None], like, (name,))[name]
+
+
+def as_group_table(values: np.ndarray[Any, Any], groups: GroupRows, columns: Sequence[Any]) -> Any:
+    """A DataFrame with a row for each group, whose index are the ids of the groups."""
+    import pandas
+
+    index = pandas.Index(list(groups.ids), name=groups.name)
+    return pandas.DataFrame(values, index=index, columns=list(columns))

@@ -1,0 +1,271 @@
+"""A forecaster that the user already has, and the correction that training adds to its forecasts."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.train.long_table import GroupRows
+
+logger = logging.getLogger("pear")
+
+Array = np.ndarray[Any, Any]
+
+FOLDS = 5
+"""Blocks of the training rows; each is forecast by a copy of the base that is fitted to the others."""
+
+
+class BaseForecast(NamedTuple):
+    """Forecasts of a base for the rows that a correction is trained on.
+
+    Attributes:
+        base: the fitted base, which forecasts other rows.
+        values: its forecasts, as it gives them: (N, k), or a value for each row.
+        note: a sentence on where the forecasts come from.
+    """
+
+    base: Any
+    values: Array
+    note: str
+
+
+class Correction(nn.Module):
+    """A network whose outputs are added to the forecasts of a base; it begins at exactly zero.
+
+    Args:
+        network: from features (B, …) to values (B, k); its last layer is an ``nn.Linear``, which is set to zero.
+        scale: the size of a typical error of the base. Outputs are multiplied by it, so that a step of training has
+            the same effect in every unit of the costs.
+
+    Raises:
+        ProblemError: no layer can be set to zero.
+
+    Example:
+        >>> corrected = Correction(nn.Linear(2, 3), scale=1.0)
+        >>> corrected(torch.ones(1, 2), torch.tensor([[5.0, 6.0, 7.0]])).tolist()
+        [[5.0, 6.0, 7.0]]
+    """
+
+    begins_at_zero = True
+    scale: Tensor
+
+    def __init__(self, network: nn.Module, scale: float = 1.0) -> None:
+        super().__init__()
+        last = [part for part in network.modules() if isinstance(part, nn.Linear)][-1:]
+        if not last:
+            raise ProblemError(
+                "a correction of a base forecaster begins at zero, which needs a last layer that is a torch.nn.Linear; "
+                f"{type(network).__name__} has none"
+            )
+        with torch.no_grad():
+            for parameter in last[0].parameters():
+                parameter.zero_()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(float(scale)))
+
+    def forward(self, features: Tensor, offset: Tensor) -> Tensor:
+        """Features (B, …) and forecasts of the base (B, k) → (B, k)."""
+        correction: Tensor = self.network(features)
+        return offset + self.scale.to(correction) * correction
+
+    def check_start(self, features: Tensor) -> None:
+        """Raise ProblemError unless the correction of these features is exactly zero."""
+        with torch.no_grad():
+            if bool(self.network(features).any()):
+                raise ProblemError(
+                    "a correction of a base forecaster must begin at zero, and the module predicts something else "
+                    "although its last torch.nn.Linear was set to zero; let that layer give the forecasts"
+                )
+
+
+def typical_error(offset: Tensor, costs: Tensor) -> float:
+    """The mean absolute error of forecasts (N, k) where both are finite; 1 where it is zero."""
+    errors = (costs - offset).abs()
+    return float(errors[errors.isfinite()].mean().nan_to_num()) or 1.0
+
+
+def forecast_of(base: Any, X: Any) -> Array:
+    """Forecasts of a base for rows X, as it gives them.
+
+    Args:
+        base: has ``predict``; or is a torch module from features to values, or a function of X.
+        X: rows as the base takes them; a torch module gets a tensor of its own dtype.
+
+    Raises:
+        ProblemError: the base cannot be asked, or gives no array of numbers.
+    """
+    if isinstance(base, nn.Module) and not hasattr(base, "predict"):
+        return _module_forecast(base, X)
+    rows = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+    if hasattr(base, "inplace_predict") and not hasattr(base, "fit"):  # a Booster of XGBoost
+        given = base.inplace_predict(rows)
+    elif hasattr(base, "predict"):
+        given = base.predict(rows)
+    elif callable(base):
+        given = base(rows)
+    else:
+        raise ProblemError(
+            f"base must have predict, or be a torch module or a function of X; got {type(base).__name__}. Forecasts "
+            "that are made already go to base_forecast="
+        )
+    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        raise ProblemError(f"the base forecaster must give numbers; got {type(given).__name__} of {values.dtype}")
+    return values.astype(float)
+
+
+def _module_forecast(base: nn.Module, X: Any) -> Array:
+    """Forecasts of a torch module in evaluation mode; afterwards it is in the mode it came in."""
+    like, training = next(base.parameters(), torch.zeros(())), base.training
+    rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
+    base.eval()
+    try:
+        with torch.no_grad():
+            return base(rows.to(like)).double().cpu().numpy()
+    finally:
+        base.train(training)
+
+
+def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> BaseForecast:
+    """Forecasts of a base for the rows that a correction is trained on, as good as they would be on other rows.
+
+    A fitted base has seen the training rows, and forecasts them too well: a correction would learn from errors that are
+    too small. Where the base is an estimator of scikit-learn, each of five blocks of consecutive samples is therefore
+    forecast by a copy that is fitted to the other blocks. Other forecasters, and a ``FrozenEstimator``, are asked as
+    they are.
+
+    Args:
+        base: a forecaster as in ``forecast_of``. An estimator that is not fitted is copied and fitted to all rows.
+        X: the training rows.
+        y: (N, k) or (N,) what came true, with a row for each of X.
+        groups: the groups of a long table, whose rows stay together; None where a row is a sample.
+        folds: the number of blocks.
+
+    Example:
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = np.arange(10.0)[:, None], np.arange(10.0)
+        >>> made = training_forecast(Ridge(), X, y)
+        >>> by_hand = Ridge().fit(X[2:], y[2:]).predict(X[:2])
+        >>> bool((made.values[:2] == by_hand).all())
+        True
+    """
+    if not _is_refittable(base):
+        note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
+        note += "rows they are too good, and out-of-sample forecasts as base_forecast= make a better correction"
+        logger.info(note)
+        return BaseForecast(base, forecast_of(base, X), note)
+    samples = len(X) if groups is None else len(groups)
+    if samples < 2:
+        raise ProblemError(f"two samples at least are needed to forecast one from the other; got {samples}")
+    fitted = base if _is_fitted(base) else _fitted_copy(base, X, y)
+    values: Array | None = None
+    for block in np.array_split(np.arange(samples), min(folds, samples)):
+        others = np.setdiff1d(np.arange(samples), block)
+        here, there = (_rows_of(part, groups) for part in (block, others))
+        found = forecast_of(_fitted_copy(base, take_rows(X, there), take_rows(y, there)), take_rows(X, here))
+        values = np.full((len(X), *found.shape[1:]), np.nan) if values is None else values
+        values[here] = found
+    assert values is not None
+    own = forecast_of(fitted, take_rows(X, np.arange(1))).shape[1:]
+    if own != values.shape[1:]:
+        raise ProblemError(
+            f"the base was fitted to other values than y: it forecasts {own or 'one value'} a row, and a copy of it "
+            f"fitted to y {values.shape[1:] or 'one value'}; fit it to y, or pass one that is not fitted"
+        )
+    note = "the base's forecasts of the training rows come from copies of it, each fitted without one of "
+    note += f"{min(folds, samples)} blocks of rows"
+    logger.info(note)
+    return BaseForecast(fitted, values, note)
+
+
+def take_rows(table: Any, rows: Array) -> Any:
+    """Rows of an array or of a pandas table, by number."""
+    if hasattr(table, "iloc"):
+        return table.iloc[rows]
+    return table[torch.from_numpy(rows)] if isinstance(table, Tensor) else np.asarray(table)[rows]
+
+
+def _rows_of(samples: Array, groups: GroupRows | None) -> Array:
+    """Row numbers of these samples, ascending."""
+    return samples if groups is None else np.sort(groups.rows[samples].ravel())
+
+
+def _is_refittable(base: Any) -> bool:
+    """Whether the base is an estimator of scikit-learn that a copy can be fitted of."""
+    if isinstance(base, type) or not all(hasattr(base, name) for name in ("fit", "predict", "get_params")):
+        return False
+    from sklearn.frozen import FrozenEstimator
+
+    return not isinstance(base, FrozenEstimator)
+
+
+def _is_fitted(base: Any) -> bool:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(base)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _fitted_copy(base: Any, X: Any, y: Any) -> Any:
+    from sklearn.base import clone
+
+    X, y = (part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in (X, y))
+    return clone(base).fit(X, y)
+
+
+def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: GroupRows | None = None) -> Array:
+    """Check forecasts, and give them the shape of the costs.
+
+    Args:
+        values: (N, k); or (N·k,) for the rows of a long table; also (N,) where k is 1.
+        shape: (N, k) of the costs.
+        name: what the forecasts are, for messages.
+        groups: the groups of a long table, or None.
+
+    Raises:
+        ProblemError: another shape, or a forecast is not finite.
+    """
+    given, flat = np.array(values, dtype=float), groups is not None or shape[1] == 1
+    wanted = (shape[0] * shape[1],) if flat else shape
+    found = given[:, 0] if flat and given.ndim == 2 and given.shape[1] == 1 else given
+    if found.shape != wanted:
+        remedy = (
+            f". For a forecaster of single values, let X have a row for each of the {shape[1]} values of a sample and "
+            "pass groups=, or put scikit-learn's MultiOutputRegressor around it"
+        )
+        single = groups is None and given.shape == (shape[0],)
+        raise ProblemError(f"{name} must have shape {wanted}; got {given.shape}{remedy if single else ''}")
+    if not np.isfinite(found).all():
+        row = int(np.argwhere(~np.isfinite(found))[0, 0])
+        raise ProblemError(f"{name} must be finite; row {row} is not: drop the row, or fill its forecast")
+    return groups.gather(found) if groups is not None else found.reshape(shape)
+
+
+def offsets_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor, BaseForecast]:
+    """Forecasts of a base for the training samples of ``pear.fit``, with dtype and device of the costs.
+
+    Args:
+        base: a forecaster as in ``forecast_of``.
+        features: (N, p); or (N, k, p), of which the base gets N·k rows.
+        costs: (N, k) what came true.
+
+    Returns:
+        (N, k) forecasts, and the fitted base with a note.
+    """
+    rows, true, groups = features, costs, None
+    if features.dim() == 3:
+        count, size = costs.shape
+        groups = GroupRows(tuple(range(count)), np.arange(count * size).reshape(count, size))
+        rows, true = features.flatten(0, 1), costs.flatten()
+    made = training_forecast(base, rows, true, groups)
+    offsets = as_offsets(made.values, (costs.shape[0], costs.shape[1]), "forecasts of the base", groups)
+    return torch.from_numpy(offsets).to(costs), made

@@ -1,0 +1,193 @@
+"""The rows that ``DecisionRegressor`` gets, as tensors: wide and long tables, and forecasts of a base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.keys_and_columns import check_column_order, column_names
+from pear.problem.model import input_count, plain_problem
+from pear.train.base_forecast import as_offsets, forecast_of, training_forecast
+from pear.train.estimator.regret_scorer import as_values
+from pear.train.long_table import GroupRows, group_rows
+
+if TYPE_CHECKING:
+    from pear.train.estimator.regressor import DecisionRegressor
+
+Array = np.ndarray[Any, Any]
+
+_KINDS = np.float64, np.float32
+
+
+class TrainingRows(NamedTuple):
+    """Samples of ``fit`` or ``partial_fit``.
+
+    Attributes:
+        features: (N, p), or (N, k, p) of a long table.
+        costs: (N, k).
+        offset: (N, k) forecasts of the base; None where there is no base.
+    """
+
+    features: Tensor
+    costs: Tensor
+    offset: Tensor | None
+
+    def inputs(self, scaled: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """What the network gets: standardised features, and forecasts of the base where there is one."""
+        features: Tensor = scaled(self.features)
+        return features if self.offset is None else (features, self.offset)
+
+
+def read_training_rows(
+    estimator: DecisionRegressor, given: Mapping[str, Any], dtype: torch.dtype | None = None, least: int = 1
+) -> TrainingRows:
+    """Check the rows of a training, by scikit-learn and by the problem.
+
+    Args:
+        estimator: the estimator; a fresh one gets the names and the kind of table from these rows.
+        given: X, y, groups and base_forecast.
+        dtype: of the model; None for rows that a fresh model gets its type, its columns and its names from.
+        least: so many rows are needed.
+    """
+    from sklearn.utils.validation import validate_data
+
+    fresh, X, y = dtype is None, given["X"], given["y"]
+    if fresh:
+        estimator._forget()
+    numbers: dict[str, Any] = {"dtype": list(_KINDS), "reset": fresh, "ensure_min_samples": least}
+    rows, true = validate_data(estimator, X, y, multi_output=True, y_numeric=True, **numbers)
+    if fresh:
+        estimator._long = given.get("groups") is not None
+    groups = read_groups(estimator, given.get("groups"), len(rows))
+    values = true_values(estimator, true, groups)
+    if fresh:
+        estimator._columns, estimator._flat = _names_of(y, groups), true.ndim == 1
+        if groups is None:
+            check_column_order(estimator.problem, estimator._columns)
+    else:
+        check_columns(estimator, y)
+    device, features = plain_problem(estimator.problem).device, torch.from_numpy(np.array(rows))
+    kind = dtype or features.dtype
+    costs = torch.from_numpy(np.array(values)).to(device, kind)
+    table = given.get("base_forecast")
+    offset = _first_offset(estimator, X, y, costs, groups, table) if fresh else _offset(estimator, X, table, groups)
+    return TrainingRows(
+        (features if groups is None else features[torch.from_numpy(groups.rows)]).to(device, kind),
+        costs,
+        None if offset is None else torch.from_numpy(offset).to(device, kind),
+    )
+
+
+def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> GroupRows | None:
+    """The groups of a long table of ``count`` rows; None for a table with a row for each sample.
+
+    Raises:
+        ProblemError: the estimator was fitted to the other kind of table, or a group is not complete.
+    """
+    if groups is None and not estimator._long:
+        return None
+    if groups is None:
+        raise ProblemError("fit was given groups=, a row for each predicted value; pass groups= here as well")
+    if not estimator._long:
+        raise ProblemError("fit was given a row for each sample, without groups=; leave groups= out here as well")
+    return group_rows(groups, count, input_count(estimator.problem))
+
+
+def true_values(estimator: DecisionRegressor, y: Any, groups: GroupRows | None) -> Array:
+    """(N, k) true values, from a table with a row for each sample or for each value.
+
+    Raises:
+        ProblemError: another shape.
+    """
+    if groups is None:
+        return as_values(estimator.problem, y, "y")
+    array = np.asarray(y)
+    if array.shape not in ((groups.rows.size,), (groups.rows.size, 1)):
+        raise ProblemError(
+            f"with groups=, y must have shape ({groups.rows.size},), a value for each row of X; got {array.shape}"
+        )
+    return groups.gather(array.ravel())
+
+
+def check_columns(estimator: DecisionRegressor, y: Any) -> None:
+    """Raise ProblemError unless the columns of a table of costs are those of ``fit``, in the same order."""
+    columns = column_names(y)
+    if columns is not None and estimator._columns is not None and columns != estimator._columns:
+        raise ProblemError(f"the columns of y must be those of fit, {list(estimator._columns)}; got {list(columns)}")
+
+
+def forecast_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array | None:
+    """Forecasts of the base for the rows of X: (N, k), or a value for each row of a long table; None without a base.
+
+    Args:
+        estimator: the fitted estimator.
+        X: rows.
+        table: ``base_forecast``, where ``fit`` was given it.
+    """
+    flat = estimator._long
+    size = 1 if flat else input_count(estimator.problem)
+    values = _base_values(estimator, X, table)
+    if values is None:
+        return None
+    offset = as_offsets(values, (len(X), size), "forecasts of the base" if table is None else "base_forecast")
+    return offset[:, 0] if flat else offset
+
+
+def _offset(estimator: DecisionRegressor, X: Any, table: Any, groups: GroupRows | None) -> Array | None:
+    """Forecasts of the base for rows of a later call, in the shape of the costs; None without a base."""
+    values = forecast_offset(estimator, X, table)
+    return values if values is None or groups is None else groups.gather(values)
+
+
+def _first_offset(
+    estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: GroupRows | None, table: Any
+) -> Array | None:
+    """Forecasts of the base for the rows of a fresh training, in the shape of the costs; None without a base."""
+    estimator._corrects, estimator._base_note = None, ""
+    shape = (costs.shape[0], costs.shape[1])
+    if estimator.base is not None and table is not None:
+        raise ProblemError("base_forecast= holds the forecasts of a base that is not here; pass it without base=")
+    if table is not None:
+        estimator._corrects = "table"
+        estimator._base_note = "base_forecast is taken as it comes; its rows should be new to its forecaster"
+        return as_offsets(_in_order(estimator, table), shape, "base_forecast", groups)
+    if estimator.base is None:
+        return None
+    made = training_forecast(estimator.base, X, y, groups)
+    estimator._corrects, estimator.base_, estimator._base_note = "base", made.base, made.note
+    return as_offsets(made.values, shape, "forecasts of the base", groups)
+
+
+def _base_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:
+    """Forecasts of the base as they come; None without a base."""
+    if estimator._corrects == "table":
+        if table is None:
+            raise ProblemError("fit was given base_forecast=, forecasts that are corrected; pass those of these rows")
+        return _in_order(estimator, table)
+    if table is not None:
+        raise ProblemError("fit was given no base_forecast=; leave it out here as well")
+    return None if estimator._corrects is None else forecast_of(estimator.base_, X)
+
+
+def _in_order(estimator: DecisionRegressor, table: Any) -> Any:
+    """A table of forecasts, whose columns must be those of y where both have names."""
+    columns = column_names(table)
+    if columns is not None and not estimator._long:
+        check_column_order(estimator.problem, columns, "base_forecast")
+        if estimator._columns is not None and columns != estimator._columns:
+            raise ProblemError(
+                f"the columns of base_forecast must be those of y, {list(estimator._columns)}; got {list(columns)}"
+            )
+    return table
+
+
+def _names_of(y: Any, groups: GroupRows | None) -> tuple[Any, ...] | None:
+    """Names of the columns of y; the name of a Series with the values of a long table; None for an array."""
+    if groups is not None and hasattr(y, "to_frame"):
+        return (0 if y.name is None else y.name,)
+    return column_names(y)

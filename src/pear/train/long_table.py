@@ -1,0 +1,78 @@
+"""Long tables: a row for every predicted value, and a group of rows for every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pear.errors import ProblemError, list_positions
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRows:
+    """Which rows of a long table belong to which decision.
+
+    Attributes:
+        ids: G ids of the groups, in the order of their first rows.
+        rows: (G, k) row numbers; those of a group keep their order.
+        name: the name of the ids where they came as a Series; None elsewhere.
+
+    Example:
+        >>> days = group_rows(["mon", "tue", "mon", "tue"], 4, 2)
+        >>> days.ids, days.rows.tolist()
+        (('mon', 'tue'), [[0, 2], [1, 3]])
+        >>> days.scatter(days.gather(np.array([1.0, 2.0, 3.0, 4.0]))).tolist()
+        [1.0, 2.0, 3.0, 4.0]
+    """
+
+    ids: tuple[Hashable, ...]
+    rows: Array
+    name: Hashable = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def gather(self, values: Array) -> Array:
+        """Values of rows (N·k, …) as values of groups (G, k, …)."""
+        return values[self.rows]
+
+    def scatter(self, values: Array) -> Array:
+        """Values of groups (G, k) as values of rows (N·k,)."""
+        flat = np.empty(self.rows.size, values.dtype)
+        flat[self.rows.ravel()] = values.ravel()
+        return flat
+
+
+def group_rows(groups: Any, count: int, size: int) -> GroupRows:
+    """Find the rows of every group of a long table.
+
+    Args:
+        groups: (N·k,) ids, such as days: an array, a list or a Series. Rows of a group need not follow each other.
+        count: the number of rows of the table.
+        size: k, the rows that every group must have: one for each predicted value of the problem, in its order.
+
+    Raises:
+        ProblemError: there is not one id for each row, an id is missing, or a group has another number of rows.
+    """
+    ids = list(groups) if np.ndim(groups) == 1 else None
+    if ids is None or len(ids) != count:
+        shape = np.shape(groups)
+        raise ProblemError(f"groups must have shape ({count},), an id for each row of X; got {shape}")
+    found: dict[Hashable, list[int]] = {}
+    for row, one in enumerate(ids):
+        if one is None or one != one:  # NaN and NaT differ from themselves
+            raise ProblemError(f"groups must name the group of every row; row {row} has {one}: fill or drop it")
+        found.setdefault(one, []).append(row)
+    for one, rows in found.items():
+        if len(rows) != size:
+            raise ProblemError(
+                f"every group must have exactly {size} rows, one for each predicted value of the problem, in its "
+                f"order; group {one} has {len(rows)} ({list_positions('row', rows)}): add the rows that are "
+                f"missing, or drop the group"
+            )
+    return GroupRows(tuple(found), np.array(list(found.values())).reshape(-1, size), getattr(groups, "name", None))

@@ -1,0 +1,243 @@
+"""Corrections of a forecaster that the user has: they begin at its forecasts, learnt from rows it had not seen."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pear
+from pear.errors import ProblemError
+from pear.train.base_forecast import Correction, forecast_of, offsets_for_fit, training_forecast
+from pear.train.estimator.training_rows import read_training_rows
+from pear.train.long_table import group_rows
+
+pd = pytest.importorskip("pandas")
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.ensemble import RandomForestRegressor  # noqa: E402
+from sklearn.frozen import FrozenEstimator  # noqa: E402
+from sklearn.linear_model import Ridge  # noqa: E402
+from sklearn.model_selection import cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+
+SHORT: dict[str, Any] = {"max_epochs": 11, "check_every": 5, "patience": 3}
+TASK = pear.tasks.shortest_path((3, 3))
+K = TASK.problem.n
+X, C = (np.asarray(part, dtype=float) for part in TASK.samples(150, degree=6, seed=3))
+TRAIN, TEST = slice(0, 100), slice(100, 150)
+LONG = np.column_stack([np.repeat(X, K, axis=0), np.tile(np.arange(K), len(X))])
+DAYS = np.repeat(np.arange(len(X)), K)
+
+
+def regressor(**settings: Any) -> Any:
+    return pear.DecisionRegressor(**{"problem": TASK.problem, **SHORT, **settings})
+
+
+def untrained(model: Any, **given: Any) -> Any:
+    """The estimator as it is before the first step of training."""
+    rows = read_training_rows(model, given)
+    model.model_ = model._architecture(rows)
+    return model
+
+
+def forest() -> Any:
+    return RandomForestRegressor(5, min_samples_leaf=3, random_state=0, n_jobs=1)
+
+
+def module() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Linear(5, K).double()
+
+
+BASES: dict[str, Any] = {
+    "fitted": lambda: Ridge().fit(X[TRAIN], C[TRAIN]),
+    "pipeline": lambda: make_pipeline(StandardScaler(), Ridge()).fit(X[TRAIN], C[TRAIN]),
+    "trees": lambda: forest().fit(X[TRAIN], C[TRAIN]),
+    "frozen": lambda: FrozenEstimator(Ridge().fit(X[TRAIN], C[TRAIN])),
+    "module": module,
+    "function": lambda: lambda rows: rows @ np.ones((5, K)),
+}
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+@pytest.mark.parametrize("kind", BASES)
+def test_a_correction_begins_at_the_base(kind: str, model: str) -> None:
+    base = BASES[kind]()
+    start = untrained(regressor(base=base, model=model), X=X[TRAIN], y=C[TRAIN])
+    np.testing.assert_array_equal(start.predict(X[TEST]), forecast_of(base, X[TEST]))
+    assert start.base_ is base
+
+
+def test_a_correction_of_a_long_table_begins_at_the_base() -> None:
+    base = forest().fit(LONG[: 100 * K], C[TRAIN].ravel())
+    start = untrained(regressor(base=base, model="mlp"), X=LONG[: 100 * K], y=C[TRAIN].ravel(), groups=DAYS[: 100 * K])
+    np.testing.assert_array_equal(start.predict(LONG), base.predict(LONG))
+    trained = regressor(base=base).fit(LONG[: 100 * K], C[TRAIN].ravel(), groups=DAYS[: 100 * K])
+    correction = trained.model_[1].network(trained.model_[0](torch.from_numpy(LONG))).detach().numpy()
+    by_hand = base.predict(LONG) + float(trained.model_[1].scale) * correction
+    np.testing.assert_allclose(trained.predict(LONG), by_hand, rtol=1e-12)
+    expected = pear.solve(TASK.problem, by_hand.reshape(-1, K)).x.numpy()
+    np.testing.assert_array_equal(trained.decide(LONG, groups=DAYS), expected)
+
+
+def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() -> None:
+    fitted = forest().fit(X, C)
+    made = training_forecast(fitted, X, C)
+    by_hand = np.empty_like(C)
+    for block in (slice(0, 30), slice(30, 60), slice(60, 90), slice(90, 120), slice(120, 150)):
+        others = np.ones(150, bool)
+        others[block] = False
+        by_hand[block] = forest().fit(X[others], C[others]).predict(X[block])
+    np.testing.assert_array_equal(made.values, by_hand)
+    assert made.base is fitted
+    assert "each fitted without one of 5 blocks" in made.note
+    own, out_of_fold = (np.abs(values - C).mean() for values in (fitted.predict(X), made.values))
+    assert own < 0.8 * out_of_fold  # what a correction must not be trained on
+
+
+def test_blocks_of_a_long_table_are_whole_groups() -> None:
+    order = np.random.default_rng(1).permutation(len(LONG))
+    groups = group_rows(DAYS[order], len(order), K)
+    made = training_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
+    first = np.isin(DAYS[order], list(groups.ids)[:30])
+    by_hand = Ridge().fit(LONG[order][~first], C.ravel()[order][~first]).predict(LONG[order][first])
+    np.testing.assert_allclose(made.values[first], by_hand, rtol=1e-12)
+
+
+def test_an_estimator_that_is_not_fitted_is_fitted_as_a_copy() -> None:
+    base = Ridge(alpha=3.0)
+    model = regressor(base=base).fit(X[TRAIN], C[TRAIN])
+    assert not hasattr(base, "coef_")
+    np.testing.assert_array_equal(model.base_.predict(X), Ridge(alpha=3.0).fit(X[TRAIN], C[TRAIN]).predict(X))
+    assert "5 blocks" in model.history_.note
+    assert model.get_params()["base__alpha"] == 3.0
+    again = clone(model).set_params(base__alpha=5.0).fit(X[TRAIN], C[TRAIN])
+    assert again.base_.alpha == 5.0
+    assert cross_val_score(regressor(base=forest()), X, C, cv=2).max() < 0
+
+
+@pytest.mark.parametrize("kind", ["module", "function", "frozen"])
+def test_other_bases_are_asked_as_they_are_and_the_note_says_so(kind: str) -> None:
+    base = BASES[kind]()
+    model = regressor(base=base).fit(X[TRAIN], C[TRAIN])
+    assert "taken as they come" in model.history_.note
+    assert model.base_ is base
+
+
+def test_a_table_of_forecasts_in_place_of_a_base() -> None:
+    forecast = Ridge().fit(X[50:], C[50:]).predict(X)
+    model = regressor().fit(X[TRAIN], C[TRAIN], base_forecast=forecast[TRAIN])
+    same = regressor(base=FrozenEstimator(Ridge().fit(X[50:], C[50:]))).fit(X[TRAIN], C[TRAIN])
+    np.testing.assert_array_equal(model.predict(X, base_forecast=forecast), same.predict(X))
+    np.testing.assert_array_equal(model.decide(X, base_forecast=forecast), same.decide(X))
+    assert model.score(X, C, base_forecast=forecast) == same.score(X, C)
+    assert "taken as it comes" in model.history_.note
+    with pytest.raises(ProblemError, match="pass those of these rows"):
+        model.predict(X)
+    with pytest.raises(ProblemError, match="fit was given no base_forecast="):
+        same.predict(X, base_forecast=forecast)
+    with pytest.raises(ProblemError, match="pass it without base="):
+        regressor(base=Ridge()).fit(X, C, base_forecast=forecast)
+    with pytest.raises(ProblemError, match=r"base_forecast must have shape \(150, 12\); got \(100, 12\)"):
+        regressor().fit(X, C, base_forecast=forecast[TRAIN])
+    with pytest.raises(ProblemError, match="must be finite; row 7 is not"):
+        regressor().fit(X, C, base_forecast=np.where(np.arange(150)[:, None] == 7, np.nan, forecast))
+
+
+def test_tables_of_forecasts_have_the_columns_of_the_costs() -> None:
+    costs = pd.DataFrame(C, columns=[f"arc {i}" for i in range(K)])
+    forecast = costs + 0.1
+    model = regressor(max_epochs=1).fit(X, costs, base_forecast=forecast)
+    assert list(model.predict(X, base_forecast=forecast).columns) == list(costs.columns)
+    with pytest.raises(ProblemError, match="columns of base_forecast must be those of y"):
+        model.predict(X, base_forecast=forecast[forecast.columns[::-1]])
+
+
+def test_validation_and_partial_fit_take_forecasts() -> None:
+    forecast = Ridge().fit(X[50:], C[50:]).predict(X)
+    held_out = {"X": X[TEST], "y": C[TEST], "base_forecast": forecast[TEST]}
+    model = regressor().fit(X[TRAIN], C[TRAIN], held_out, base_forecast=forecast[TRAIN])
+    best = model.history_.best.metric
+    assert best == pytest.approx(-model.score(X[TEST], C[TEST], base_forecast=forecast[TEST]), rel=1e-6)
+    before = model.predict(X, base_forecast=forecast)
+    model.partial_fit(X[TEST], C[TEST], base_forecast=forecast[TEST])
+    assert not np.array_equal(before, model.predict(X, base_forecast=forecast))
+    fresh = regressor(base=Ridge()).partial_fit(X[TRAIN], C[TRAIN])
+    assert np.isfinite(fresh.predict(X)).all()
+
+
+def test_a_correction_lowers_the_regret_of_its_base() -> None:
+    x, c = (np.asarray(part, dtype=float) for part in TASK.samples(400, degree=6, seed=1))
+    base = Ridge().fit(x[:300], c[:300])
+    model = regressor(base=base, max_epochs=60).fit(x[:300], c[:300])
+    before = pear.normalized_regret(TASK.problem, base.predict(x[300:]), c[300:])
+    assert -model.score(x[300:], c[300:]) < 0.9 * before
+
+
+@pytest.mark.parametrize("unit", [1e2, 1e4])
+def test_units_of_the_costs_do_not_matter(unit: float) -> None:
+    plain = regressor(base=Ridge()).fit(X[TRAIN], C[TRAIN]).predict(X[TEST])
+    scaled = regressor(base=Ridge()).fit(X[TRAIN], unit * C[TRAIN]).predict(X[TEST])
+    np.testing.assert_allclose(scaled / unit, plain, rtol=1e-3)
+
+
+def test_saved_and_loaded_with_the_base_beside_it(tmp_path: Path) -> None:
+    base = Ridge().fit(X[TRAIN], C[TRAIN])
+    model = regressor(base=base, model="mlp").fit(X[TRAIN], C[TRAIN])
+    model.save(tmp_path / "a.pear")
+    again = pear.DecisionRegressor.load(tmp_path / "a.pear", base=base)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    with pytest.raises(ProblemError, match=r"holds the correction of a Ridge.*pass base=…"):
+        pear.DecisionRegressor.load(tmp_path / "a.pear")
+    regressor().fit(X, C).save(tmp_path / "b.pear")
+    with pytest.raises(ProblemError, match="correct no base forecaster; pass no base"):
+        pear.DecisionRegressor.load(tmp_path / "b.pear", base=base)
+    forecast = base.predict(X)
+    table = regressor().fit(X, C, base_forecast=forecast)
+    table.save(tmp_path / "c.pear")
+    loaded = pear.DecisionRegressor.load(tmp_path / "c.pear")
+    np.testing.assert_array_equal(loaded.predict(X, base_forecast=forecast), table.predict(X, base_forecast=forecast))
+
+
+def test_samples_of_fit_get_offsets() -> None:
+    base = Ridge()
+    offsets, made = offsets_for_fit(base, torch.tensor(X), torch.tensor(C))
+    np.testing.assert_array_equal(offsets, training_forecast(base, X, C).values)
+    np.testing.assert_array_equal(made.base.predict(X), Ridge().fit(X, C).predict(X))
+    cube = torch.tensor(LONG).reshape(len(X), K, -1)
+    long, _ = offsets_for_fit(base, cube, torch.tensor(C))
+    groups = group_rows(DAYS, len(LONG), K)
+    np.testing.assert_array_equal(long.flatten(), training_forecast(base, LONG, C.ravel(), groups).values)
+
+
+def test_boosters_of_xgboost_are_asked_in_place() -> None:
+    class Booster:
+        def predict(self, rows: Any) -> Any:
+            raise TypeError("('Expecting data to be a DMatrix object, got: ', <class 'numpy.ndarray'>)")
+
+        def inplace_predict(self, rows: Any) -> Any:
+            return np.ones((len(rows), K), np.float32)
+
+    np.testing.assert_array_equal(forecast_of(Booster(), X), np.ones((150, K)))
+
+
+def test_what_is_refused_in_words() -> None:
+    with pytest.raises(ProblemError, match="base must have predict, or be a torch module or a function of X; got int"):
+        regressor(base=3).fit(X, C)
+    with pytest.raises(ProblemError, match=r"fitted to other values than y: it forecasts one value a row.* \(12,\);"):
+        regressor(base=Ridge().fit(X, C[:, 0])).fit(X, C)
+    with pytest.raises(ProblemError, match=r"got \(150,\)\. For a forecaster of single values, let X have a row"):
+        regressor(base=lambda rows: rows[:, 0]).fit(X, C)
+    with pytest.raises(ProblemError, match=r"needs a last layer that is a torch\.nn\.Linear; ReLU has none"):
+        Correction(torch.nn.ReLU())
+    positive = torch.nn.Sequential(torch.nn.Linear(5, K), torch.nn.Softplus()).double()
+    with pytest.raises(ProblemError, match="must begin at zero, and the module predicts something else"):
+        regressor(base=Ridge(), model=positive).fit(X, C)
