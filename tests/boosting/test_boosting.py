@@ -127,6 +127,66 @@ def test_lightgbm_with_a_row_for_every_value() -> None:
     )
 
 
+def test_groups_may_come_interleaved() -> None:
+    order = np.random.default_rng(5).permutation(120)  # samples in another order, value after value
+    rows = np.concatenate([K * order + value for value in range(K)])
+    days = np.repeat(np.arange(120), K)[rows]
+    sorted_alike, _ = pear.boosting.objective(TASK.problem)(C[TRAIN][order].ravel(), FORECAST[order].ravel())
+    gradient, curvature = pear.boosting.objective(TASK.problem, groups=days)(
+        C[TRAIN].ravel()[rows], FORECAST.ravel()[rows]
+    )
+    wide = np.empty((120, K))
+    wide[days, rows % K] = gradient
+    np.testing.assert_array_equal(wide[order], sorted_alike.reshape(120, K))
+    assert curvature.shape == gradient.shape == (120 * K,)
+    value = pear.boosting.metric(TASK.problem, groups=days)(C[TRAIN].ravel()[rows], FORECAST.ravel()[rows])[1]
+    assert value == pytest.approx(pear.normalized_regret(TASK.problem, FORECAST, C[TRAIN]), rel=1e-12)
+    with pytest.raises(ProblemError, match=r"every group must have exactly 12 rows.*group 3 has 11"):
+        pear.boosting.objective(TASK.problem, groups=np.delete(np.repeat(np.arange(120), K), 3 * K))
+    with pytest.raises(ProblemError, match=r"a value for each of the 1440 rows that groups names; got \(24,\)"):
+        pear.boosting.objective(TASK.problem, groups=days)(C[:2].ravel(), C[:2].ravel())
+
+
+def test_trees_on_top_of_trees_on_a_long_table() -> None:
+    """The forecasts that the objective gets hold the start, and the base forecasts new rows."""
+    long = np.column_stack([np.repeat(X, K, axis=0), np.tile(np.arange(K), len(X))])
+    days, flat = np.repeat(np.arange(len(X)), K), C.ravel()
+    train, held_out, test = days < 120, (days >= 120) & (days < 180), days >= 180
+    base = lgb.LGBMRegressor(n_estimators=60, **SETTINGS).fit(long[train], flat[train])
+    start = pear.boosting.out_of_fold(base, long[train], flat[train], groups=days[train])
+    regret_objective, seen = pear.boosting.objective(TASK.problem, flat[train], groups=days[train]), []
+
+    def record(forecast: Any, data: Any) -> Any:
+        seen.append(np.array(forecast))
+        return regret_objective(forecast, data)
+
+    data = lgb.Dataset(long[train], flat[train], init_score=start)
+    later = lgb.Dataset(long[held_out], flat[held_out], init_score=base.predict(long[held_out]), reference=data)
+    booster = lgb.train(
+        {"objective": record, **SETTINGS},
+        data,
+        60,
+        [later],
+        feval=pear.boosting.metric(TASK.problem, groups=days[held_out]),
+        callbacks=[lgb.early_stopping(20, verbose=False)],
+    )
+    np.testing.assert_allclose(seen[0], start, rtol=1e-12)
+    np.testing.assert_allclose(seen[1], start + booster.predict(long[train], num_iteration=1), rtol=1e-6)
+    forecast = base.predict(long[test]) + booster.predict(long[test])
+    before = pear.normalized_regret(TASK.problem, base.predict(long[test]).reshape(-1, K), C[TEST])
+    assert pear.normalized_regret(TASK.problem, forecast.reshape(-1, K), C[TEST]) < 0.95 * before
+
+
+def test_forecasts_out_of_fold_are_those_of_copies_fitted_without_the_block() -> None:
+    base = lgb.LGBMRegressor(n_estimators=5, **SETTINGS)
+    made = pear.boosting.out_of_fold(base, X[TRAIN], C[TRAIN][:, 0], folds=4)
+    by_hand = lgb.LGBMRegressor(n_estimators=5, **SETTINGS).fit(X[30:120], C[30:120, 0]).predict(X[:30])
+    np.testing.assert_array_equal(made[:30], by_hand)
+    booster = lgb.train({"objective": "l2", **SETTINGS}, lgb.Dataset(X[TRAIN], C[TRAIN][:, 0]), 2)
+    with pytest.raises(ProblemError, match="a Booster cannot be fitted again"):
+        pear.boosting.out_of_fold(booster, X[TRAIN], C[TRAIN][:, 0])
+
+
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_xgboost_takes_labels_of_many_columns(strategy: str) -> None:
     xgb = pytest.importorskip("xgboost", reason="XGBoost is not installed; pip install 'pear-dfl[xgboost]'")

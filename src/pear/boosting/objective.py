@@ -20,6 +20,7 @@ from pear.losses.defaults import BOOSTING, check_strength
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
+from pear.train.long_table import group_rows
 from pear.train.validation import own_rows, regret_on
 
 Array = np.ndarray[Any, Any]
@@ -28,13 +29,21 @@ Array = np.ndarray[Any, Any]
 class _CallReader:
     """The base class of objective and metric, which reads the arguments of LightGBM's and XGBoost's calls."""
 
-    def __init__(self, problem: Problem | Model, true: Any) -> None:
+    def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
         self.problem, self.inputs = problem, input_count(problem)
+        self.groups = None if groups is None else group_rows(groups, np.size(groups), self.inputs)
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:
-        """Return values as an array (N, k); a flat array of N·k entries is read sample by sample."""
+        """Return values as an array (N, k); a flat array of N·k entries is read sample by sample, or by groups."""
         array = np.asarray(values, dtype=float)
+        if self.groups is not None:
+            if array.size != self.groups.rows.size:
+                raise ProblemError(
+                    f"{name} must have a value for each of the {self.groups.rows.size} rows that groups names; got "
+                    f"{np.shape(values)}"
+                )
+            return self.groups.gather(array.ravel())
         if array.ndim == 1 and array.size % self.inputs == 0:
             array = array.reshape(-1, self.inputs)
         if array.ndim != 2 or array.shape[1] != self.inputs:
@@ -70,8 +79,10 @@ class Objective(_CallReader):
         rounds: calls so far.
     """
 
-    def __init__(self, problem: Problem | Model, true: Any, loss: PEARLoss, guidance: float, decay: float) -> None:
-        super().__init__(problem, true)
+    def __init__(
+        self, problem: Problem | Model, true: Any, groups: Any, loss: PEARLoss, guidance: float, decay: float
+    ) -> None:
+        super().__init__(problem, true, groups)
         check_strength("guidance", guidance)
         if not 0 <= decay <= 1:
             raise ProblemError(f"decay must be between 0 and 1; got {decay!r}")
@@ -97,7 +108,8 @@ class Objective(_CallReader):
         gradient = values.grad.numpy()
         size = float((gradient * gradient).sum())
         step = float(((predicted - true) * gradient).sum()) / size if size > 0 else 0.0
-        return (step * gradient).reshape(shape), np.ones(shape)
+        steps = step * gradient
+        return (steps if self.groups is None else self.groups.scatter(steps)).reshape(shape), np.ones(shape)
 
     def __repr__(self) -> str:
         return f"objective({self.problem}, injection={self.loss.injection:g}, guidance={self.guidance:g})"
@@ -107,6 +119,7 @@ def objective(
     problem: Problem | Model,
     true: Any = None,
     *,
+    groups: Any = None,
     smoothing: float | Literal["auto"] = BOOSTING.smoothing,
     injection: float = BOOSTING.injection,
     guidance: float = BOOSTING.guidance,
@@ -117,13 +130,15 @@ def objective(
     """Make PEAR's loss a custom objective of LightGBM or XGBoost.
 
     XGBoost takes labels (N, k). LightGBM takes one label a row, so that the true values come here, with
-    ``num_class=k`` among its parameters. One row for each pair of sample and value, k rows after each other for a
-    sample, works with both: forecasts and labels are then flat. Start from a forecaster that is trained on the squared
-    error (``init_score``, ``base_margin``).
+    ``num_class=k`` among its parameters. A long table, with one row for each pair of sample and value, works with both:
+    forecasts and labels are then flat. Start from a forecaster that is trained on the squared error (``init_score``,
+    ``base_margin``); ``out_of_fold`` gives its forecasts of training rows.
 
     Args:
         problem: what is decided; a ``Model`` maps the k predicted values to costs.
-        true: (N, k) true values of the training rows, in their order; left out, the labels.
+        true: (N, k) true values of the training rows, in their order; left out, the labels. With groups (N·k,).
+        groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the
+            order of the problem's values. Left out, the k rows of a sample follow each other.
         smoothing, injection: as for ``PEARLoss``.
         guidance: α of the first round; decay: what it is multiplied by after every round (1: α stays).
         solver, on_failure: as for ``PEARLoss``; a masked sample has a gradient of zero.
@@ -141,7 +156,7 @@ def objective(
         ([[-0.2, 0.2]], [[1.0, 1.0]])
     """
     loss = PEARLoss(problem, smoothing, injection, 0.0, solver, on_failure, "none")
-    return Objective(problem, true, loss, guidance, decay)
+    return Objective(problem, true, groups, loss, guidance, decay)
 
 
 class Metric(_CallReader):
@@ -161,12 +176,13 @@ class Metric(_CallReader):
         return ("regret", value) if xgboost else ("regret", value, False)
 
 
-def metric(problem: Problem | Model, true: Any = None) -> Metric:
+def metric(problem: Problem | Model, true: Any = None, *, groups: Any = None) -> Metric:
     """Make the normalised regret a metric to stop by: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
 
     Args:
         problem: what is decided, in integers where it has them.
         true: (N, k) true values of the validation rows, in their order; left out, the labels.
+        groups: (N·k,) ids of the samples that the rows of a long table belong to, as in ``objective``.
 
     Example:
         >>> import numpy as np, pear
@@ -175,4 +191,4 @@ def metric(problem: Problem | Model, true: Any = None) -> Metric:
         >>> name, round(value, 6)
         ('regret', 2.0)
     """
-    return Metric(problem, true)
+    return Metric(problem, true, groups)

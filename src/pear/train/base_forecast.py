@@ -154,7 +154,7 @@ def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         >>> bool((made.values[:2] == by_hand).all())
         True
     """
-    if not _is_refittable(base):
+    if not is_refittable(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
         note += "rows they are too good, and out-of-sample forecasts as base_forecast= make a better correction"
         logger.info(note)
@@ -195,7 +195,7 @@ def _rows_of(samples: Array, groups: GroupRows | None) -> Array:
     return samples if groups is None else np.sort(groups.rows[samples].ravel())
 
 
-def _is_refittable(base: Any) -> bool:
+def is_refittable(base: Any) -> bool:
     """Whether the base is an estimator of scikit-learn that a copy can be fitted of."""
     if isinstance(base, type) or not all(hasattr(base, name) for name in ("fit", "predict", "get_params")):
         return False
