@@ -78,13 +78,15 @@ def test_the_walk_agrees_with_a_loop():
 
 def test_differences_are_paired_and_blocked():
     X, C = samples()
-    given = {"ridge": Ridge(), "constant": DummyRegressor(), "linear": LinearRegression()}
-    found = pear.walk_forward(simplex(), X, C, given, splits=3, block=4, seed=5)
+    given = {"ridge": Ridge(alpha=300.0), "constant": DummyRegressor(), "linear": LinearRegression()}
+    found = pear.walk_forward(simplex(), X, C, given, splits=3, block=4)
     assert found.reference == "ridge"
-    by_hand = paired_difference(found.regret[2], found.regret[0], 4, seed=5)
+    by_hand = paired_difference(found.regret[2], found.regret[0], 4)
+    assert by_hand.standard_error > 0
     assert found.differences["linear"] == by_hand
     assert found.rows[2]["low"] == by_hand.interval[0]
-    other = found.against("linear", block=4, seed=5)
+    assert found.against("ridge", block=4, seed=5).differences["linear"].interval != by_hand.interval
+    other = found.against("linear", block=4)
     assert other.differences["ridge"].mean == -by_hand.mean
     assert set(other.differences) == {"ridge", "constant", MEAN}
     # the dummy regressor forecasts the same constant

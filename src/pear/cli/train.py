@@ -64,7 +64,7 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     table = read_csv_table(data)
-    named, priced = _parse_prices(split_at_commas(costs))
+    named, priced = parse_prices(split_at_commas(costs))
     problem, paid = read_model(model, named, table, priced)
     known = split_at_commas(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
@@ -119,7 +119,7 @@ def _train_with_each_loss(
     return trained, ""
 
 
-def _parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
+def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
     """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:

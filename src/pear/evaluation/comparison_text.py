@@ -16,17 +16,22 @@ _MOST_DECIMALS = 6  # of numbers in tables; smaller ones are written with an exp
 
 
 def format_table(found: WalkForward) -> str:
-    """Format the comparison as a table of plain text.
+    """Format the comparison as a table of plain text, with a line on what is compared above it."""
+    lines = table_lines(found)
+    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+    texts = [
+        "  ".join([line[0].ljust(widths[0]), *(text.rjust(widths[j]) for j, text in enumerate(line) if j)]).rstrip()
+        for line in lines
+    ]
+    rows, folds = count_noun(len(found.sample), "tested row"), count_noun(int(found.fold.max()), "fold")
+    return "\n".join([f"{rows} in {folds}", *texts])
 
-    Args:
-        found: the comparison.
 
-    Returns:
-        Lines: what is compared, the headings, and one for each forecaster in the order of their losses.
-    """
+def table_lines(found: WalkForward) -> list[tuple[str, ...]]:
+    """Return the texts of a table: the headings, and a line for each forecaster in the order of their losses."""
     unit = "cost" if found.sense == "min" else "gain"
     headings = ("", "lost a row", "of the best", f"{unit} a row", f"minus {found.reference} (95 %)", "squared error")
-    lines = [headings]
+    lines: list[tuple[str, ...]] = [headings]
     for row in sorted(found.rows, key=lambda one: one["regret"]):
         lines.append(
             (
@@ -38,13 +43,7 @@ def format_table(found: WalkForward) -> str:
                 format_amount(row["squared_error"]),
             )
         )
-    widths = [max(len(line[j]) for line in lines) for j in range(len(headings))]
-    texts = [
-        "  ".join([line[0].ljust(widths[0]), *(text.rjust(widths[j]) for j, text in enumerate(line) if j)]).rstrip()
-        for line in lines
-    ]
-    rows, folds = count_noun(len(found.sample), "tested row"), count_noun(int(found.fold.max()), "fold")
-    return "\n".join([f"{rows} in {folds}", *texts])
+    return lines
 
 
 def format_difference(difference: PairedDifference | None) -> str:

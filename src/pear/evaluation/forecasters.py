@@ -104,18 +104,19 @@ class EstimatorForecaster:
         )
         fresh = self._copy(samples, fold)
         columns = samples.true.shape[1]
-        if columns == 1:
-            return fresh.fit(features, targets).predict(ahead)
-        if self.models_per_fold == 1:
-            try:
-                return fresh.fit(features, targets).predict(ahead)
-            except _REFUSALS as refused:
-                if says_many_outputs(self.estimator):
-                    raise
-                found = self._forecast_columns(samples, fold, refused)
+        if self.models_per_fold > 1:
+            return self._forecast_columns(samples, fold, None)
+        try:
+            fitted = fresh.fit(features, targets)
+        except _REFUSALS as refused:
+            if columns == 1 or says_many_outputs(self.estimator):
+                raise
+            found = self._forecast_columns(samples, fold, refused)
             self.models_per_fold = columns
             return found
-        return self._forecast_columns(samples, fold, None)
+        if _was_interrupted(fitted):
+            raise KeyboardInterrupt
+        return fitted.predict(ahead)
 
     def _forecast_columns(self, samples: Samples, fold: Fold, refused: Exception | None) -> Array:
         """Train a copy for each column; ``refused`` is what the estimator said to all columns together."""
@@ -217,6 +218,12 @@ def says_many_outputs(estimator: Any) -> bool:
     if not hasattr(estimator, "__sklearn_tags__"):
         return False
     return bool(estimator.__sklearn_tags__().target_tags.multi_output)
+
+
+def _was_interrupted(fitted: Any) -> bool:
+    """Whether Ctrl-C ended the training of a ``DecisionRegressor``, which keeps the best weights so far."""
+    last = fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted
+    return bool(getattr(getattr(last, "history_", None), "interrupted", False))
 
 
 def _as_rows(table: Any) -> Any:

@@ -57,7 +57,6 @@ def walk_forward(
     retrain: bool = True,
     reference: str | None = None,
     block: int | None = None,
-    seed: int = 0,
     progress: Callable[[WalkProgress], None] | None = None,
 ) -> WalkForward:
     """Compare forecasters by what their decisions cost over time: train on the past, decide for what follows.
@@ -81,7 +80,6 @@ def walk_forward(
         reference: the name of the forecaster that the others are compared with; the first one if left out.
         block: length of the blocks of the bootstrap, in rows; about the cube root of the number of tested rows if left
             out. Take a week, a season or another span after which losses have forgotten each other.
-        seed: the seed of the bootstrap.
         progress: a function that is called after each fold of each forecaster.
 
     Raises:
@@ -125,7 +123,6 @@ def walk_forward(
         notes=_notes(compared, folds, retrain),
         reference=reference,
         block=block,
-        seed=seed,
     )
 
 

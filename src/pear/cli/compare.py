@@ -1,0 +1,198 @@
+"""``pear compare``: forecasters beside each other over time, by what their decisions cost."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import pear
+from pear.cli.console import err, out, print_plain
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.output_files import writable_folder
+from pear.cli.train import Architecture, parse_prices, read_model
+from pear.errors import DataError
+from pear.pages.figure_style import require_packages
+
+if TYPE_CHECKING:
+    import pandas
+
+KINDS = ("ridge", "lightgbm", "mse", "pear")
+"""Forecasters that the command makes itself; "lightgbm" where it is installed."""
+
+_INTERRUPTED = 130
+_WIDE = 118  # columns of a terminal that shows the whole table
+_MAIN_COLUMNS = (0, 1, 4)  # of the table, in other terminals: name, loss, difference
+
+
+def compare(
+    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    data: Annotated[Path, typer.Argument(help="Samples in time order: a CSV file with a row for each.")],
+    features: Annotated[
+        str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(help="Columns of true costs, and right-hand sides as ROW=PRICE, as for pear train."),
+    ] = None,
+    forecasts: Annotated[
+        list[Path] | None,
+        typer.Option(help="Your own forecasts: a CSV file with the columns of costs and the rows of DATA. Repeatable."),
+    ] = None,
+    forecasters: Annotated[str, typer.Option(help="Which of these to compare.")] = ",".join(KINDS),
+    dates: Annotated[str | None, typer.Option(help="A column of dates, which must be in order.")] = None,
+    splits: Annotated[int, typer.Option(help="Test folds; each is trained on the rows before it.", min=1)] = 5,
+    gap: Annotated[int, typer.Option(help="Rows left out before each test fold.", min=0)] = 0,
+    window: Annotated[int | None, typer.Option(help="Train on so many rows at most.", min=1)] = None,
+    architecture: Annotated[Architecture, typer.Option("--model", help="Of mse and pear.")] = Architecture.linear,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the picture and the tables.")] = Path(
+        "pear-output/compare"
+    ),
+    seed: Annotated[int, typer.Option(help="Of trees, first weights and batches.", min=0)] = 0,
+    max_epochs: Annotated[int, typer.Option(help="Of mse and pear; early stopping ends sooner.", min=1)] = 1000,
+    time_cap: Annotated[float | None, typer.Option(help="Seconds for each training of mse and pear.")] = None,
+) -> None:
+    """Compare forecasters over time by what their decisions cost: ridge, LightGBM, MSE, PEAR and your own forecasts.
+
+    Each is trained on the rows before a test fold and decides for its rows. The mean of the training costs stands
+    beside them. The first one is the reference of all differences: your own forecasts, where there are any.
+    """
+    from pear.compile.thread_pools import one_thread
+
+    require_packages("the picture", "matplotlib")
+    table = read_csv_table(data)
+    named, priced = parse_prices(split_at_commas(costs))
+    problem, paid = read_model(model, named, table, priced)
+    known = split_at_commas(features) or [name for name in table.columns if name not in paid and name != dates]
+    if both := [name for name in known if name in paid]:
+        raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+    X, C = select_columns(table, known, "features", data), select_columns(table, paid, "costs", data)
+    if dates is not None:
+        X.index = C.index = _read_dates(table, dates, data)
+    settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed}
+    compared: dict[str, Any] = {path.stem: _read_forecasts(path, paid, C) for path in forecasts or ()}
+    compared |= make_forecasters(split_at_commas(forecasters), problem, architecture, settings, seed)
+    folder = writable_folder(to)
+    print_plain(f"{problem.problem}\n{len(paid)} values are forecast from {len(known)} features, {len(X):,} rows.\n")
+    with one_thread():
+        found = _compare_with_progress_bar(
+            problem, X, C, compared, pear.TimeSplits(folds=splits, gap=gap, window=window)
+        )
+    _print_comparison(found)
+    found.to_frame().to_csv(folder / "comparison.csv")
+    found.to_frame("sample").to_csv(folder / "samples.csv", index=False)
+    found.plot(folder / "comparison.png")
+    print_plain(
+        f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"
+        f"Every decision: {folder / 'samples.csv'}"
+    )
+
+
+def make_forecasters(
+    kinds: list[str], problem: pear.Model, architecture: Architecture, settings: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Make the forecasters that the command compares by itself.
+
+    Args:
+        kinds: names of ``KINDS``.
+        problem: the decision problem.
+        architecture: of "mse" and "pear".
+        settings: further arguments of ``DecisionRegressor``.
+        seed: of LightGBM.
+
+    Raises:
+        DataError: a name is unknown.
+    """
+    import numpy as np
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise DataError(f"--forecasters: there is no {unknown[0]!r}{suggest_name(unknown[0], KINDS)}")
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        if kind == "ridge":
+            found[kind] = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 5, 15)))
+        elif kind == "lightgbm":
+            if importlib.util.find_spec("lightgbm") is None:
+                print_plain("LightGBM is not installed, and left out; pip install 'pear-dfl[lightgbm]'", to=err)
+                continue
+            from lightgbm import LGBMRegressor
+
+            found[kind] = LGBMRegressor(verbose=-1, n_jobs=1, random_state=seed)
+        else:
+            loss = {"mse": "mse", "pear": "pear-guided"}[kind]
+            found[kind] = pear.DecisionRegressor(problem, architecture.value, loss=loss, **settings)
+    return found
+
+
+def _read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
+    """Read a column of dates."""
+    import pandas
+
+    if name not in table.columns:
+        raise DataError(f"{path} has no column {name!r}{suggest_name(name, list(table.columns))}")
+    found = pandas.to_datetime(table[name], errors="coerce", utc=False)
+    if found.isna().any():
+        line = int(found.isna().to_numpy().argmax()) + 2
+        raise DataError(f"column {name!r} of {path} holds no date in line {line}: {table[name].iloc[line - 2]!r}")
+    return pandas.DatetimeIndex(found, name=name)
+
+
+def _read_forecasts(path: Path, columns: list[str], C: pandas.DataFrame) -> Any:
+    """Read a table of forecasts (N, k); empty cells are NaN, for rows that are never tested."""
+    table = read_csv_table(path)
+    if len(table) != len(C):
+        raise DataError(
+            f"{path} has {len(table)} rows, and the samples {len(C)}; give it a row for each, empty where no forecast "
+            "was made"
+        )
+    there = [name for name in columns if name in table.columns]
+    numbers = select_columns(table.fillna(dict.fromkeys(there, 0.0)), columns, "forecasts", path)
+    return numbers.mask(table[columns].isna()).to_numpy()
+
+
+def _compare_with_progress_bar(
+    problem: pear.Model, X: Any, C: Any, compared: dict[str, Any], splits: pear.TimeSplits
+) -> pear.WalkForward:
+    """Walk forward, with a progress bar; Ctrl-C ends it."""
+    with Progress(
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=out,
+    ) as bar:
+        line = bar.add_task("training", total=None)
+
+        def show(now: Any) -> None:
+            text = f"{now.forecaster}, fold {now.fold} of {now.folds}"
+            bar.update(line, description=text, completed=now.done, total=now.total)
+
+        try:
+            return pear.walk_forward(problem, X, C, compared, splits, progress=show)
+        except KeyboardInterrupt:
+            print_plain("Stopped; nothing is saved.", "yellow", err)
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+def _print_comparison(found: pear.WalkForward) -> None:
+    """Print the table of the comparison and its sentences."""
+    from pear.evaluation.comparison_text import table_lines
+
+    headings, *lines = table_lines(found)
+    shown = range(len(headings)) if out.width >= _WIDE else _MAIN_COLUMNS
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    for j in shown:
+        table.add_column(headings[j], justify="right" if j else "left", no_wrap=True)
+    for line in lines:
+        table.add_row(*(line[j] for j in shown))
+    out.print(table)
+    for sentence in found.sentences:
+        print_plain(f"• {sentence}")
