@@ -205,7 +205,7 @@ def test_problems_with_fields_per_sample():
     for i, name in enumerate(found.names):
         by_hand = pear.regret(problem[rows], found.forecasts[name], C[rows]).numpy()
         assert found.regret[i] == pytest.approx(by_hand, abs=1e-12)
-    with pytest.raises(ProblemError, match="fields of its own for 40 samples, and X has 30"):
+    with pytest.raises(ProblemError, match="fields of its own for 40 samples, and C has 30"):
         pear.walk_forward(problem, X[:30], C[:30], given)
 
 
@@ -252,7 +252,7 @@ def test_dates_must_be_in_order():
     X, C = samples(20)
     dates = pd.date_range("2026-01-01", periods=20)
     mixed = dates[[*range(10), 11, 10, *range(12, 20)]]
-    with pytest.raises(ProblemError, match=r"dates of X are not in order: row 11, 2026-01-11.*X = X.sort_index"):
+    with pytest.raises(ProblemError, match=r"dates of X are not in order: row 11, 2026-01-11.*sort the rows by date"):
         pear.walk_forward(simplex(), pd.DataFrame(X, index=mixed), C, {"ridge": Ridge()})
     with pytest.raises(ProblemError, match="dates of C are not in order"):
         pear.walk_forward(simplex(), X, pd.DataFrame(C, index=mixed), {"ridge": Ridge()})
@@ -339,7 +339,7 @@ def test_the_picture_is_drawn(tmp_path):
         ({"ridge": Ridge}, r"is a class; pass an object of it: Ridge\(…\)"),
         ({"net": torch.nn.Linear(4, 3)}, "is a torch module"),
         ({"text": "ridge"}, "got str"),
-        ({"short": np.zeros((59, 3))}, "has 59 rows, and X has 60"),
+        ({"short": np.zeros((59, 3))}, "has 59 rows, and there are 60 samples"),
         ({"narrow": np.zeros((60, 2))}, r"the forecasts of 'narrow' must have shape \(N, 3\)"),
     ],
 )
@@ -411,7 +411,7 @@ def test_rows_that_are_unbounded_under_a_forecast_are_named():
 
 def test_samples_are_checked():
     X, C = samples()
-    with pytest.raises(ProblemError, match="X has 50 rows and C 60"):
+    with pytest.raises(ProblemError, match="X has 50 rows; expected 60, one for each sample of C"):
         pear.walk_forward(simplex(), X[:50], C, {"ridge": Ridge()})
     with pytest.raises(ProblemError, match="a column for each of the 3 values"):
         pear.walk_forward(simplex(), X, C[:, :2], {"ridge": Ridge()})

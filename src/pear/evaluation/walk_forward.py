@@ -11,16 +11,14 @@ import numpy as np
 
 from pear.errors import ForecasterError, ProblemError, SolveError, list_positions
 from pear.evaluation.forecasters import (
-    Array,
     EstimatorForecaster,
     Forecaster,
-    FunctionForecaster,
-    Samples,
+    MeanForecaster,
     as_forecaster,
-    forecast_mean,
 )
 from pear.evaluation.time_splits import Fold, Rows, read_folds
 from pear.evaluation.walk_forward_result import MEAN, WalkForward
+from pear.evaluation.walk_samples import Array, Samples, as_rows
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.paired_difference import block_length
 from pear.losses.regret_metrics import Outcome
@@ -54,6 +52,7 @@ def walk_forward(
     forecasters: Mapping[str, Any],
     splits: Any = 5,
     *,
+    groups: Any = None,
     retrain: bool = True,
     reference: str | None = None,
     block: int | None = None,
@@ -73,9 +72,13 @@ def walk_forward(
         forecasters: by name, estimators with ``fit(X, y)`` and ``predict(X)`` (scikit-learn, LightGBM,
             ``DecisionRegressor``; a copy is trained on every fold, and one for each column where an estimator takes a
             single output), functions ``(X_train, C_train, X_test) -> forecasts``, and tables (N, k) of forecasts that
-            were made elsewhere.
+            were made elsewhere. A pair ``(estimator, table)`` has features of its own: an array with a row for each
+            sample, or, with groups, for each value.
         splits: the number of test folds, each trained on all rows before it; ``pear.TimeSplits`` for a gap, a rolling
             window or other sizes; a splitter of scikit-learn; or pairs of row numbers.
+        groups: (N·k,) for long tables, the id of the sample that each row belongs to, such as its day. Then X may have
+            a row for each forecast value, C may be of shape (N·k,), and one model forecasts all values. Every group has
+            k rows in the order of the problem's values; samples are in the order of the groups' first rows.
         retrain: whether to train anew for every fold. If False, the training rows of the first fold serve all.
         reference: the name of the forecaster that the others are compared with; the first one if left out.
         block: length of the blocks of the bootstrap, in rows; about the cube root of the number of tested rows if left
@@ -96,8 +99,8 @@ def walk_forward(
         >>> found.best_forecaster, found.regret.shape
         ('least squares', (2, 90))
     """
-    samples = Samples(problem, X, C)
-    folds = read_folds(splits, samples.X, samples.C, len(samples))
+    samples = Samples(problem, X, C, groups)
+    folds = read_folds(splits, samples.true, samples.true, len(samples))
     compared = _read_forecasters(forecasters, samples)
     reference = next(iter(compared)) if reference is None else reference
     if reference not in compared:
@@ -135,7 +138,7 @@ def _read_forecasters(given: Mapping[str, Any], samples: Samples) -> dict[str, F
     if MEAN in given or not all(isinstance(name, str) for name in given):
         raise ProblemError(f"names of forecasters must be texts other than {MEAN!r}, which is added; got {list(given)}")
     compared = {name: as_forecaster(name, one, samples) for name, one in given.items()}
-    return {**compared, MEAN: FunctionForecaster(forecast_mean)}
+    return {**compared, MEAN: MeanForecaster()}
 
 
 def _trained_once(folds: list[Fold]) -> list[Fold]:
@@ -168,7 +171,10 @@ def _forecast_all(
 
 def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
     """Return forecasts as float64 (T, k), checked."""
-    found = as_values(samples.problem, values, "the forecasts").astype(np.float64)
+    found = np.asarray(as_rows(values), dtype=np.float64)
+    if found.ndim == 1 and found.size == len(fold.test) * samples.true.shape[1]:  # sample by sample
+        found = found.reshape(len(fold.test), -1)
+    found = as_values(samples.problem, found, "the forecasts")
     if len(found) != len(fold.test):
         raise ProblemError(f"{len(found)} forecasts came for {len(fold.test)} test rows")
     unusable = np.flatnonzero(~np.isfinite(found).all(1))

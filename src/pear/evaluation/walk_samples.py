@@ -1,0 +1,180 @@
+"""The samples of a walk forward: features in wide or long tables, true values, and the labels of samples."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.evaluation.time_splits import Rows
+from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import check_same_order, is_frame
+from pear.problem.model import input_count
+from pear.train.estimator.regret_scorer import as_values
+from pear.train.long_table import GroupRows, group_rows
+from pear.train.validation import own_rows
+
+Array = NDArray[np.float64]
+
+
+class FeatureTable:
+    """Features with a row for each sample, or, in a long table, with a row for each value of each sample.
+
+    Args:
+        name: the name of the table in messages.
+        X: (N, p) or (N·k, p): an array, a DataFrame, a tensor, a sparse matrix or lists.
+        count: N, the number of samples.
+        groups: the rows of each sample in long tables, or None where there are none.
+
+    Attributes:
+        is_long: whether there is a row for each value.
+        values_per_sample: k in a long table, otherwise 1.
+
+    Raises:
+        ProblemError: the table has another number of rows, dates that are not in order, or samples in another order.
+    """
+
+    def __init__(self, name: str, X: Any, count: int, groups: GroupRows | None) -> None:
+        self.X, self._groups = as_rows(X), groups
+        rows = self.X.shape[0]
+        self.is_long = groups is not None and rows == groups.rows.size != count
+        self.values_per_sample = groups.rows.shape[1] if self.is_long and groups is not None else 1
+        if rows != count and not self.is_long:
+            long = "" if groups is None else f", or {groups.rows.size}, one for each id of groups"
+            raise ProblemError(f"{name} has {rows} rows; expected {count}, one for each sample of C{long}")
+        _check_dates(name, self.X)
+        if groups is not None and not self.is_long and is_frame(self.X):
+            ids = list(self.X.index)
+            if ids != list(groups.ids) and set(ids) == set(groups.ids):
+                raise ProblemError(
+                    f"the rows of {name} are named as the groups, but in another order; groups are ordered by their "
+                    f"first rows: sort {name}"
+                )
+
+    def take(self, samples: Rows) -> Any:
+        """Return the rows of these samples, in the type of the table; those of a long table sample by sample."""
+        rows = self._groups.rows[samples].ravel() if self.is_long and self._groups is not None else samples
+        return self.X.iloc[rows] if is_frame(self.X) else self.X[rows]
+
+
+class Samples:
+    """Features and true values of all samples.
+
+    Args:
+        problem: the decision problem.
+        X: (N, p) features; with groups also (N·k, p).
+        C: (N, k) what came true, or (N,) where k is 1; with groups also (N·k,).
+        groups: (N·k,) the ids of the samples that rows of long tables belong to; None without long tables.
+
+    Attributes:
+        true: (N, k) float64.
+        features: the features.
+        groups: the rows of each sample in long tables, or None.
+        C: the true values as they came.
+        labels: (N,) the ids of groups, or the index of X or of C where one is a DataFrame, dates as local times;
+            otherwise the numbers of the samples.
+
+    Raises:
+        ProblemError: numbers of rows or columns do not fit, a value is not finite, or dates are not in order.
+    """
+
+    def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None) -> None:
+        self.problem, self.C = problem, as_rows(C)
+        self.groups = None if groups is None else group_rows(groups, len(groups), input_count(problem))
+        self.true = self.read_values(self.C, "C")
+        self._wide_C = len(self.C) == len(self.true) and is_frame(self.C)
+        if self._wide_C:
+            check_same_order(problem, self.C, self.C)
+        count = len(self.true)
+        unusable = np.flatnonzero(~np.isfinite(self.true).all(1))
+        if len(unusable):
+            raise ProblemError(f"C is not finite in row {unusable[0]} and {len(unusable) - 1} others; leave them out")
+        own = own_rows(problem)
+        if own not in (None, count):
+            raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")
+        self.features = self.read_features("X", X)
+        _check_dates("C", self.C)
+        tables = [table for table in (self.features.X, self.C) if is_frame(table)]
+        if len(tables) == 2 and len(tables[0]) == len(tables[1]) and not tables[0].index.equals(tables[1].index):
+            raise ProblemError(
+                "X and C have different indexes, and rows are paired by their place; pass C.loc[X.index]"
+            )
+        self.labels = self._find_labels(tables)
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    def read_features(self, name: str, X: Any) -> FeatureTable:
+        """Return features of all samples, checked."""
+        return FeatureTable(name, X, len(self), self.groups)
+
+    def read_values(self, values: Any, name: str) -> Array:
+        """Return forecasts or true values of all samples as float64 (N, k), those of a long table by sample."""
+        table = as_rows(values)
+        if self.groups is not None and self.groups.rows.size == np.size(table) and len(table) != len(self.groups):
+            table = self.groups.gather(np.asarray(table).reshape(-1))
+        return as_values(self.problem, table, name).astype(np.float64)
+
+    def targets(self, samples: Rows, is_long: bool) -> Any:
+        """Return the true values of these samples as an estimator takes them.
+
+        Args:
+            samples: numbers of samples.
+            is_long: whether a value for each row of a long table is wanted, (B·k,).
+
+        Returns:
+            A DataFrame where C is one with a row for each sample; (B,) where k is 1; otherwise (B, k).
+        """
+        if is_long:
+            return self.true[samples].reshape(-1)
+        if self._wide_C:
+            return self.C.iloc[samples, 0] if self.C.shape[1] == 1 else self.C.iloc[samples]
+        return self.true[samples, 0] if self.true.shape[1] == 1 else self.true[samples]
+
+    def _find_labels(self, tables: list[Any]) -> NDArray[Any]:
+        """Return a label for each sample, and refuse groups whose dates are not in order."""
+        if self.groups is not None:
+            pandas = sys.modules.get("pandas")
+            if pandas is None:
+                return np.asarray(self.groups.ids)
+            index = pandas.Index(self.groups.ids)
+            _check_dates("groups", pandas.DataFrame(index=index))
+            return _plain_labels(index)
+        return _plain_labels(tables[0].index) if tables else np.arange(len(self))
+
+
+def as_rows(table: Any) -> Any:
+    """Return a table that can be indexed by row numbers: DataFrames and sparse matrices as they are, else an array."""
+    if isinstance(table, Tensor):
+        return table.detach().cpu().numpy()
+    if is_frame(table) or isinstance(table, np.ndarray):
+        return table
+    if hasattr(table, "tocsr"):
+        return table.tocsr()
+    return np.asarray(table)
+
+
+def _plain_labels(index: Any) -> NDArray[Any]:
+    """Return an index of pandas as an array (N,); dates become datetime64 in their local time."""
+    index = index.to_timestamp() if hasattr(index, "to_timestamp") else index
+    return np.asarray(index if getattr(index, "tz", None) is None else index.tz_localize(None))
+
+
+def _check_dates(name: str, table: Any) -> None:
+    """Raise ProblemError where the rows of a table carry dates that are not in order."""
+    if not is_frame(table):
+        return
+    import pandas
+
+    if not isinstance(table.index, (pandas.DatetimeIndex, pandas.PeriodIndex)):
+        return
+    if not table.index.is_monotonic_increasing:
+        late = int(np.flatnonzero(table.index[1:] < table.index[:-1])[0]) + 1
+        raise ProblemError(
+            f"the dates of {name} are not in order: row {late}, {table.index[late]}, comes after "
+            f"{table.index[late - 1]}; sort the rows by date"
+        )
