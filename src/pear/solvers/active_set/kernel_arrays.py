@@ -24,12 +24,12 @@ AGAIN and OUTSIDE occur during the search. AGAIN: some multipliers do not have t
 moved the point outside of a constraint.
 """
 
-SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD = range(6)
+SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD, PATIENT = range(7)
 """Positions in ``Workspace.tally``.
 
 They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, the changes
-of the working set, and the constraints that the dual method holds. The last one is the method, PRIMAL or DUAL, that
-solved the sample.
+of the working set, and the constraints that the dual method holds. METHOD is the method, PRIMAL or DUAL, that solved
+the sample. PATIENT is 1 in the last attempt of the primal method; see ``working_set.set_basic_variables``.
 """
 
 PRIMAL, DUAL = range(2)
@@ -351,7 +351,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
     return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
         k=np.zeros((workers, _INTEGERS, width), np.int64),
-        tally=np.zeros((workers, 6 + _APART), np.int64),
+        tally=np.zeros((workers, 7 + _APART), np.int64),
         inverse=np.zeros((workers, R, R)),
         scratch=np.zeros((workers, R, R)),
         W=np.zeros((workers, most + 1, R)),

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from pear.compile.jit import inner, span
+from pear.optimality.rule import FLOOR, SHARE_OF_SIZE
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
@@ -66,6 +67,24 @@ def set_row_residuals(D: ProgramData, w: Workspace) -> float:
         if w.left[k] != w.left[k]:
             worst = math.inf
     return worst
+
+
+@inner
+def measure_primal_sizes(D: ProgramData, w: Workspace) -> None:
+    """Compute the natural sizes of variables and rows, as ``pear.optimality.natural_sizes`` defines them.
+
+    They are in ``w.size`` and ``w.terms``. A variable at zero has the size that rounding in the others gives it.
+    """
+    R, n = D.J.shape
+    largest = FLOOR * w.number[ix.LEAST_SIZE]
+    for j in span(n):
+        largest = max(largest, abs(w.x[j]))
+    for k in span(R):
+        w.terms[k] = abs(w.rhs[k])
+    for j in span(n):
+        spread = min(SHARE_OF_SIZE * largest, w.up[j] - w.lo[j])
+        w.size[j] = max(abs(w.x[j]), spread)
+    add_abs_rows(D, w.size, w.terms)
 
 
 @inner

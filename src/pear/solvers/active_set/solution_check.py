@@ -12,7 +12,6 @@ from pear.optimality.rule import (
     FLOOR,
     OPTIMAL,
     SHARE_OF_FORCE,
-    SHARE_OF_SIZE,
     SHARE_OF_TERMS,
     SHARP,
     TIGHT,
@@ -29,8 +28,8 @@ from pear.solvers.active_set.multipliers import (
     set_tight_multipliers,
 )
 from pear.solvers.active_set.program_products import (
-    add_abs_rows,
     curvature_terms,
+    measure_primal_sizes,
     positive_or_one,
     set_slope,
     subtract_rows,
@@ -133,16 +132,10 @@ def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
         False where a constraint is violated, or is held and has a slack other than zero.
     """
     R, n = D.J.shape
-    largest = FLOOR * w.number[ix.LEAST_SIZE]
-    for j in span(n):
-        largest = max(largest, abs(w.x[j]))
+    measure_primal_sizes(D, w)
     for k in span(R):
-        w.left[k], w.terms[k] = w.rhs[k], abs(w.rhs[k])
-    for j in span(n):
-        spread = min(SHARE_OF_SIZE * largest, w.up[j] - w.lo[j])
-        w.size[j] = max(abs(w.x[j]), spread)
+        w.left[k] = w.rhs[k]
     subtract_rows(D, w.x, w.left)
-    add_abs_rows(D, w.size, w.terms)
     good = True
     for j in span(n):
         x, lower, upper = w.x[j], math.inf, math.inf

@@ -38,18 +38,19 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
     """Solve the loaded sample from the start in ``states[slot]``.
 
     A sample without a start there takes ``fallback[fallback_slot]``. Where ``fallback`` is empty, it finds a feasible
-    start of its own. If the search fails, it is repeated from the slack basis, and then with finer pivots.
+    start of its own. If the search fails, it is repeated from the slack basis, then with finer pivots, and last from
+    the first start, with rows judged by their natural sizes.
 
     Returns:
         SOLVED, CLOSE or GIVEN_UP.
     """
     code = ix.GIVEN_UP
     w.tally[ix.METHOD] = ix.PRIMAL
-    w.number[ix.PIVOT] = PIVOT
-    for attempt in span(3):
-        if attempt > 0:
+    for attempt in span(4):
+        w.number[ix.PIVOT] = PIVOT if attempt != 2 else FINE_PIVOT
+        w.tally[ix.PATIENT] = 1 if attempt == 3 else 0
+        if attempt == 1 or attempt == 2:
             set_slack_basis(D, w)
-            w.number[ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
         elif states.has_start[slot] == ix.BASIS_START:
             load_start(D, states, slot, w)
         elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == ix.BASIS_START:
@@ -180,7 +181,7 @@ def load_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Workspace)
         w.lo[n + k] = -math.inf if absent else 0.0
         w.up[n + k] = 0.0 if k < D.equalities else math.inf
     measure_least_size(D, w)
-    w.tally[ix.CHANGES] = 0
+    w.tally[ix.CHANGES] = w.tally[ix.PATIENT] = 0
     return good
 
 

@@ -8,13 +8,17 @@ from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, RANK, ROUNDOFF
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
-from pear.solvers.active_set.program_products import set_row_residuals
+from pear.solvers.active_set.program_products import measure_primal_sizes, set_row_residuals
 from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, STEEP, UNBALANCED
 
 
 @inner
 def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
-    """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate."""
+    """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate.
+
+    A row whose variables are all zero up to rounding has a residual as large as its terms, and never passes. In the
+    last attempt to solve a sample, residuals are therefore compared with the natural sizes of the rows.
+    """
     R = len(D.J)
     for _ in span(REFINEMENTS):
         if set_row_residuals(D, w) <= goal:
@@ -24,7 +28,19 @@ def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
             for k in span(R):
                 s += w.inverse[b, k] * w.left[k]
             w.x[w.basis[b]] += s
-    return set_row_residuals(D, w) <= FEASIBLE
+    if set_row_residuals(D, w) <= FEASIBLE:
+        return True
+    return w.tally[ix.PATIENT] == 1 and are_rows_met(D, w)
+
+
+@inner
+def are_rows_met(D: ProgramData, w: Workspace) -> bool:
+    """True where the residuals of all rows, in ``w.left``, are rounding of the natural sizes of their terms."""
+    measure_primal_sizes(D, w)
+    for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
+        if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
+            return False
+    return True
 
 
 @inner
