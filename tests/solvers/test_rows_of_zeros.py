@@ -14,7 +14,7 @@ CHARGE, DISCHARGE = 0.5, 0.2  # what one hour can move; variables are measured i
 
 
 def battery(limits):
-    """A battery whose level is limited by bounds or by rows. In hours in which it stays empty, a balance has no terms."""
+    """A battery whose level is limited by bounds or by rows. While it stays empty, its balances have no terms."""
     hour = np.arange(HOURS)
     A = np.zeros((HOURS, 3 * HOURS))
     A[hour, hour], A[hour, HOURS + hour], A[hour, 2 * HOURS + hour] = -0.9 * CHARGE, DISCHARGE, 1.0
