@@ -38,7 +38,7 @@ def table_lines(found: WalkForward) -> list[tuple[str, ...]]:
                 row["forecaster"],
                 format_amount(row["regret"]),
                 format_percent(row["normalized_regret"]),
-                format_amount(row["cost"]),
+                format_amount(row["cost"]).replace("-", "−"),
                 format_difference(found.differences.get(row["forecaster"])),
                 format_amount(row["squared_error"]),
             )
