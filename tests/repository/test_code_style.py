@@ -59,6 +59,7 @@ def is_kernel(node):
 def is_record(path, node):
     """``__init__`` of public classes made of named fields or hyperparameters, and a command made of its options."""
     records = {
+        "cli/train.py": "train",
         "problem/problem.py": "__init__",
         "train/estimator/regressor.py": "__init__",
         "cli/compare.py": "compare",

@@ -91,6 +91,40 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
 
 
+def check_same_samples(
+    truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
+) -> None:
+    """Refuse tables whose rows belong to different samples. Shared columns other than costs are compared."""
+    if len(truth) != len(forecast):
+        raise DataError(
+            f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
+            "sample, in the same order"
+        )
+    for name in truth.columns:
+        if name in paid or name not in forecast.columns:
+            continue
+        one, other = ([_entry_as_text(value) for value in table[name]] for table in (truth, forecast))
+        if one == other:
+            continue
+        at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+        if sorted(one) == sorted(other):
+            raise DataError(
+                f"column {name!r} has the same entries in {costs} and {predictions} in different orders, first in line "
+                f"{at + 2}; rows are paired by their place: sort both files by {name!r}"
+            )
+        raise DataError(
+            f"column {name!r} is {one[at]!r} in line {at + 2} of {costs} and {other[at]!r} in that of {predictions}; "
+            "rows are paired by their place: bring both files to the same samples, or drop the column from one of them"
+        )
+
+
+def _entry_as_text(value: Any) -> str:
+    """Format a table entry as text: 1 and 1.0 give the same text, NaN gives an empty one."""
+    if value != value:
+        return ""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
 def suggest_name(name: str, there: Sequence[str]) -> str:
     """Suggest the known name closest to a wrong one, or list the known names.
 

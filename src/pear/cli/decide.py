@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.output_files import writable_file
+from pear.cli.training_table import LongColumns, SampleRows, order_long_table, read_forecasts
 from pear.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,6 +24,15 @@ def decide(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
+    groups: Annotated[
+        str | None, typer.Option(help="Of a long table, the column of its groups, as in training.")
+    ] = None,
+    variables: Annotated[
+        str | None, typer.Option(help="Of a long table, the column that names the variable of each row.")
+    ] = None,
+    base_forecast: Annotated[
+        Path | None, typer.Option(help="Forecasts of these rows, where the model corrects them: a CSV file.")
+    ] = None,
 ) -> None:
     """Forecast the costs of every row, take the best decision under them, and write a column for every variable."""
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
@@ -32,12 +43,30 @@ def decide(
         raise DataError(
             f"{model} does not name its features: it was fitted to an array; fit it to a DataFrame, and save it"
         )
-    features = select_columns(read_csv_table(data), [str(name) for name in names], "features", data)
+    samples = _read_rows(estimator, data, groups, variables, base_forecast)
     writable_file(to)
-    decisions = _cast_integer_columns(estimator, estimator.decide(features))
-    decisions.to_csv(to, index=False)
-    rows = "1 row" if len(decisions) == 1 else f"{len(decisions):,} rows"
+    decisions = _cast_integer_columns(estimator, estimator.decide(samples.features, **samples.options()))
+    decisions.to_csv(to, index=groups is not None)
+    what = "row" if groups is None else "group"
+    rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
     print_plain(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
+
+
+def _read_rows(
+    estimator: DecisionRegressor, data: Path, groups: str | None, variables: str | None, base_forecast: Path | None
+) -> SampleRows:
+    """Read features and forecasts; those of a long table are brought into the order of groups and values."""
+    table, forecast, ids = read_csv_table(data), None, None
+    if base_forecast is not None:
+        columns = [str(name) for name in estimator._columns or ()]
+        forecast = read_forecasts(base_forecast, table, columns, data, groups is not None)
+    if groups is not None:
+        problem = estimator.problem
+        names = problem.names if isinstance(problem, pear.Model) else [f"x{i}" for i in range(problem.n)]
+        table = order_long_table(table, LongColumns(groups, variables), names, data)
+        ids, forecast = table[groups], None if forecast is None else forecast.loc[table.index]
+    features = select_columns(table, [str(name) for name in estimator.feature_names_in_], "features", data)
+    return SampleRows(features, None, ids, forecast)
 
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,6 +16,16 @@ from pear.cli.console import err, out, print_plain, two_decimal_percent
 from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
 from pear.cli.demo import gain_sentence
 from pear.cli.output_files import writable_file
+from pear.cli.training_table import (
+    LongColumns,
+    RowSplit,
+    SampleRows,
+    order_long_table,
+    read_forecasts,
+    split_samples,
+    values_of_samples,
+    variables_in,
+)
 from pear.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
     from pear.losses.regret_metrics import Outcome
     from pear.train.estimator.regressor import DecisionRegressor
 
-_LEAST = 10  # rows that can be split in three at all
+GIVEN = "the given forecasts"
 _INTERRUPTED = 130
 
 
@@ -54,6 +64,20 @@ def train(
     seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="A long table, with a row for each predicted value: the column that says which rows belong to one "
+            "decision. --costs then names the column of true values."
+        ),
+    ] = None,
+    variables: Annotated[
+        str | None,
+        typer.Option(help="Of a long table, the column that names the variable of each row; else in their order."),
+    ] = None,
+    base_forecast: Annotated[
+        Path | None, typer.Option(help="Forecasts that are corrected: a CSV file with the same rows and cost columns.")
+    ] = None,
 ) -> None:
     """Train a forecaster of costs on its error (MSE) and on its decisions (PEAR), judge both, and save the latter.
 
@@ -63,45 +87,91 @@ def train(
     from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
-    table = read_csv_table(data)
+    table, long = read_csv_table(data), _long_columns(groups, variables)
     named, priced = parse_prices(split_at_commas(costs))
-    problem, paid = read_model(model, named, table, priced)
-    known = split_at_commas(features) or [name for name in table.columns if name not in paid]
+    if long is None:
+        problem, paid = read_model(model, named, table, priced)
+    else:
+        problem, paid = _read_long_model(model, [*named, *priced], table, long, data)
+    known = split_at_commas(features) or [name for name in table.columns if name not in (*paid, groups, variables)]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
-    samples = _split_rows(
-        select_columns(table, known, "features", data), select_columns(table, paid, "costs", data), test_share, data
-    )
+    everything = _read_samples(problem, table, known, paid, long, base_forecast, data)
+    samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
     writable_file(to)
     print_plain(_describe_training(problem, samples, known, len(priced)))
     settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
         trained, stopped = _train_with_each_loss(
-            partial(DecisionRegressor, problem, architecture.value, **settings), samples
+            partial(DecisionRegressor, problem, architecture.value, **settings), samples.train
         )
-        judged = {name: _judge_on_test_rows(problem, estimator, samples) for name, estimator in trained.items()}
+        judged = {name: _judge_on_test_rows(problem, estimator, samples.test) for name, estimator in trained.items()}
+        given = _judge_given_forecast(problem, samples.test)
     if judged:
-        _print_outcomes(judged, trained)
+        _print_outcomes(given | judged, trained)
         kept = list(trained)[-1]
         trained[kept].save(to)
-        print_plain(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}")
+        print_plain(
+            f"Model file, trained with {kept}: {to}\nDecisions for other rows: {_decide_command(to, data, long)}"
+        )
     if stopped:
         kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
         print_plain(f"Stopped while {stopped} was trained; {kept}.", "yellow", err)
         raise typer.Exit(_INTERRUPTED)
 
 
-class RowSplit(NamedTuple):
-    """Rows to train on, and rows to judge by."""
+def _long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
+    """The columns of a long table; None for a table with a row for each sample."""
+    if groups is None and variables is not None:
+        raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
+    return None if groups is None else LongColumns(groups, variables)
 
-    features: pandas.DataFrame
-    costs: pandas.DataFrame
-    test_features: pandas.DataFrame
-    test_costs: pandas.DataFrame
+
+def _read_long_model(
+    path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path
+) -> tuple[pear.Model, list[str]]:
+    """Read a model whose costs are in the rows of a long table; returns it with the column of true values."""
+    if len(costs) != 1:
+        raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
+    everything = pear.from_mps(path)
+    names = variables_in(table, long, everything.variables, data)
+    return everything if tuple(names) == everything.variables else pear.from_mps(path, predicted=names), costs
+
+
+def _read_samples(
+    problem: pear.Model,
+    table: pandas.DataFrame,
+    known: list[str],
+    paid: list[str],
+    long: LongColumns | None,
+    base_forecast: Path | None,
+    data: Path,
+) -> SampleRows:
+    """Select features, costs and forecasts; those of a long table are brought into the order of groups and values."""
+    forecast = None
+    if base_forecast is not None:
+        forecast = read_forecasts(base_forecast, table, paid, data, long is not None)
+    if long is None:
+        costs = select_columns(table, paid, "costs", data)
+        return SampleRows(select_columns(table, known, "features", data), costs, None, forecast)
+    table = order_long_table(table, long, problem.names, data)
+    return SampleRows(
+        select_columns(table, known, "features", data),
+        select_columns(table, paid, "costs", data)[paid[0]],
+        table[long.groups],
+        None if forecast is None else forecast.loc[table.index],
+    )
+
+
+def _decide_command(to: Path, data: Path, long: LongColumns | None) -> str:
+    """The command that decides for other rows of a table like this one."""
+    options = "" if long is None else f" --groups {long.groups}"
+    options += "" if long is None or long.variables is None else f" --variables {long.variables}"
+    return f"pear decide {to} {data}{options}"
 
 
 def _train_with_each_loss(
-    make: Callable[..., DecisionRegressor], samples: RowSplit
+    make: Callable[..., DecisionRegressor], samples: SampleRows
 ) -> tuple[dict[str, DecisionRegressor], str]:
     """Train with each loss.
 
@@ -111,7 +181,7 @@ def _train_with_each_loss(
     trained: dict[str, DecisionRegressor] = {}
     for name, loss in (("MSE", "mse"), ("PEAR", "pear-guided")):
         out.print(f"{name}:", end=" ", highlight=False)
-        estimator = make(loss=loss).fit(samples.features, samples.costs)
+        estimator = make(loss=loss).fit(samples.features, samples.costs, **samples.options())
         if estimator.history_.best is not None:
             trained[name] = estimator
         if estimator.history_.interrupted:
@@ -164,32 +234,23 @@ def read_model(
     return (everything if predicted is None else pear.from_mps(path, predicted=predicted)), named
 
 
-def _split_rows(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> RowSplit:
-    """Split the rows in their order: the last ``share`` of them are for the test, which must leave some to train on."""
-    if not 0 < share < 1:
-        raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
-    if not len(features.columns):
-        raise DataError(
-            f"{path} has no column to predict from: all of them are costs; add features, or name --features"
-        )
-    count = len(features)
-    test = max(1, round(share * count))
-    if count < _LEAST or count - test < _LEAST // 2:
-        raise DataError(
-            f"{path} has {count} rows, {test} of them to judge by; expected at least {_LEAST}, with half of them left "
-            "to train on"
-        )
-    first = count - test
-    return RowSplit(features[:first], costs[:first], features[first:], costs[first:])
-
-
-def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
+def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> Outcome:
     """Judge the decisions on the test rows, in the unit of the objective."""
     from pear.losses.regret_metrics import outcome_of_forecast
 
-    return outcome_of_forecast(
-        problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy()
-    )
+    predicted = estimator.predict(samples.features, base_forecast=samples.forecast)
+    both = (values_of_samples(part, problem.inputs) for part in (predicted, samples.costs))
+    return outcome_of_forecast(problem, *both)
+
+
+def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str, Outcome]:
+    """Judge the forecasts that were given, under the name that the table of results shows; {} where there are none."""
+    from pear.losses.regret_metrics import outcome_of_forecast
+
+    if samples.forecast is None:
+        return {}
+    both = (values_of_samples(part, problem.inputs) for part in (samples.forecast, samples.costs))
+    return {GIVEN: outcome_of_forecast(problem, *both)}
 
 
 def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
@@ -198,10 +259,12 @@ def _describe_training(problem: pear.Model, samples: RowSplit, features: list[st
     rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
     sides = f" and {rows} of its right-hand sides" if rows else ""
+    size, what = (1, "rows") if samples.train.groups is None else (problem.inputs, "groups")
+    counts = [len(part.features) // size for part in samples]
     return (
         f"{problem.problem}\n{costs} of its {problem.problem.n} costs{sides} are predicted from {len(features)} "
-        f"features{fixed}.\n{len(samples.features):,} rows train and choose the weights, the last "
-        f"{len(samples.test_features):,} judge the decisions.\n"
+        f"features{fixed}.\n{counts[0]:,} {what} train and choose the weights, the last {counts[1]:,} judge the "
+        "decisions.\n"
     )
 
 
@@ -212,7 +275,8 @@ def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegre
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
     for name, found in judged.items():
         lost = f"{float(found.regret.mean()):.6g}", f"{float(found.regret.sum()):.6g}"
-        table.add_row(name, two_decimal_percent(found.normalized), *lost, str(trained[name].n_iter_))
+        epochs = str(trained[name].n_iter_) if name in trained else ""
+        table.add_row(name, two_decimal_percent(found.normalized), *lost, epochs)
     best = judged["MSE"].best
     table.add_row("true costs known", two_decimal_percent(0.0), "0", "0", "", style="dim")
     out.print(table)
@@ -220,5 +284,7 @@ def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegre
     if "PEAR" in judged:
         mse, ours = judged["MSE"], judged["PEAR"]
         print_plain(gain_sentence(mse.normalized, ours.normalized), "bold")
-        gained = float((mse.regret - ours.regret).mean())
-        print_plain(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective.")
+        for name in ("MSE", GIVEN):
+            if name in judged:
+                gained = float((judged[name].regret - ours.regret).mean())
+                print_plain(f"Gained over {name}: {gained:.6g} a row, in the unit of the objective.")

@@ -1,0 +1,175 @@
+"""Samples of ``pear train`` and ``pear decide``: a row for each sample or value, and forecasts beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, suggest_name
+from pear.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas
+
+_LEAST = 10  # samples that can be split in three at all
+
+
+class LongColumns(NamedTuple):
+    """The columns that make a table a long one.
+
+    Attributes:
+        groups: the column that says which rows belong to one decision.
+        variables: the column that names what is predicted; None where rows are in the order of the model's values.
+    """
+
+    groups: str
+    variables: str | None
+
+
+class SampleRows(NamedTuple):
+    """Samples, as ``DecisionRegressor`` takes them.
+
+    Attributes:
+        features: (N, p), or (N·k, p) of a long table.
+        costs: (N, k), or (N·k,); None where they are not known yet.
+        groups: (N·k,) of a long table; None elsewhere.
+        forecast: forecasts to correct, in the shape of the costs, or None.
+    """
+
+    features: pandas.DataFrame
+    costs: Any
+    groups: pandas.Series[Any] | None
+    forecast: Any
+
+    def options(self) -> dict[str, Any]:
+        """The arguments ``groups`` and ``base_forecast``, where they are there."""
+        named = {"groups": self.groups, "base_forecast": self.forecast}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def rows(self, which: slice) -> SampleRows:
+        """These rows."""
+        return SampleRows(*(None if part is None else part[which] for part in self))
+
+
+def values_of_samples(given: Any, inputs: int) -> Any:
+    """Costs or forecasts, the rows of a group after each other, as an array (N, k)."""
+    return given.to_numpy().reshape(-1, inputs)
+
+
+class RowSplit(NamedTuple):
+    """Samples to train on, and samples to judge by."""
+
+    train: SampleRows
+    test: SampleRows
+
+
+def split_samples(samples: SampleRows, size: int, share: float, path: Path) -> RowSplit:
+    """Split samples in their order: the last ``share`` of them are for the test, which must leave some to train on.
+
+    Args:
+        samples: all of them; the rows of a group follow each other.
+        size: the rows of a sample.
+        share: between 0 and 1.
+        path: file of the table, used in error messages.
+    """
+    if not 0 < share < 1:
+        raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
+    if not len(samples.features.columns):
+        raise DataError(
+            f"{path} has no column to predict from: all of them are costs; add features, or name --features"
+        )
+    what, count = "rows" if size == 1 and samples.groups is None else "groups", len(samples.features) // size
+    test = max(1, round(share * count))
+    if count < _LEAST or count - test < _LEAST // 2:
+        raise DataError(
+            f"{path} has {count} {what}, {test} of them to judge by; expected at least {_LEAST}, with half of them "
+            "left to train on"
+        )
+    cut = (count - test) * size
+    return RowSplit(samples.rows(slice(0, cut)), samples.rows(slice(cut, None)))
+
+
+def variables_in(table: pandas.DataFrame, long: LongColumns, variables: Sequence[str], path: Path) -> list[str]:
+    """The variables that a long table has rows for, in the order of the model; all of them where no column names them.
+
+    Raises:
+        DataError: a name is that of no variable.
+    """
+    if long.variables is None:
+        return list(variables)
+    _require_column(table, long.variables, "--variables", path)
+    found = [str(name) for name in dict.fromkeys(table[long.variables])]
+    for name in found:
+        if name not in variables:
+            raise DataError(
+                f"column {long.variables!r} of {path} names {name!r}, which is no variable of the "
+                f"model{suggest_name(name, list(variables))}"
+            )
+    return [name for name in variables if name in found]
+
+
+def order_long_table(table: pandas.DataFrame, long: LongColumns, names: Sequence[str], path: Path) -> pandas.DataFrame:
+    """The rows of a long table, group after group, and in each group in the order of the predicted values.
+
+    Args:
+        table: the result of ``read_csv_table``; its index counts the lines.
+        long: the columns with groups and names.
+        names: the k predicted values, in their order.
+        path: file of the table, used in error messages.
+
+    Raises:
+        DataError: a cell is empty, or a group has a value twice.
+        ProblemError: a group has not a row for each value.
+    """
+    from pear.train.long_table import group_rows
+
+    _require_column(table, long.groups, "--groups", path)
+    if long.variables is not None:
+        _require_column(table, long.variables, "--variables", path)
+        places = table[long.variables].astype(str).map({name: place for place, name in enumerate(names)})
+        if places.isna().any():
+            at = int(places.isna().to_numpy().argmax())
+            name = str(table[long.variables].iloc[at])
+            raise DataError(
+                f"line {at + 2} of {path} is a row of {name!r}, which is not predicted{suggest_name(name, list(names))}"
+            )
+        table = table.iloc[places.argsort(kind="stable")]
+        if (twice := table.duplicated([long.groups, long.variables])).any():
+            group, name = table.loc[twice, [long.groups, long.variables]].iloc[0]
+            raise DataError(f"group {group} of {path} has {name!r} twice; keep one row of each")
+    found = group_rows(table[long.groups], len(table), len(names))
+    first = sorted(range(len(found)), key=lambda group: int(table.index[found.rows[group]].min()))
+    return table.iloc[found.rows[first].ravel()]
+
+
+def read_forecasts(path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool) -> Any:
+    """Read forecasts for the rows of a table.
+
+    Args:
+        path: a CSV file with the same rows, and the same columns of costs.
+        table: the samples, in the order of their file.
+        columns: the columns of costs.
+        data: the file of the samples, used in error messages.
+        long: whether the table is a long one, whose forecasts may be in a column of any name.
+
+    Raises:
+        DataError: other rows, or no forecasts.
+    """
+    forecasts = read_csv_table(path)
+    check_same_samples(table, forecasts, list(columns), data, path)
+    new = [name for name in forecasts.columns if name not in table.columns]
+    if long and columns[0] not in forecasts.columns and len(new) == 1:
+        return select_columns(forecasts, new, "forecasts", path)[new[0]]
+    found = select_columns(forecasts, columns, "forecasts", path)
+    return found[columns[0]] if long else found
+
+
+def _require_column(table: pandas.DataFrame, name: str, option: str, path: Path) -> None:
+    """Raise DataError unless the table has a column of this name without empty cells."""
+    if name not in table.columns:
+        raise DataError(f"{option}: {path} has no column {name!r}{suggest_name(name, list(table.columns))}")
+    if table[name].isna().any():
+        line = int(table[name].isna().to_numpy().argmax()) + 2
+        raise DataError(f"{option}: column {name!r} of {path} is empty in line {line}; fill it, or drop the row")
