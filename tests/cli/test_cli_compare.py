@@ -46,13 +46,13 @@ def run(terminal: None) -> Run:
 
 def test_compare_from_end_to_end(run: Run) -> None:
     options = ("--dates", "day", "--forecasts", "yesterday.csv", "--splits", 3, "--max-epochs", 5, "--out", "found")
-    result = run("bag.lp", "data.csv", *options, "--forecasters", "ridge,mse,pear")
+    result = run("bag.lp", "data.csv", *options, "--forecasters", "ridge,mse,pear,correction")
     assert result.exit_code == 0, result.output
     table = pandas.read_csv("found/comparison.csv", index_col=0)
-    assert list(table.index) == ["yesterday", "ridge", "mse", "pear", MEAN]
+    assert list(table.index) == ["yesterday", "ridge", "mse", "pear", "yesterday + pear", MEAN]
     assert np.isnan(table.loc["yesterday", "difference"])
     samples = pandas.read_csv("found/samples.csv")
-    assert len(samples) == 5 * 60
+    assert len(samples) == 6 * 60
     assert samples["label"].iloc[0] == "2026-01-21"
     # the decisions under the forecasts of the day before, by hand
     data = pandas.read_csv("data.csv")[ITEMS].to_numpy()
@@ -77,6 +77,47 @@ def test_all_usual_forecasters_stand_beside_each_other(run: Run) -> None:
     assert names == ["ridge", *trees, "mse", "pear", MEAN]
 
 
+def test_long_tables_give_the_same_as_wide_ones(run: Run) -> None:
+    """A table with a row for each item, shuffled; own forecasts and the mean depend on nothing but the reading."""
+    options = ("--splits", 3, "--forecasters", "correction", "--max-epochs", 2)
+    wide = run(
+        "bag.lp", "data.csv", "--features", "sun,wind", "--forecasts", "yesterday.csv", *options, "--out", "wide"
+    )
+    assert wide.exit_code == 0, wide.output
+    data, own = pandas.read_csv("data.csv"), pandas.read_csv("yesterday.csv")
+    long = data.melt(["day", "sun", "wind"], ITEMS, "item", "worth").sort_values("day", kind="stable")
+    long["guess"] = own.assign(day=data["day"]).melt(["day"], ITEMS)["value"].loc[long.index]
+    mixed = long.sample(frac=1.0, random_state=0).sort_values("day", kind="stable")
+    mixed.drop(columns="guess").to_csv("long.csv", index=False)
+    mixed[["day", "item", "guess"]].to_csv("guess.csv", index=False)
+    names = ("--groups", "day", "--variables", "item", "--costs", "worth", "--dates", "day")
+    result = run("bag.lp", "long.csv", *names, "--forecasts", "guess.csv", *options, "--out", "long")
+    assert result.exit_code == 0, result.output
+    one, other = (pandas.read_csv(f"{folder}/samples.csv") for folder in ("wide", "long"))
+    assert list(other["forecaster"].unique()) == ["guess", "guess + pear", MEAN]
+    for name, same in (("yesterday", "guess"), (MEAN, MEAN)):
+        np.testing.assert_allclose(
+            one.loc[one["forecaster"] == name, "regret"], other.loc[other["forecaster"] == same, "regret"], atol=1e-12
+        )
+    assert other["label"].iloc[0] == "2026-01-21"
+
+
+def test_corrections_begin_at_the_forecasts(run: Run) -> None:
+    """Correct all rows but the first, which has no forecast."""
+    from pear.cli.compared_forecasters import CorrectedForecasts
+
+    data, own = pandas.read_csv("data.csv"), pandas.read_csv("yesterday.csv").to_numpy()
+    problem = pear.from_mps("bag.lp")
+    regressor = pear.DecisionRegressor(problem, loss="mse", max_epochs=2)
+    table = np.column_stack([data[["sun", "wind"]].to_numpy(), own])
+    fitted = CorrectedForecasts(regressor, 2).fit(table[:60], data[ITEMS].to_numpy()[:60])
+    same = pear.DecisionRegressor(problem, loss="mse", max_epochs=2)
+    same.fit(table[1:60, :2], data[ITEMS].to_numpy()[1:60], base_forecast=own[1:60])
+    np.testing.assert_array_equal(fitted.predict(table[60:]), same.predict(table[60:, :2], base_forecast=own[60:]))
+    with pytest.raises(pear.DataError, match="no training row has a forecast"):
+        CorrectedForecasts(regressor, 2).fit(table[:1], data[ITEMS].to_numpy()[:1])
+
+
 def test_a_missing_lightgbm_is_left_out_with_a_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -95,7 +136,7 @@ def test_a_missing_lightgbm_is_left_out_with_a_sentence(run: Run, monkeypatch: p
         (("--dates", "date"), "has no column 'date'"),
         (("--dates", "broken"), "column 'broken' of data.csv holds no date in line 7: 'soon'"),
         (("--dates", "mixed"), "the dates of X are not in order"),
-        (("--forecasts", "short.csv"), "short.csv has 79 rows, and the samples 80"),
+        (("--forecasts", "short.csv"), "data.csv has 80 rows and short.csv 79"),
         (("--forecasts", "text.csv"), "holds text, such as 'much'"),
         (("--forecasts", "holes.csv"), "forecaster 'holes' failed (fold 2 of 2)"),
         (("--forecasts", "narrow.csv"), "narrow.csv has no column 'lamp'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,18 +11,17 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import pear
+from pear.cli.compared_forecasters import KINDS, make_forecasters
 from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
 from pear.cli.output_files import writable_folder
-from pear.cli.train import Architecture, parse_prices, read_model
+from pear.cli.train import Architecture, long_columns, parse_prices, read_long_model, read_model
+from pear.cli.training_table import order_long_table, read_forecasts
 from pear.errors import DataError
 from pear.pages.figure_style import require_packages
 
 if TYPE_CHECKING:
     import pandas
-
-KINDS = ("ridge", "lightgbm", "mse", "pear")
-"""Forecasters that the command makes itself; "lightgbm" where it is installed."""
 
 _INTERRUPTED = 130
 _WIDE = 118  # columns of a terminal that shows the whole table
@@ -56,32 +54,51 @@ def compare(
     seed: Annotated[int, typer.Option(help="Of trees, first weights and batches.", min=0)] = 0,
     max_epochs: Annotated[int, typer.Option(help="Of mse and pear; early stopping ends sooner.", min=1)] = 1000,
     time_cap: Annotated[float | None, typer.Option(help="Seconds for each training of mse and pear.")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Of a long table, the column of its groups; as for pear train.")
+    ] = None,
+    variables: Annotated[str | None, typer.Option(help="Of a long table, the column that names the variables.")] = None,
 ) -> None:
     """Compare forecasters over time by what their decisions cost: ridge, LightGBM, MSE, PEAR and your own forecasts.
 
     Each is trained on the rows before a test fold and decides for its rows. The mean of the training costs stands
-    beside them. The first one is the reference of all differences: your own forecasts, where there are any.
+    beside them. Differences are to the first one: to your own forecasts, which are also corrected, or to ridge.
     """
     from pear.compile.thread_pools import one_thread
 
     require_packages("the picture", "matplotlib")
-    table = read_csv_table(data)
+    table, long = read_csv_table(data), long_columns(groups, variables)
     named, priced = parse_prices(split_at_commas(costs))
-    problem, paid = read_model(model, named, table, priced)
-    known = split_at_commas(features) or [name for name in table.columns if name not in paid and name != dates]
+    if long is None:
+        problem, paid = read_model(model, named, table, priced)
+    else:
+        problem, paid = read_long_model(model, [*named, *priced], table, long, data)
+    other = (*paid, dates, groups, variables)
+    known = split_at_commas(features) or [name for name in table.columns if name not in other]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+    own = {path.stem: read_forecasts(path, table, paid, data, long is not None, empty=True) for path in forecasts or ()}
+    if long is not None:
+        table = order_long_table(table, long, problem.names, data)
+        own = {name: one.loc[table.index] for name, one in own.items()}
     X, C = select_columns(table, known, "features", data), select_columns(table, paid, "costs", data)
     if dates is not None:
         X.index = C.index = _read_dates(table, dates, data)
-    settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed}
-    compared: dict[str, Any] = {path.stem: _read_forecasts(path, paid, C) for path in forecasts or ()}
-    compared |= make_forecasters(split_at_commas(forecasters), problem, architecture, settings, seed)
+    regressor = pear.DecisionRegressor(
+        problem, architecture.value, max_epochs=max_epochs, time_cap=time_cap, random_state=seed
+    )
+    tables = {name: one.to_numpy() for name, one in own.items()}
+    compared = make_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
     folder = writable_folder(to)
-    print_plain(f"{problem.problem}\n{len(paid)} values are forecast from {len(known)} features, {len(X):,} rows.\n")
+    print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(known)} features.\n")
     with one_thread():
         found = _compare_with_progress_bar(
-            problem, X, C, compared, pear.TimeSplits(folds=splits, gap=gap, window=window)
+            problem=problem,
+            X=X,
+            C=C if long is None else C[paid[0]],
+            forecasters=compared,
+            splits=pear.TimeSplits(folds=splits, gap=gap, window=window),
+            groups=None if long is None else X.index if dates == long.groups else table[long.groups].to_numpy(),
         )
     _print_comparison(found)
     found.to_frame().to_csv(folder / "comparison.csv")
@@ -91,45 +108,6 @@ def compare(
         f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"
         f"Every decision: {folder / 'samples.csv'}"
     )
-
-
-def make_forecasters(
-    kinds: list[str], problem: pear.Model, architecture: Architecture, settings: dict[str, Any], seed: int
-) -> dict[str, Any]:
-    """Make the forecasters that the command compares by itself.
-
-    Args:
-        kinds: names of ``KINDS``.
-        problem: the decision problem.
-        architecture: of "mse" and "pear".
-        settings: further arguments of ``DecisionRegressor``.
-        seed: of LightGBM.
-
-    Raises:
-        DataError: a name is unknown.
-    """
-    import numpy as np
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise DataError(f"--forecasters: there is no {unknown[0]!r}{suggest_name(unknown[0], KINDS)}")
-    found: dict[str, Any] = {}
-    for kind in kinds:
-        if kind == "ridge":
-            found[kind] = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 5, 15)))
-        elif kind == "lightgbm":
-            if importlib.util.find_spec("lightgbm") is None:
-                print_plain("LightGBM is not installed, and left out; pip install 'pear-dfl[lightgbm]'", to=err)
-                continue
-            from lightgbm import LGBMRegressor
-
-            found[kind] = LGBMRegressor(verbose=-1, n_jobs=1, random_state=seed)
-        else:
-            loss = {"mse": "mse", "pear": "pear-guided"}[kind]
-            found[kind] = pear.DecisionRegressor(problem, architecture.value, loss=loss, **settings)
-    return found
 
 
 def _read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
@@ -145,23 +123,8 @@ def _read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.Dateti
     return pandas.DatetimeIndex(found, name=name)
 
 
-def _read_forecasts(path: Path, columns: list[str], C: pandas.DataFrame) -> Any:
-    """Read a table of forecasts (N, k); empty cells are NaN, for rows that are never tested."""
-    table = read_csv_table(path)
-    if len(table) != len(C):
-        raise DataError(
-            f"{path} has {len(table)} rows, and the samples {len(C)}; give it a row for each, empty where no forecast "
-            "was made"
-        )
-    there = [name for name in columns if name in table.columns]
-    numbers = select_columns(table.fillna(dict.fromkeys(there, 0.0)), columns, "forecasts", path)
-    return numbers.mask(table[columns].isna()).to_numpy()
-
-
-def _compare_with_progress_bar(
-    problem: pear.Model, X: Any, C: Any, compared: dict[str, Any], splits: pear.TimeSplits
-) -> pear.WalkForward:
-    """Walk forward, with a progress bar; Ctrl-C ends it."""
+def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
+    """Call ``pear.walk_forward`` with these arguments and a progress bar; Ctrl-C ends it."""
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
@@ -176,7 +139,7 @@ def _compare_with_progress_bar(
             bar.update(line, description=text, completed=now.done, total=now.total)
 
         try:
-            return pear.walk_forward(problem, X, C, compared, splits, progress=show)
+            return pear.walk_forward(**arguments, progress=show)
         except KeyboardInterrupt:
             print_plain("Stopped; nothing is saved.", "yellow", err)
             raise typer.Exit(_INTERRUPTED) from None

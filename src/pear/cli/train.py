@@ -87,12 +87,12 @@ def train(
     from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
-    table, long = read_csv_table(data), _long_columns(groups, variables)
+    table, long = read_csv_table(data), long_columns(groups, variables)
     named, priced = parse_prices(split_at_commas(costs))
     if long is None:
         problem, paid = read_model(model, named, table, priced)
     else:
-        problem, paid = _read_long_model(model, [*named, *priced], table, long, data)
+        problem, paid = read_long_model(model, [*named, *priced], table, long, data)
     known = split_at_commas(features) or [name for name in table.columns if name not in (*paid, groups, variables)]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
@@ -120,14 +120,14 @@ def train(
         raise typer.Exit(_INTERRUPTED)
 
 
-def _long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
+def long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
     """The columns of a long table; None for a table with a row for each sample."""
     if groups is None and variables is not None:
         raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
     return None if groups is None else LongColumns(groups, variables)
 
 
-def _read_long_model(
+def read_long_model(
     path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path
 ) -> tuple[pear.Model, list[str]]:
     """Read a model whose costs are in the rows of a long table; returns it with the column of true values."""

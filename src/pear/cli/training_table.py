@@ -144,7 +144,9 @@ def order_long_table(table: pandas.DataFrame, long: LongColumns, names: Sequence
     return table.iloc[found.rows[first].ravel()]
 
 
-def read_forecasts(path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool) -> Any:
+def read_forecasts(
+    path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool, empty: bool = False
+) -> Any:
     """Read forecasts for the rows of a table.
 
     Args:
@@ -153,6 +155,7 @@ def read_forecasts(path: Path, table: pandas.DataFrame, columns: Sequence[str], 
         columns: the columns of costs.
         data: the file of the samples, used in error messages.
         long: whether the table is a long one, whose forecasts may be in a column of any name.
+        empty: whether cells may be empty, where no forecast was made; they become NaN.
 
     Raises:
         DataError: other rows, or no forecasts.
@@ -160,10 +163,12 @@ def read_forecasts(path: Path, table: pandas.DataFrame, columns: Sequence[str], 
     forecasts = read_csv_table(path)
     check_same_samples(table, forecasts, list(columns), data, path)
     new = [name for name in forecasts.columns if name not in table.columns]
-    if long and columns[0] not in forecasts.columns and len(new) == 1:
-        return select_columns(forecasts, new, "forecasts", path)[new[0]]
-    found = select_columns(forecasts, columns, "forecasts", path)
-    return found[columns[0]] if long else found
+    names = new if long and columns[0] not in forecasts.columns and len(new) == 1 else list(columns)
+    there = [name for name in names if name in forecasts.columns]
+    filled = forecasts.fillna(dict.fromkeys(there, 0.0)) if empty else forecasts
+    found = select_columns(filled, names, "forecasts", path)
+    found = found.mask(forecasts[names].isna()) if empty else found
+    return found[names[0]] if long else found
 
 
 def _require_column(table: pandas.DataFrame, name: str, option: str, path: Path) -> None:

@@ -1,0 +1,97 @@
+"""The forecasters that ``pear compare`` makes: the usual ones, PEAR's, and corrections of the user's own forecasts."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pear
+from pear.cli.console import err, print_plain
+from pear.cli.csv_table import suggest_name
+from pear.errors import DataError
+
+KINDS = ("ridge", "lightgbm", "mse", "pear", "correction")
+"""What the command makes by itself: "lightgbm" where it is installed, "correction" where there are own forecasts."""
+
+
+def make_forecasters(
+    kinds: list[str], X: Any, own: dict[str, Any], regressor: pear.DecisionRegressor, seed: int
+) -> dict[str, Any]:
+    """Make the forecasters that the command compares.
+
+    Args:
+        kinds: names of ``KINDS``.
+        X: the features of all rows, a DataFrame.
+        own: by name, the user's forecasts: (N, k), or (N·k,) of a long table.
+        regressor: the settings of "mse", "pear" and "correction".
+        seed: of LightGBM.
+
+    Returns:
+        The user's own forecasts first, then the others, as ``pear.walk_forward`` takes them.
+
+    Raises:
+        DataError: a name is unknown.
+    """
+    import numpy as np
+    from sklearn.base import clone
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise DataError(f"--forecasters: there is no {unknown[0]!r}{suggest_name(unknown[0], KINDS)}")
+    found: dict[str, Any] = dict(own)
+    for kind in kinds:
+        if kind == "ridge":
+            found[kind] = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 5, 15)))
+        elif kind == "lightgbm":
+            if importlib.util.find_spec("lightgbm") is None:
+                print_plain("LightGBM is not installed, and left out; pip install 'pear-dfl[lightgbm]'", to=err)
+                continue
+            from lightgbm import LGBMRegressor
+
+            found[kind] = LGBMRegressor(verbose=-1, n_jobs=1, random_state=seed)
+        elif kind == "correction":
+            for name, forecasts in own.items():
+                table = np.column_stack([X.to_numpy(), forecasts])
+                found[f"{name} + pear"] = CorrectedForecasts(clone(regressor), X.shape[1]), table
+        else:
+            found[kind] = clone(regressor).set_params(loss={"mse": "mse", "pear": "pear-guided"}[kind])
+    return found
+
+
+class CorrectedForecasts:
+    """A regressor that corrects forecasts; they are the last columns of its features.
+
+    Args:
+        regressor: what learns the correction.
+        columns: the number of columns before those of the forecasts.
+    """
+
+    def __init__(self, regressor: pear.DecisionRegressor, columns: int) -> None:
+        self.regressor, self.columns = regressor, columns
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecasts:
+        """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
+        import numpy as np
+
+        known = np.isfinite(X[:, self.columns :]).all(axis=1)
+        if groups is not None:
+            known = np.isin(groups, np.unique(groups[~known]), invert=True)
+        if not known.any():
+            raise DataError(
+                "no training row has a forecast that could be corrected; leave out --forecasters correction"
+            )
+        options = {} if groups is None else {"groups": groups[known]}
+        self.regressor.fit(X[known, : self.columns], y[known], base_forecast=self._forecasts(X[known]), **options)
+        self.history_ = self.regressor.history_
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the corrected forecasts."""
+        return self.regressor.predict(X[:, : self.columns], base_forecast=self._forecasts(X))
+
+    def _forecasts(self, X: Any) -> Any:
+        """Return the forecasts of these rows, (B, k), or (B,) where there is one for a row."""
+        found = X[:, self.columns :]
+        return found[:, 0] if found.shape[1] == 1 else found
