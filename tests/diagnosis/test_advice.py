@@ -220,6 +220,10 @@ def test_the_integrality_gap() -> None:
     assert whole.numbers["integrality_gap"] == 0.0
     assert whole.numbers["integral_relaxations"] == 1.0
     assert len(whole.about("integrality")) == 1
+    small = pear.advise(half, [[1e-14, 1e-14], [2e-14, 2e-14]])
+    assert small.numbers["integrality_gap"] == pytest.approx(0.5)
+    nothing = pear.Problem(G=[[1.0]], h=[0.5], lb=0.0, ub=1.0, sense="max", integer=True)  # half an item is too little
+    assert pear.advise(nothing, [[1.0], [2.0]]).numbers["integrality_gap"] == 1.0
 
 
 def test_integers_with_curvature_are_taken_and_what_does_not_work_is_said() -> None:

@@ -84,7 +84,7 @@ def gradient(loss: nn.Module, predicted: Tensor, true: Tensor) -> tuple[Tensor, 
 TASKS = pytest.mark.parametrize("task", [paths(), items()], ids=["paths", "items"])
 LOSSES: dict[str, Callable[[Listed], DecisionLoss]] = {
     "spo+": lambda task: SPOPlusLoss(task.problem, task.decide),
-    "pfyl": lambda task: PFYLLoss(task.problem, task.decide, samples=3, sigma=0.5),
+    "pfyl": lambda task: PFYLLoss(task.problem, task.decide, samples=3, sigma=0.5, cost_unit=1.0),
     "dbb": lambda task: DBBLoss(task.problem, task.decide, interpolation=5.0),
     "lava": lambda task: LAVALoss(task.problem, task.decide, lambda z: [others(task, row) for row in z]),
 }
@@ -124,7 +124,7 @@ def test_spo_plus_bounds_the_regret_and_vanishes_at_the_truth(task: Listed) -> N
 def test_pfyl_follows_its_formula_with_the_published_random_numbers(task: Listed) -> None:
     predicted, true = costs(task)
     s, p = task.problem.sign, predicted.detach()
-    loss = PFYLLoss(task.problem, task.decide, samples=3, sigma=0.5)
+    loss = PFYLLoss(task.problem, task.decide, samples=3, sigma=0.5, cost_unit=1.0)
     random = np.random.RandomState(135)
     for _ in range(2):  # the stream goes on from step to step
         value, grad = gradient(loss, predicted, true)
@@ -187,9 +187,10 @@ def test_the_squared_error_comes_on_top(name: str) -> None:
     heavy = LOSSES[name](task)
     heavy.mse_weight = 0.01
     (value, grad), (more, more_grad) = gradient(plain, predicted, true), gradient(heavy, predicted, true)
-    error = predicted.detach() - true
-    torch.testing.assert_close(more - value, 0.01 * 0.5 * (error**2).sum(1).mean())
-    torch.testing.assert_close(more_grad - grad, 0.01 * error / len(error))
+    error, unit = predicted.detach() - true, heavy.chosen_unit
+    assert unit is not None
+    torch.testing.assert_close(more - value, 0.01 * 0.5 * (error**2).sum(1).mean() / unit)
+    torch.testing.assert_close(more_grad - grad, 0.01 * error / len(error) / unit)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

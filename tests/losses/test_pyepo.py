@@ -79,7 +79,7 @@ def test_pfyl_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem
                 assert tuple(noise.shape) == size
                 return noise.double().numpy()
 
-    ours = Scripted(problem, samples=samples, sigma=0.7)
+    ours = Scripted(problem, samples=samples, sigma=0.7, cost_unit=1.0)
     ours._random = Scripted._Numbers()  # type: ignore[assignment]
     torch.testing.assert_close(gradient(ours, predicted, true), (value, grad))
 

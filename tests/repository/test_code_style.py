@@ -89,7 +89,6 @@ SETTINGS = {
     "decisions/continuous_programs.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
     "decisions/proximal_points.py": "the curvature that a proximal program adds; its solution is repaired without it",
-    "losses/regret_metrics.py": "keeps the normalised regret finite",
 }
 NOT_A_TOLERANCE = 1e-100  # numbers below keep a division from overflowing
 

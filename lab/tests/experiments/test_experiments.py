@@ -21,6 +21,7 @@ from one_run import execute
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from pear.losses.regret_metrics import Outcome
 from pear.tasks.path_graph import Graph
 from pear_lab.experiments import (
     EXPERIMENTS,
@@ -46,6 +47,7 @@ from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS
 from pear_lab.report import published_numbers as paper
 from pear_lab.report import read, write_report
+from pear_lab.tasks import metrics
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -258,6 +260,33 @@ def all_paths(graph: Graph) -> torch.Tensor:
         ways += [([*path, k], graph.arcs[k][1]) for k in leaving.get(node, [])]
         ended += [path] if node == graph.target else []
     return torch.stack([torch.zeros(len(graph.arcs)).index_fill(0, torch.tensor(path), 1.0) for path in ended])
+
+
+@pytest.mark.parametrize("method", ["spo+", "spo+relaxed", "pfyl", "dbb", "lava"])
+@pytest.mark.parametrize("make", [path_run, knapsack_run])
+def test_published_settings_are_absolute_numbers(make: Any, method: str) -> None:
+    """Costs of 1,000 instead of 1 meet the same weight of the squared error, σ and τ, whatever their deviation."""
+    run = make(method)
+    task = lp.make_task(run)
+    loss: Any = lp.make_run_loss(run, task)
+    train = lp.make_split(run, task).train
+    loss.calibrate(1000 * train.costs)
+    loss(1000 * train.costs, 1000 * train.costs)
+    assert (loss.cost_unit, loss.chosen_unit) == (1.0, 1.0)
+
+
+def test_the_published_regret_adds_a_number_below_the_line() -> None:
+    outcome = Outcome(torch.tensor([1e-7]), torch.tensor([-1e-7]))
+    assert (metrics.published_regret(outcome), outcome.normalized) == (pytest.approx(0.5, rel=1e-6), 1.0)
+    run = path_run(max_epochs=1)
+    task = lp.make_task(run)
+    split = lp.make_split(run, task)
+    costs = split.validation.costs
+    small = split._replace(validation=split.validation._replace(costs=1e-9 * costs))
+    found = [lp.train_as_published(run, task, one)[1].checks[0].metric for one in (split, small)]
+    best = 1e-9 * float(task.outcome(costs, costs).best.sum())
+    assert found[1] == pytest.approx(found[0] * best / (best + metrics.PUBLISHED_SHIFT), rel=1e-5)
+    assert found[1] < 0.9 * found[0]
 
 
 def published(method: str) -> tuple[float, float]:

@@ -136,7 +136,7 @@ def _loss_sentence(found: Diagnosis, total: float) -> str:
 
 
 def _lost_share(found: Diagnosis) -> str:
-    """Return the share of the best value that is lost as text. The denominator has no 1e-7 added."""
+    """Return the share of the best value that is lost as text; the amount where the best value is 0."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
     if whole > _NOTHING * total:
         return format_percent(total / whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,7 +51,8 @@ class SPOPlusLoss(DecisionLoss):
     Args:
         problem: the decision problem, with a linear objective.
         decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
-        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -75,19 +76,20 @@ class SPOPlusLoss(DecisionLoss):
 
 
 class PFYLLoss(DecisionLoss):
-    """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σε_m)``.
+    """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σuε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σuε_m)``.
 
     This is the perturbed Fenchel–Young loss (Berthet et al., 2020). ε is standard normal and drawn anew in every step.
     For maximisation every cost changes its sign. The smallest value is negative and unknown (at least
-    ``E min_z σεᵀz``), so that only changes of the value are meaningful.
+    ``E min_z σuεᵀz``), so that only changes of the value are meaningful.
 
     Args:
         problem: the decision problem, with a linear objective.
         decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
         samples: the number of perturbations per sample and step.
-        sigma: σ, the size of the perturbations.
+        sigma: σ, the size of the perturbations in units of the costs.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
-        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -107,8 +109,9 @@ class PFYLLoss(DecisionLoss):
         sigma: float = 1.0,
         seed: int = 135,
         mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
-        super().__init__(problem, decide, mse_weight)
+        super().__init__(problem, decide, mse_weight, cost_unit)
         if samples != int(samples) or samples < 1:
             raise ProblemError(f"samples must be a whole number of at least 1; got {samples!r}")
         check_number("sigma", sigma, least=0.0, strict=True)
@@ -121,19 +124,21 @@ class PFYLLoss(DecisionLoss):
         best = self.best(true, ids)
         # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
         noise = torch.from_numpy(self._random.normal(0, 1, (self.samples, *predicted.shape))).to(predicted)
-        perturbed = predicted + self.problem.sign * self.sigma * noise
+        perturbed = predicted + self.problem.sign * self.sigma * self.settle_unit(true) * noise
         z = self.decide(perturbed.flatten(0, 1), None if ids is None else ids * self.samples).view_as(noise)
         with self.timed("gradient"):
             gap = (predicted * best).sum(1) - (perturbed * z).sum(2).mean(0)
             return self.problem.sign * gap.mean()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the state of the random generator, so that a resumed run draws the same numbers."""
+        """Return the unit of the costs, and the state of the random generator: a resumed run draws the same numbers."""
         name, words, *rest = self._random.get_state(legacy=True)
-        return {"name": name, "words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
+        numbers = {"name": name, "words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
+        return {**super().get_extra_state(), **numbers}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the random generator from a saved state."""
+        """Restore the unit of the costs and the random generator from a saved state."""
+        super().set_extra_state(state)
         words = state["words"].numpy().astype(np.uint32)
         self._random.set_state((state["name"], words, *state["rest"]))
 
@@ -148,8 +153,10 @@ class DBBLoss(DecisionLoss):
     Args:
         problem: the decision problem, with a linear objective.
         decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
-        interpolation: λ > 0, how far the costs are moved in the backward pass.
-        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+        interpolation: λ > 0, how far the costs are moved in the backward pass. w is in the unit of the costs, so that λ
+            has none.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -168,8 +175,9 @@ class DBBLoss(DecisionLoss):
         decide: Decide | None = None,
         interpolation: float = 10.0,
         mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
-        super().__init__(problem, decide, mse_weight)
+        super().__init__(problem, decide, mse_weight, cost_unit)
         check_number("interpolation", interpolation, least=0.0, strict=True)
         self.interpolation = float(interpolation)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor, nn
 
@@ -37,15 +37,28 @@ class DecisionLoss(nn.Module):
             rows. A ``Model`` maps predicted values to costs.
         decide: maps costs (B, n), and ``keys`` where it takes them, to best decisions (B, n); ``pear.solve`` on
             ``problem`` where left out.
-        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; u is the unit of the costs.
+        cost_unit: u, the unit in which settings of the loss measure costs. "auto" is the typical deviation of the true
+            costs (``typical_deviation``), so that costs in cents are trained as those in euros. It is chosen once: by
+            ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. A number is taken as
+            it is; with 1.0 settings are absolute, as published.
 
     Attributes:
         cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
-    def __init__(self, problem: Problem | Model, decide: Decide | None = None, mse_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
         super().__init__()
+        if cost_unit != "auto":
+            check_number("cost_unit", cost_unit, least=0.0, strict=True)
+        self.cost_unit: float | Literal["auto"] = cost_unit if cost_unit == "auto" else float(cost_unit)
         self.problem = problem
         if self.problem.is_curved:
             raise ProblemError(
@@ -75,21 +88,56 @@ class DecisionLoss(nn.Module):
         ids = as_keys(keys, len(predicted))
         if self.cost_map is not None:
             predicted, true = self.cost_map(predicted, ids), self.cost_map(true, ids)
+        unit = self.settle_unit(true)
         value = self.value(predicted, true, ids)
         if self.mse_weight:
             with self.timed("gradient"):
-                value = value + self.mse_weight * 0.5 * ((predicted - true) ** 2).sum(1).mean()
+                value = value + self.mse_weight * 0.5 / unit * ((predicted - true) ** 2).sum(1).mean()
         return value
 
     @property
     def problem(self) -> Problem:
-        """The decision problem; assigning another one drops the stored decisions."""
+        """The decision problem; assigning another one drops the stored decisions, and a unit that "auto" has chosen."""
         return self._problem
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         self._problem, self.cost_map = problem_and_cost_map(problem)
         self.starts = WarmStarts()
+        self._unit = None if self.cost_unit == "auto" else self.cost_unit
+
+    @property
+    def chosen_unit(self) -> float | None:
+        """The unit of the costs in use: the given number, or the choice of "auto"; None before "auto" has chosen."""
+        return self._unit
+
+    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
+        """Choose the unit of the costs where it is "auto"; returns it. A unit that was chosen before is not changed.
+
+        Args:
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
+            keys: N sample ids, which select known costs of the samples; the first N where left out.
+        """
+        values = as_batch(costs).detach()
+        if self.cost_map is not None:
+            keys = range(len(values)) if keys is None and self.cost_map.batch is not None else keys
+            values = self.cost_map(values, as_keys(keys, len(values)))
+        return self.settle_unit(values)
+
+    def settle_unit(self, costs: Tensor) -> float:
+        """Return the unit of the costs; the first call chooses it from true costs (B, n) where it is "auto"."""
+        if self._unit is None:
+            self._unit = typical_deviation(costs)
+        return self._unit
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the unit of the costs in use, for ``state_dict``."""
+        return {"cost_unit": self._unit}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore the unit of the costs where it is "auto"."""
+        if self.cost_unit == "auto":
+            self._unit = state["cost_unit"]
 
     def sample_state(self) -> dict[str, Any]:
         """Return the stored best decisions, as arrays, numbers and strings."""
@@ -101,9 +149,11 @@ class DecisionLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the problem and the settings in one line."""
-        settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
-        described = describe_problem(self.problem, self.cost_map)
-        return ", ".join([described, *(f"{name}={value:g}" for name, value in settings.items())])
+        own = {name: v for name, v in vars(self).items() if not name.startswith("_") and name != "cost_unit"}
+        settings = [f"{name}={value:g}" for name, value in own.items() if isinstance(value, float)]
+        chosen = "" if self._unit is None else f" ({self._unit:g})"
+        unit = f"'auto'{chosen}" if self.cost_unit == "auto" else f"{self.cost_unit:g}"
+        return ", ".join([describe_problem(self.problem, self.cost_map), *settings, f"cost_unit={unit}"])
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
@@ -146,6 +196,23 @@ class DecisionLoss(nn.Module):
     def timed(self, what: str) -> AbstractContextManager[None]:
         """Return a context that adds the time spent inside it to ``seconds[what]``."""
         return timed(self.seconds, what)
+
+
+def typical_deviation(costs: Tensor) -> float:
+    """Compute the mean distance of costs (N, n) from the median of their column, over rows that are finite.
+
+    Where no column varies, as in a single sample, it is the mean size of the costs; 1 where all of them are zero.
+
+    Example:
+        >>> import torch
+        >>> typical_deviation(torch.tensor([[1.0, 10.0], [4.0, 10.0], [7.0, 10.0]]))
+        1.0
+    """
+    rows = costs.detach().double()
+    rows = rows[rows.isfinite().all(1)]
+    if not rows.numel():
+        return 1.0
+    return float((rows - rows.median(0).values).abs().mean()) or float(rows.abs().mean()) or 1.0
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ _DIGITS = 9  # decimals to which two solutions must agree to count as the same v
 
 
 class LAVALoss(DecisionLoss):
-    """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), counted as zero where it is below τ.
+    """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), counted as zero where it is below τu.
 
     Where no neighbour is cheaper, z*(c) is optimal under ĉ. The mean runs over an array (B, k), where k is the largest
     number of neighbours in the batch; missing entries are zero. For maximisation every cost changes its sign.
@@ -30,7 +30,8 @@ class LAVALoss(DecisionLoss):
         problem: the decision problem; an integer problem is relaxed.
         decide: maps costs (B, n) to best vertices (B, n) of the relaxation; ``pear.solve`` where left out.
         adjacent: maps vertices (B, n) to a list of B tensors (k, n) of their neighbours; computed where left out.
-        threshold: τ ≤ 0. A neighbour that is more expensive than z*(c) by more than −τ adds nothing.
+        threshold: τ ≤ 0. A neighbour that is more expensive than z*(c) by more than −τu adds nothing.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -53,8 +54,9 @@ class LAVALoss(DecisionLoss):
         decide: Decide | None = None,
         adjacent: Adjacent | None = None,
         threshold: float = -0.1,
+        cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
-        super().__init__(problem.relaxed(), decide)
+        super().__init__(problem.relaxed(), decide, cost_unit=cost_unit)
         check_number("threshold", threshold)
         self.threshold = float(threshold)
         self._adjacent = adjacent
@@ -70,7 +72,7 @@ class LAVALoss(DecisionLoss):
             if slots == 0:
                 return 0.0 * predicted.sum()
             dearer = self.problem.sign * _multiply_by_costs(away, predicted)
-            return torch.where(dearer >= self.threshold, dearer, 0.0).sum() / slots
+            return torch.where(dearer >= self.threshold * self.settle_unit(true), dearer, 0.0).sum() / slots
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
         """Return the differences z*(c) − v to the neighbours v of each sample's best vertex."""

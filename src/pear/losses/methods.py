@@ -90,7 +90,8 @@ class Method:
         loss: the class of the loss.
         needs: for each argument of the class that comes from the task, the name of the task's attribute.
         options: the settings in the published experiments, by kind of task (the beginning of the task's name);
-            settings under "" hold for every task.
+            settings under "" hold for every task. Those that measure costs do so in the unit of the training costs; the
+            published experiments add ``published_unit``, which makes them absolute.
         shuffled: False where an epoch visits the samples in their own order.
         note: a description in one line.
     """
@@ -120,6 +121,16 @@ class Method:
         said = {name for some in self.options.values() for name in some}
         known = inspect.signature(self.loss).parameters.values()
         return {one.name: one.default for one in known if one.name in _TUNABLE and one.name not in said}
+
+    @property
+    def published_unit(self) -> dict[str, float]:
+        """The option that makes the numbers in the row absolute, as in the paper; {} where they have no unit.
+
+        Example:
+            >>> method("pfyl").published_unit, method("mse").published_unit
+            ({'cost_unit': 1.0}, {})
+        """
+        return {"cost_unit": 1.0} if "cost_unit" in inspect.signature(self.loss).parameters else {}
 
     def make(self, task: TaskLike, **options: Any) -> nn.Module:
         """Make the loss for a task, with the row's settings where ``options`` does not replace them.
@@ -211,6 +222,6 @@ def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn
         >>> import pear
         >>> from pear.losses import make_loss
         >>> make_loss("spo+", pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0))
-        SPOPlusLoss(Problem(min, n=2, 1 equality, bounds), mse_weight=0.01)
+        SPOPlusLoss(Problem(min, n=2, 1 equality, bounds), mse_weight=0.01, cost_unit='auto')
     """
     return method(name).make(OwnProblem(task) if isinstance(task, (Problem, Model)) else task, **options)

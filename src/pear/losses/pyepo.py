@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -45,8 +45,9 @@ class PyEPOLoss(DecisionLoss):
         problem: the decision problem, with a linear objective and the same constraints for every sample.
         make: a loss class of ``pyepo.func``, or any function from a PyEPO model to such a loss.
         decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
-        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
-        options: passed on to ``make``.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        options: passed on to ``make``. PyEPO takes them as they are, whatever the unit of the costs.
 
     Attributes:
         loss: the loss of PyEPO.
@@ -64,9 +65,10 @@ class PyEPOLoss(DecisionLoss):
         make: Callable[..., nn.Module],
         decide: Decide | None = None,
         mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
         **options: Any,
     ) -> None:
-        super().__init__(problem, decide, mse_weight)
+        super().__init__(problem, decide, mse_weight, cost_unit)
         self.loss = make(pyepo_model(problem, self.decide), **options)
         parameters = inspect.signature(self.loss.forward).parameters.values()
         self._asks = [p.name for p in parameters if p.default is p.empty]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
@@ -24,9 +25,6 @@ from pear.problem.keys_and_columns import check_same_order
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
-
-TINY = 1e-7
-"""A number added to the denominator of the normalised regret, which keeps it finite where all best values are 0."""
 
 
 @follow_costs
@@ -135,10 +133,11 @@ def normalized_regret(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> float:
-    """Compute the normalised regret, ``Σ regret / (Σ |f(z*(c); c)| + 1e-7)``, with sums over all samples.
+    """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
-    It relates the loss by wrong decisions to the value of the best decisions. The arguments are those of
-    ``pear.regret``.
+    It relates the loss by wrong decisions to the value of the best decisions, and has no unit. Where all best values
+    are exactly 0, there is nothing to relate it to: it is 0 if nothing is lost, otherwise infinite; use ``pear.regret``
+    there. The arguments are those of ``pear.regret``.
 
     Example:
         >>> import pear
@@ -199,8 +198,25 @@ class Outcome(NamedTuple):
 
     @property
     def normalized(self) -> float:
-        """The normalised regret ``Σ regret / (Σ |best| + 1e-7)``."""
-        return float(self.regret.sum() / (self.best.abs().sum() + TINY))
+        """The normalised regret ``Σ regret / Σ |best|``; see ``share_of_best`` for a best value of 0."""
+        return share_of_best(float(self.regret.sum()), float(self.best.abs().sum()))
+
+    @property
+    def score(self) -> float:
+        """A finite number to compare forecasts by: the normalised regret, or the mean regret where all best are 0."""
+        return self.normalized if bool(self.best.any()) else float(self.regret.sum() / max(len(self.regret), 1))
+
+
+def share_of_best(lost: float, best: float) -> float:
+    """Return lost / best; where the best value is exactly 0, 0 if nothing is lost and otherwise infinity.
+
+    Example:
+        >>> share_of_best(1.0, 4.0), share_of_best(0.0, 0.0), share_of_best(1.0, 0.0)
+        (0.25, 0.0, inf)
+    """
+    if best != 0:
+        return lost / best
+    return 0.0 if lost <= 0 else lost * math.inf
 
 
 class RecourseOutcome:

@@ -109,7 +109,9 @@ class Task:
         return self.outcome(predicted, true, Q, true_Q).regret
 
     def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, the sign turned for maximisation.
+        """``Σ [f(z*(ĉ); c) − f(z*(c); c)] / Σ |f(z*(c); c)|``, the sign turned for maximisation.
+
+        Where all best values are exactly 0, it is 0 if nothing is lost, otherwise infinite.
 
         Args:
             predicted, true, Q, true_Q: as for ``regret``.

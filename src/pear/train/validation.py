@@ -135,7 +135,7 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
 
 
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
-    """Make a metric that computes the normalised regret on these samples.
+    """Make a metric that computes the normalised regret on these samples; where all best values are 0, the mean regret.
 
     The best decisions are computed once, when the metric is made, and so is the choice of the device that decides.
 
@@ -149,13 +149,13 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     device, model = costs.device, recourse_model(problem)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
-        return lambda predicted, _: Outcome(judged(predicted.double().to(device)), judged.best).normalized
+        return lambda predicted, _: Outcome(judged(predicted.double().to(device)), judged.best).score
     rows, costs_of = _rows_and_costs(problem, as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
     def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true).normalized
+        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true).score
 
     return normalised_regret
 

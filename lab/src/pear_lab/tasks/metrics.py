@@ -16,6 +16,21 @@ from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task
 from pear_lab.tasks.worst_case import decide_worst
 
+PUBLISHED_SHIFT = 1e-7
+"""The number that the paper adds to the denominator of the normalised regret, in whatever unit the costs have."""
+
+
+def published_regret(outcome: Outcome) -> float:
+    """Return the normalised regret of the paper, ``Σ regret / (Σ |best| + 1e-7)``.
+
+    ``pear.normalized_regret`` adds nothing, so that no unit matters. Tables keep the published number.
+
+    Example:
+        >>> published_regret(Outcome(torch.tensor([1.0]), torch.tensor([0.0])))
+        10000000.0
+    """
+    return float(outcome.regret.sum() / (outcome.best.abs().sum() + PUBLISHED_SHIFT))
+
 
 class RelaxationGap(NamedTuple):
     """How far the relaxation is from the integer problem.
@@ -62,7 +77,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
         1.0
     """
     forecast, costs = _read_forecast_and_costs(predicted, true)
-    return task.outcome_of(decide_worst(task, forecast, costs), costs).normalized
+    return published_regret(task.outcome_of(decide_worst(task, forecast, costs), costs))
 
 
 def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
@@ -78,8 +93,8 @@ def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
     whole, relaxed = ((wide * z.double()).sum(1) for z in (task.decide(costs), task.decide_relaxed(wide)))
-    gap = Outcome((relaxed - whole).abs(), whole).normalized
-    lost = gap + max(0.0, task.normalized_regret(forecast, costs))
+    gap = published_regret(Outcome((relaxed - whole).abs(), whole))
+    lost = gap + max(0.0, published_regret(task.outcome(forecast, costs)))
     return RelaxationGap(gap, gap / lost if lost > 0 else 0.0)
 
 

@@ -263,7 +263,6 @@ def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
 
 _MOST_INTEGER = 16  # samples
 _LARGE = 0.05  # from this gap on, the relaxation is a poor stand-in for the integer program
-_TINY = 1e-12
 
 
 def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, findings: Findings) -> None:
@@ -305,7 +304,9 @@ def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Fi
         none = f"None of {count_noun(len(rows), 'integer program')} was proven within {format_seconds(limit)}"
         return findings.add("integrality", f"{none}; the gap is unknown.", to_do=True, **numbers)
     relaxed = s.problem.relaxed().objective(x, s.costs[rows])
-    gaps = ((found.value - relaxed).abs() / found.value.abs().clamp(min=_TINY))[proven]
+    # relative to the relaxation where the integer program is worth 0; no gap where both are
+    size = torch.where(found.value == 0, relaxed, found.value).abs()
+    gaps = ((found.value - relaxed).abs() / size).nan_to_num(nan=0.0)[proven]
     gap, largest = float(gaps.mean()), float(gaps.max())
     not_proven = f"; {late} more were not proven within {format_seconds(limit)}" if late else ""
     sentence = (

@@ -11,12 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.losses.methods import make_loss, method
+from pear.losses.methods import method
 from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, shortest_path
 from pear.train import FitConfig, History, fit, in_order
 from pear_lab.experiments.catalogue import CAPACITIES
 from pear_lab.experiments.experiment_errors import RunError
-from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, forecast_scores
+from pear_lab.experiments.protocols.protocol import (
+    Listener,
+    Protocol,
+    TrainingResult,
+    forecast_scores,
+    make_published_loss,
+)
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.experiments.table_spec import DEFAULTS
 from pear_lab.tasks import metrics
@@ -97,7 +103,7 @@ def train_as_published(
 
     def metric(predicted: Tensor, true: Tensor) -> float:
         torch.empty((), dtype=torch.int64).random_(generator=stream)
-        return task.normalized_regret(predicted, true)
+        return metrics.published_regret(task.outcome(predicted, true))
 
     budget = {name: run.settings[name] for name in ("max_epochs", "time_cap")}
     config = FitConfig(**_PUBLISHED_FIT, **budget, seed=stream, start="given")
@@ -108,7 +114,7 @@ def train_as_published(
 def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
     """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
-    return make_loss(run.method, task, **run.settings.get("options", {}), **options)
+    return make_published_loss(run, task, **options)
 
 
 class LPProtocol(Protocol):
@@ -148,7 +154,8 @@ class LPProtocol(Protocol):
             changed = {f"{ratio:g}": task.with_capacity(ratio) for ratio in CAPACITIES}
         else:
             raise RunError(f"{run.variant} cannot be measured on {task.name}")
-        return {"shift": {name: other.normalized_regret(predicted, test.costs) for name, other in changed.items()}}
+        outcomes = {name: other.outcome(predicted, test.costs) for name, other in changed.items()}
+        return {"shift": {name: metrics.published_regret(outcome) for name, outcome in outcomes.items()}}
 
 
 def _predict(model: nn.Module, samples: Samples) -> Tensor:

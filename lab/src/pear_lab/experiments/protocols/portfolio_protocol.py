@@ -18,6 +18,7 @@ from pear_lab.experiments.experiment_errors import ExperimentError, RunError
 from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerLayer, choose, interpreter
+from pear_lab.tasks import metrics
 from pear_lab.tasks.market import (
     DecisionUtilityLoss,
     Evaluation,
@@ -107,7 +108,7 @@ class PortfolioProtocol(Protocol):
             name: Evaluation(task, windows.days, market.split.ahead).outcome(predicted) for name, task in bounds.items()
         }
         return {
-            "shift": {name: outcome.normalized for name, outcome in outcomes.items()},
+            "shift": {name: metrics.published_regret(outcome) for name, outcome in outcomes.items()},
             "regrets": {name: outcome.regret.tolist() for name, outcome in outcomes.items()},
             "best": {name: outcome.best.tolist() for name, outcome in outcomes.items()},
         }
@@ -191,7 +192,7 @@ def _trading_scores(evaluation: Evaluation, weights: Tensor, realised: Tensor) -
     """Regret and backtest of portfolios, one for each window."""
     outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
     lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
-    return {"normalized_regret": outcome.normalized, **result.summary(), **lists}
+    return {"normalized_regret": metrics.published_regret(outcome), **result.summary(), **lists}
 
 
 def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pear.losses.methods import METHODS
+from pear.losses.methods import METHODS, make_loss, method
 from pear.tasks import Task
 from pear.train import History, Progress
 from pear_lab.experiments.catalogue import TASKS
@@ -82,6 +82,18 @@ class Protocol(ABC):
         raise RunError(f"{run.variant} cannot be measured on {run.task}")
 
 
+def make_published_loss(run: RunSpec, task: Task, **options: Any) -> nn.Module:
+    """Make the loss of a run with the published settings, which are numbers in whatever unit the costs have.
+
+    Args:
+        run: its method, and the options that its settings name.
+        task: what is decided.
+        options: settings that replace the published ones.
+    """
+    unit = method(run.method).published_unit
+    return make_loss(run.method, task, **unit, **run.settings.get("options", {}), **options)
+
+
 def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
     """The scores of a forecast of linear costs; regrets and gaps are shares of the best value.
 
@@ -93,7 +105,7 @@ def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = Tr
     """
     gap = metrics.relaxation_gap(task, predicted, true)
     found = {
-        "normalized_regret": task.normalized_regret(predicted, true),
+        "normalized_regret": metrics.published_regret(task.outcome(predicted, true)),
         "mse": metrics.mse(predicted, true),
         "relaxation_gap": gap.gap,
         "relaxation_share": gap.share,

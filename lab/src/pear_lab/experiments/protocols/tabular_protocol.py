@@ -12,15 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.losses.methods import make_loss, method
+from pear.losses.methods import method
 from pear.tasks import Knapsack
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear_lab.data import BuildingData, EnergyData, load_building, load_energy
 from pear_lab.data.data_files import VARIABLE
 from pear_lab.experiments.catalogue import OURS, TUNED
-from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult, forecast_scores
+from pear_lab.experiments.protocols.protocol import (
+    Listener,
+    Protocol,
+    Say,
+    TrainingResult,
+    forecast_scores,
+    make_published_loss,
+)
 from pear_lab.experiments.run_spec import RunSpec
-from pear_lab.tasks import Building, SharedLinear, Subset, TaskSplit, building_split, energy_split
+from pear_lab.tasks import Building, SharedLinear, Subset, TaskSplit, building_split, energy_split, metrics
 
 
 @dataclass(frozen=True)
@@ -98,9 +105,9 @@ def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
     train, validation = prepared.split.train, prepared.split.validation
     model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
     features, values = (rows[keys] for rows in train.samples)
-    make_loss(run.method, train.task)(model(features), values, keys=keys).backward()
+    make_published_loss(run, train.task)(model(features), values, keys=keys).backward()
     with torch.no_grad():
-        validation.task.normalized_regret(model(validation.samples.features), validation.samples.costs)
+        validation.task.outcome(model(validation.samples.features), validation.samples.costs)
 
 
 def _train_candidate(
@@ -113,10 +120,10 @@ def _train_candidate(
     names = ("batch_size", "check_every", "patience", "time_cap", "max_epochs")
     history = fit(
         model,
-        make_loss(run.method, train.task, **run.settings.get("options", {}), **options),
+        make_published_loss(run, train.task, **options),
         train.samples,
         validation.samples,
-        validation.task.normalized_regret,
+        lambda predicted, true: metrics.published_regret(validation.task.outcome(predicted, true)),
         FitConfig(learning_rate=1e-2, seed=run.seed, start=start, **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,
