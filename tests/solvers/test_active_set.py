@@ -26,7 +26,10 @@ from pear.optimality import rule
 from pear.solvers.active_set import batch_kernel as kernels
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
+from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP
+from pear.solvers.fused import RegretCall
+from pear.solvers.warm_starts import WarmStarts
 
 every_case = pytest.mark.parametrize("name", sorted(ZOO))
 Array = np.ndarray[Any, Any]
@@ -337,6 +340,23 @@ def test_fields_that_change_under_the_same_keys(field: str) -> None:
         (mine @ weight).sum().backward()
         (theirs @ weight).sum().backward()
         torch.testing.assert_close(cost.grad, fresh.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_a_factor_that_is_kept_belongs_to_its_smoothing() -> None:
+    """Injection solves with H, which is factored once for each λ."""
+    r = np.random.default_rng(0)
+    W = r.normal(size=(6, 6))
+    problem = pear.Problem(Q=W @ W.T + np.eye(6), A=np.ones((1, 6)), b=[1.0], lb=0.0, ub=1.0)
+    true, predicted = torch.from_numpy(r.normal(size=(2, 8, 6)))
+
+    def injected(compiled: CompiledPass, smoothing: float) -> torch.Tensor:
+        found = compiled.regret(RegretCall(predicted, true, smoothing, 0.5, None))
+        assert found is not None
+        return found[0].injected
+
+    shared = CompiledPass(problem, WarmStarts())
+    for smoothing in (0.0, 2.0, 2.0, 0.0):
+        assert torch.equal(injected(shared, smoothing), injected(CompiledPass(problem, WarmStarts()), smoothing))
 
 
 def test_backward_after_the_table_moved_on() -> None:

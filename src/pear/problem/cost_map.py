@@ -48,6 +48,8 @@ class CostMap:
         fixed = None
         if known is not None:
             fixed = _check_map_array("known of a cost map", to_float64("known", known), (1, 2), "(n,) or (N, n)")
+        # torch's sparse tensors would issue warnings; the matrix has few entries, which ``_times`` sums instead
+        self._entries = _entries_of(self.M) if is_sparse(self.M) else None
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -98,13 +100,12 @@ class CostMap:
         """M times every row where ``forward`` is True, else the transpose of M times every row. Shape (B, width)."""
         if self.M is None:
             return rows
-        if isinstance(self.M, Tensor):
+        if self._entries is None:
             M = self.M.to(rows.device)
             return rows @ (M.T if forward else M)
-        # torch's sparse tensors would issue warnings; the matrix has few entries, which are summed here instead
-        row, column, entries = (torch.from_numpy(part).to(rows.device) for part in sparse.find(self.M))
+        row, column, entries = (part.to(rows.device) for part in self._entries)
         to, source = (row, column) if forward else (column, row)
-        return rows.new_zeros(len(rows), width).index_add(1, to.long(), rows[:, source.long()] * entries)
+        return rows.new_zeros(len(rows), width).index_add(1, to, rows[:, source] * entries)
 
     def __getitem__(self, index: Any) -> CostMap:
         """The map of the samples at ``index``, which may be anything that indexes a ``Problem``."""
@@ -128,6 +129,12 @@ class CostMap:
         kind = "identity" if self.M is None else "sparse" if is_sparse(self.M) else "dense"
         own = "" if self.batch is None else f", known costs of {self.batch} samples"
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
+
+
+def _entries_of(M: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values of the entries of a sparse matrix."""
+    row, column, entries = (torch.from_numpy(part) for part in sparse.find(M))
+    return row.long(), column.long(), entries
 
 
 def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:

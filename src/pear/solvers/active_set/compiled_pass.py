@@ -63,6 +63,7 @@ class CompiledPass:
         self._smoothing = math.nan  # of the programs in _own
         self._own: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
+        self._own_factor: Tensor | None = None
         self._everybody: Index = np.zeros(0, np.int64)
         self._supported: dict[bool, bool] = {}
 
@@ -154,7 +155,7 @@ class CompiledPass:
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
-            rescaled = _inverse_hessian_times(P, at, parts.injected)
+            rescaled = torch.cholesky_solve(parts.injected.unsqueeze(-1), self._factor(P, at)).squeeze(-1)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(np.flatnonzero(left))
 
@@ -231,7 +232,7 @@ class CompiledPass:
         elif self._smoothing != smoothing:
             P, default = self._own[0]._replace(smoothing=smoothing), self._own[1]
             self._own, self._smoothing = (P._replace(dual=make_dual_plan(P)), default), smoothing
-            self._own_definite = None
+            self._own_definite = self._own_factor = None
         return self._own
 
     def _true_programs(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Programs | None:
@@ -264,6 +265,14 @@ class CompiledPass:
             self._own_definite = P.smoothing > 0 or _all_definite(P)
         return self._own_definite
 
+    def _factor(self, P: Programs, at: Index) -> Tensor:
+        """Return the Cholesky factors of the Hessians of a call; that of the problem's own, shared Hessian is kept."""
+        if self._own is None or P is not self._own[0] or len(P.Q) > 1:
+            return _factorise(P, at)
+        if self._own_factor is None:
+            self._own_factor = _factorise(P, at)
+        return self._own_factor
+
 
 def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
     """Convert the results of the compiled pass to ``Regrets``, with every sample marked as solved.
@@ -288,8 +297,8 @@ def _all_definite(P: Programs) -> bool:
     return P.smoothing > 0 if len(P.Q) == 0 else bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
 
 
-def _inverse_hessian_times(P: Programs, at: Index, e: Tensor) -> Tensor:
-    """Return (B, n) H⁻¹e for programs with a positive definite H."""
+def _factorise(P: Programs, at: Index) -> Tensor:
+    """Return the Cholesky factors of positive definite Hessians H, (1, n, n) or (B, n, n)."""
     H = P.sign * torch.from_numpy(P.Q if len(P.Q) == 1 else P.Q[at])
     H.diagonal(dim1=1, dim2=2).add_(P.smoothing)
-    return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(H)).squeeze(-1)
+    return torch.linalg.cholesky(H)
