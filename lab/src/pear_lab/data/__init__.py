@@ -1,5 +1,6 @@
 """Loaders of real data sets. They check what they read, and never fill in a missing value."""
 
+from pear_lab.data.battery_data import PjmDays, load_pjm_days
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy
 from pear_lab.data.prices import Prices, fetch_prices, load_prices, read_prices
@@ -7,11 +8,13 @@ from pear_lab.data.prices import Prices, fetch_prices, load_prices, read_prices
 __all__ = [
     "BuildingData",
     "EnergyData",
+    "PjmDays",
     "Prices",
     "fetch_building",
     "fetch_prices",
     "load_building",
     "load_energy",
+    "load_pjm_days",
     "load_prices",
     "read_prices",
 ]

@@ -1,0 +1,105 @@
+"""Batteries: on days of PJM, on Irish days, and on days of a market that is made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pear_lab.data.battery_data import load_pjm_days
+from pear_lab.data.energy_data import load_energy
+from pear_lab.forecasters.irish_features import hourly_prices, long_features, wide_features
+from pear_lab.forecasters.study_case import QUICK_ROWS, Array, StudyCase, expanding_folds, last_part
+from pear_lab.tasks.battery_task import MARKET, PJM, battery
+
+PJM_SHUFFLE = 100
+"""The seed by which Yeh et al. shuffle the days."""
+
+PJM_FOLDS, PJM_FOLD_DAYS = 5, 197
+IRISH_FOLDS, IRISH_FOLD_DAYS = 6, 75
+SYNTHETIC_DAYS, SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS = 1095, 6, 120
+
+
+def pjm(order: str, seed: int, quick: bool) -> StudyCase:
+    """The battery of Yeh et al. on their days.
+
+    Args:
+        order: "time" tests on the last fifth of the days, "shuffled" on a fifth drawn by their seed, "folds" on five
+            expanding folds.
+        seed: not used, as the days are the same for all.
+        quick: keep the last days alone.
+    """
+    data = load_pjm_days()
+    X, C = data.features.numpy(), data.prices.numpy()
+    if quick:
+        X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
+    case = StudyCase(battery(PJM), X, C, last_part(np.arange(len(X))))
+    if order == "shuffled":
+        shuffled = np.random.default_rng(PJM_SHUFFLE).permutation(len(X))
+        return replace(case, splits=last_part(shuffled))
+    if order == "folds":
+        folds = (1, QUICK_ROWS // 4) if quick else (PJM_FOLDS, PJM_FOLD_DAYS)
+        return replace(case, splits=expanding_folds(len(X), *folds))
+    return case
+
+
+def irish_battery(shape: str, seed: int, quick: bool) -> StudyCase:
+    """A battery of 4 MWh on Irish hourly prices.
+
+    Args:
+        shape: "wide" has a row for each day, with all its features, and a model for each hour; "long" has a row for
+            each hour, and one model for all of them.
+        seed: not used, as the days are the same for all.
+        quick: keep the last days alone.
+    """
+    data = load_energy()
+    X = wide_features(data) if shape == "wide" else long_features(data)
+    C = hourly_prices(data)
+    if quick:
+        X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
+    folds = (1, QUICK_ROWS // 4) if quick else (IRISH_FOLDS, IRISH_FOLD_DAYS)
+    return StudyCase(battery(MARKET), X, C, expanding_folds(len(X), *folds))
+
+
+def synthetic_battery(seed: int, quick: bool) -> StudyCase:
+    """The same battery on three years of a market that is made up.
+
+    Args:
+        seed: of the market.
+        quick: draw fewer days.
+    """
+    X, C = draw_market(QUICK_ROWS if quick else SYNTHETIC_DAYS, np.random.default_rng(seed))
+    folds = (1, QUICK_ROWS // 4) if quick else (SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS)
+    return StudyCase(battery(MARKET), X, C, expanding_folds(len(X), *folds))
+
+
+def draw_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
+    """Draw features (days, 106) and hourly prices (days, 24) of a market.
+
+    The dearest plant that is needed sets the price, so that it rises ever more steeply in what wind and sun leave over
+    of the demand, and the price of fuel wanders from day to day. A row has forecasts of demand, wind and sun (24 of
+    each), whose errors grow through the day, the prices of yesterday (24), the weekday (7 columns), sine and cosine of
+    the season, and how cold it is.
+    """
+    hour, day = np.arange(24), np.arange(days)
+    season, weekday = np.cos(2 * np.pi * day / 365), day % 7
+    weekend = (weekday >= 5).astype(float)
+    morning, noon, evening = (np.exp(-(((hour - peak) / 3) ** 2)) for peak in (8, 13, 19))
+    cold = 0.5 + 0.4 * season + random.normal(0, 0.15, days)
+    demand = 45 + 12 * morning + 16 * evening
+    demand = demand + np.outer(cold, 8 + 6 * evening) - np.outer(weekend, 6 + 8 * morning)
+    wind = 26 * np.clip(random.beta(1.5, 2.5, days)[:, None] + 0.25 * _wander(days, random), 0, 1)
+    sun = 42 * np.outer((0.5 - 0.35 * season) * random.uniform(0.3, 1.0, days), noon)
+    fuel = np.exp(np.cumsum(random.normal(0, 0.015, days)))
+    fuel /= np.exp(np.log(fuel).mean())
+    left_over = demand - wind - sun
+    prices = fuel[:, None] * (20 + 40 * np.exp((left_over - 55) / 14)) * random.lognormal(0, 0.12, (days, 24))
+    forecasts = [part + size * _wander(days, random) for part, size in ((demand, 2.0), (wind, 4.0), (sun, 2.0))]
+    yesterday = np.vstack([prices[:1], prices[:-1]])
+    calendar = np.column_stack([np.eye(7)[weekday], season, np.sin(2 * np.pi * day / 365), cold])
+    return np.hstack([*forecasts, yesterday, calendar]), prices
+
+
+def _wander(days: int, random: np.random.Generator) -> Array:
+    """Random walks (days, 24) through the hours of a day, with a deviation of 1 at its end."""
+    return np.cumsum(random.normal(0, 1 / np.sqrt(24), (days, 24)), axis=1)

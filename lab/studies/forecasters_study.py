@@ -1,0 +1,62 @@
+"""What users have already beside PEAR: money lost by forecasters on real and made-up tasks.
+
+    PEAR_DATA=… python lab/studies/forecasters_study.py TASK… [--out FILE] [--quick] [--seeds K] [--jobs J]
+
+trains every forecaster on every split of the tasks, and writes one line of JSON a training to FILE, and the tables to
+the same name with the ending .md. A run that was stopped goes on where it was; delete FILE to begin anew. Tasks are
+families (pjm, irish-battery, irish-knapsack, portfolio, energy, building, synthetic-battery, spo-paths, paper), single
+cases (pjm-time, spo-1000-8-0.5, …), or "all"; without a task the tables are made of what FILE holds. What has no file
+or no package here is left out, and said. Nothing is needed beyond the library and scikit-learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+for _name in THREADS:  # before anything that reads them is imported; worker processes inherit them
+    os.environ.setdefault(_name, "1")
+
+from pear.errors import PearError  # noqa: E402
+from pear_lab.forecasters.case_table import FAMILIES, cases_of  # noqa: E402
+from pear_lab.forecasters.forecaster_table import FORECASTERS, forecasters_of  # noqa: E402
+from pear_lab.forecasters.run_study import run_study  # noqa: E402
+from pear_lab.forecasters.study_runs import expand_runs, read_results  # noqa: E402
+from pear_lab.forecasters.study_tables import study_markdown  # noqa: E402
+
+
+def parse(words: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"all, {', '.join(FAMILIES)}, or a case of them")
+    parser.add_argument("--out", type=Path, default=Path("pear-output/forecasters.jsonl"), help="the file of results")
+    parser.add_argument("--quick", action="store_true", help="few rows, one split, a moment of training")
+    parser.add_argument("--seeds", type=int, help="number of seeds; each task has its own where left out")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of one core each")
+    parser.add_argument("--forecasters", default="", help=f"some of {','.join(FORECASTERS)}; all where left out")
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what is missing, and write the tables."""
+    given = parse(words)
+    try:
+        forecasters = forecasters_of([word for word in given.forecasters.split(",") if word])
+        cases = cases_of(FAMILIES if "all" in given.tasks else given.tasks, given.quick)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        runs = expand_runs(cases, forecasters, given.seeds, given.quick)
+        run_study(runs, given.out, given.jobs, lambda line: print(line, file=sys.stderr, flush=True))
+        text = study_markdown(read_results(given.out), given.quick)
+    except PearError as error:
+        print(error, file=sys.stderr)
+        return 1
+    given.out.with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
