@@ -3,10 +3,11 @@
     PEAR_DATA=… python lab/studies/forecasters_study.py TASK… [--out FILE] [--quick] [--seeds K] [--jobs J]
 
 trains every forecaster on every split of the tasks, and writes one line of JSON a training to FILE, and the tables to
-the same name with the ending .md. A run that was stopped goes on where it was; delete FILE to begin anew. Tasks are
-families (pjm, irish-battery, irish-knapsack, portfolio, energy, building, synthetic-battery, spo-paths, paper), single
-cases (pjm-time, spo-1000-8-0.5, …), or "all"; without a task the tables are made of what FILE holds. What has no file
-or no package here is left out, and said. Nothing is needed beyond the library and scikit-learn.
+the same name with the ending .md. A study that was stopped goes on where it was; --again trains anew what has a
+result, with --forecasters some of it alone. Tasks are families (pjm, irish-battery, irish-knapsack, portfolio, energy,
+building, synthetic-battery, spo-paths, paper), single cases (pjm-time, spo-1000-8-0.5, …), or "all"; without a task
+the tables are made of what FILE holds. What has no file or no package here is left out, and said. Nothing is needed
+beyond the library and scikit-learn.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few rows, one split, a moment of training")
     parser.add_argument("--seeds", type=int, help="number of seeds; each task has its own where left out")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one core each")
+    parser.add_argument("--again", action="store_true", help="train anew what has a result; the later one counts")
     parser.add_argument("--forecasters", default="", help=f"some of {','.join(FORECASTERS)}; all where left out")
     return parser.parse_args(words)
 
@@ -48,11 +50,14 @@ def main(words: list[str] | None = None) -> int:
         cases = cases_of(FAMILIES if "all" in given.tasks else given.tasks, given.quick)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         runs = expand_runs(cases, forecasters, given.seeds, given.quick)
-        run_study(runs, given.out, given.jobs, lambda line: print(line, file=sys.stderr, flush=True))
+        run_study(runs, given.out, given.jobs, lambda line: print(line, file=sys.stderr, flush=True), given.again)
         text = study_markdown(read_results(given.out), given.quick)
     except PearError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"Stopped; what has ended is kept in {given.out}.", file=sys.stderr)
+        return 130
     given.out.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
     return 0

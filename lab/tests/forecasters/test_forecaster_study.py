@@ -104,6 +104,8 @@ def test_a_stopped_study_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(done) == 1
     assert set(read_results(out)) == set(runs)
     assert out.read_text().startswith(whole)
+    run_study(runs, out, again=True)
+    assert len(done) == 1 + len(runs)
 
 
 @pytest.mark.slow
@@ -172,6 +174,7 @@ def test_tables_compare_with_the_best_rival() -> None:
     assert "| mean of the training rows |" in text
     assert "**3 (3 to 3)**" in text
     assert "100 test days, 2 seeds; the best value is -10" in text
+    assert "**PEAR, linear**: better than the best rival in 1 of 1 cases and worse in 0" in text
 
 
 def test_a_forecaster_without_all_splits_is_in_no_table() -> None:
@@ -200,15 +203,15 @@ def test_samples_held_out_stop_the_training_and_train_the_others() -> None:
     assert train["y"].tolist() == list(range(9))
     assert held_out is not None
     assert held_out["groups"].tolist() == [3, 3, 3]
-    assert FORECASTERS["mean"].train(data)(X[:6]).tolist() == [[4.5, 5.5, 6.5]] * 2
+    assert FORECASTERS["mean"].train(data).predict(X[:6]).tolist() == [[4.5, 5.5, 6.5]] * 2
 
 
 def test_a_table_with_a_row_for_each_value_is_the_same_problem() -> None:
     wide = make_case("synthetic-battery", 0, True)
     own = np.stack([wide.X[:, 24 * i : 24 * (i + 1)] for i in range(4)], axis=2)  # four features of each hour
     long = StudyCase(wide.problem, own, wide.C, wide.splits)
-    found = judge_forecaster(long, long.splits[0], "mean", 0, True)
-    assert np.array_equal(found.regret[0], judge_forecaster(wide, wide.splits[0], "mean", 0, True).regret[0])
-    ridge = judge_forecaster(long, long.splits[0], "ridge", 0, True)
+    found, _ = judge_forecaster(long, long.splits[0], "mean", 0, True)
+    assert np.array_equal(found.regret[0], judge_forecaster(wide, wide.splits[0], "mean", 0, True)[0].regret[0])
+    ridge, _ = judge_forecaster(long, long.splits[0], "ridge", 0, True)
     assert ridge.forecasts["ridge"].shape == (len(long.splits[0].test), 24)
     assert ridge.regret[0].mean() < found.regret[0].mean() * 1.2

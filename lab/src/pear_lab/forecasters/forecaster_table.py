@@ -23,7 +23,18 @@ SMALL_TREES = {"n_estimators": 200, "learning_rate": 0.05, "num_leaves": 15, "co
 
 QUICK_EPOCHS, QUICK_TREES = 2, 5
 
-Predict = Callable[[Array], Array]
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained forecaster.
+
+    Attributes:
+        predict: from the features of new rows to forecasts.
+        note: what the training says about itself.
+    """
+
+    predict: Callable[[Array], Array]
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Forecaster:
 
     Attributes:
         title: its name in the tables.
-        train: trains it, and returns the function that forecasts.
+        train: trains it.
         rival: whether it is trained on the squared error, so that PEAR is compared with it.
         seeded: whether the result depends on the seed.
         package: what must be installed; empty where nothing is.
@@ -78,7 +89,7 @@ class Forecaster:
     """
 
     title: str
-    train: Callable[[TrainingSet], Predict]
+    train: Callable[[TrainingSet], Trained]
     rival: bool = True
     seeded: bool = False
     package: str = ""
@@ -95,14 +106,14 @@ class Forecaster:
         return not self.instead_of or find_spec(self.instead_of) is None
 
 
-def train_mean(data: TrainingSet) -> Predict:
+def train_mean(data: TrainingSet) -> Trained:
     """The mean of each value over the training samples, whatever the features are."""
     rows = data.rows_per_sample
     mean = data.y.reshape(len(data.X) // rows, -1).mean(0)
-    return lambda X: np.tile(mean, (len(X) // rows, 1))
+    return Trained(lambda X: np.tile(mean, (len(X) // rows, 1)))
 
 
-def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> Predict:
+def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> Trained:
     """A regressor of scikit-learn, trained on the squared error.
 
     Args:
@@ -110,7 +121,7 @@ def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> Pr
         data: the rows.
     """
     fitted = make(data).fit(data.X, data.y)
-    return lambda X: np.asarray(fitted.predict(X), dtype=np.float64)
+    return Trained(lambda X: np.asarray(fitted.predict(X), dtype=np.float64))
 
 
 def make_ridge(data: TrainingSet) -> Any:
@@ -146,7 +157,7 @@ def _for_each_column(regressor: Any, data: TrainingSet) -> Any:
 
 def train_decision_regressor(
     model: str, data: TrainingSet, make_base: Callable[[TrainingSet], Any] | None = None, **options: Any
-) -> Predict:
+) -> Trained:
     """``DecisionRegressor`` with nothing set but the model and, for the squared error, the loss.
 
     Args:
@@ -165,7 +176,7 @@ def train_decision_regressor(
     regressor = pear.DecisionRegressor(data.problem, made, random_state=data.seed, **options)
     train, held_out = data.parts()
     regressor.fit(**train, validation=held_out)
-    return lambda X: np.asarray(regressor.predict(X), dtype=np.float64)
+    return Trained(lambda X: np.asarray(regressor.predict(X), dtype=np.float64), str(regressor.history_))
 
 
 def _ours(title: str, model: str, **options: Any) -> Forecaster:

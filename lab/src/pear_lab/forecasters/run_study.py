@@ -23,7 +23,11 @@ from pear_lab.forecasters.study_runs import (
 
 
 def run_study(
-    runs: Sequence[RunKey], file: Path, jobs: int = 1, say: Callable[[str], None] = lambda line: None
+    runs: Sequence[RunKey],
+    file: Path,
+    jobs: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+    again: bool = False,
 ) -> None:
     """Do the runs that the file has no result of, the forecasters that take longest first.
 
@@ -32,6 +36,7 @@ def run_study(
         file: of the results, one line of JSON each; written by this process alone.
         jobs: processes of one core each; with 1 all is done in this process.
         say: called with a line on every result, and once with each reason to leave runs out.
+        again: do the others as well; the later of two results counts.
 
     Raises:
         DataError: a line of the file is no result.
@@ -39,7 +44,8 @@ def run_study(
     """
     drop_partial_line(file)
     slowest_first = list(FORECASTERS)[::-1]
-    missing = sorted(unfinished(runs, read_results(file)), key=lambda key: slowest_first.index(key.forecaster))
+    open_runs = list(runs) if again else unfinished(runs, read_results(file))
+    missing = sorted(open_runs, key=lambda key: slowest_first.index(key.forecaster))
     if not missing:
         return
     started, reasons, done = time.perf_counter(), set[str](), 0

@@ -46,6 +46,7 @@ class RunResult:
         seconds: of training and forecast.
         commit: of the code; None where it is not known.
         failed: why there is no result; empty where there is one.
+        note: what the training says about itself.
     """
 
     key: RunKey
@@ -55,6 +56,7 @@ class RunResult:
     seconds: float
     commit: str | None = None
     failed: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,18 +104,17 @@ def do_run(send: SendMessage, key: RunKey) -> RunResult | Omission:
         return Omission(key, f"{CASES[key.case].title} is left out: {error}")
     begin = time.perf_counter()
     try:
-        found = judge_forecaster(case, case.splits[key.split], key.forecaster, key.seed, key.quick)
+        found, note = judge_forecaster(case, case.splits[key.split], key.forecaster, key.seed, key.quick)
     except PearError as error:
         return RunResult(key, [], [], 1.0, time.perf_counter() - begin, current_commit(), f"{error}")
     sign = -1.0 if found.sense == "max" else 1.0
     seconds = round(found.seconds[key.forecaster], 3)
-    return RunResult(
-        key, _rounded(found.regret[0]), _rounded(found.best + case.offset), sign, seconds, current_commit()
-    )
+    regret, best = _rounded(found.regret[0]), _rounded(found.best + case.offset)
+    return RunResult(key, regret, best, sign, seconds, current_commit(), note=note)
 
 
-def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick: bool) -> WalkForward:
-    """Train a forecaster on a split, and judge its decisions; it is the first row of the result.
+def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick: bool) -> tuple[WalkForward, str]:
+    """Train a forecaster on a split, and judge its decisions; it is the first row of the result. Then its note.
 
     Raises:
         ForecasterError: it fails; the message says where.
@@ -123,10 +124,14 @@ def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick:
         groups = None if case.groups is None else case.groups[: len(X)]
         problem = case.problem_of(split.train)
         data = TrainingSet(problem, X, y, groups, split.held_out, seed, quick)
-        return FORECASTERS[name].train(data)(ahead)
+        trained = FORECASTERS[name].train(data)
+        notes.append(trained.note)
+        return trained.predict(ahead)
 
+    notes: list[str] = []
     pair = [(split.train, split.test)]
-    return walk_forward(case.problem, case.table, case.C, {name: forecast}, pair, groups=case.groups)
+    found = walk_forward(case.problem, case.table, case.C, {name: forecast}, pair, groups=case.groups)
+    return found, notes[0]
 
 
 def _rounded(values: Any) -> list[float]:

@@ -19,10 +19,10 @@ from pear_lab.report import bootstrap
 DEFINITION = (
     "Lost: what the decisions under the forecast cost more than the best decisions, the mean over test periods and "
     "seeds (± the standard deviation of the seeds' means). Less the best rival: the difference to the forecaster with "
-    "squared error that lost least, chosen on these very test rows, which favours the rival; below zero the forecaster "
-    "is better. In brackets a 95 % interval, bold where it leaves zero out: by a bootstrap of blocks of neighbouring "
-    "periods, paired by period, over the mean of the seeds; where every seed draws samples of its own, by a bootstrap "
-    "of seeds and of samples within them. Fit: seconds of one training on one core."
+    "squared error that lost least, chosen on these very test rows, which favours the rival; below zero the "
+    "forecaster is better. In parentheses its 95 % interval, bold where that leaves zero out: by a bootstrap of blocks "
+    "of neighbouring periods, paired by period, over the mean of the seeds; where every seed draws samples of its own, "
+    "by a bootstrap of seeds and of samples within them. Fit: seconds to train and to forecast once, on one core."
 )
 """What the columns of the tables say."""
 
@@ -180,6 +180,26 @@ def summary_table(results: Results, quick: bool) -> TextTable | None:
     return TextTable("All cases: lost less the best rival", headings, lines, left=3) if lines else None
 
 
+def verdicts(results: Results, quick: bool) -> list[str]:
+    """A sentence for each of our forecasters: in how many cases it is better or worse than the best rival."""
+    counts: dict[str, list[PairedDifference]] = {}
+    for name, row in CASES.items():
+        losses = collect_losses(results, name, quick)
+        rival = best_rival(losses)
+        for key in losses:
+            if rival is not None and not FORECASTERS[key].rival:
+                counts.setdefault(key, []).append(difference(row, losses[key], losses[rival]))
+    sentences = []
+    for key, found in counts.items():
+        clear = [one.mean < 0 for one in found if one.is_significant]
+        better, worse = sum(clear), len(clear) - sum(clear)
+        sentences.append(
+            f"{FORECASTERS[key].title}: better than the best rival in {better} of {len(found)} cases and worse in "
+            f"{worse}, by intervals that leave zero out."
+        )
+    return sentences
+
+
 def study_markdown(results: Results, quick: bool) -> str:
     """All tables, with what they show and what failed, in Markdown."""
     kept = {key: one for key, one in results.items() if key.quick == quick}
@@ -193,6 +213,6 @@ def study_markdown(results: Results, quick: bool) -> str:
         f"- {key.case}, {key.forecaster}, seed {key.seed}: {one.failed}" for key, one in kept.items() if one.failed
     ]
     commits = ", ".join(sorted({one.commit or "unknown" for one in kept.values()}))
-    parts = [DEFINITION, *(table.markdown().rstrip() for table in tables if table is not None)]
+    parts = [DEFINITION, *verdicts(kept, quick), *(table.markdown().rstrip() for table in tables if table is not None)]
     parts += ["Failed:\n\n" + "\n".join(failures)] if failures else []
     return "\n\n".join([*parts, f"Commit of the code: {commits}."]) + "\n"
