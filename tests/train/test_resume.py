@@ -177,6 +177,24 @@ def test_dropout_goes_on_with_the_numbers_that_it_would_have_drawn(tmp_path: Pat
     assert same(whole, fit_after_noise(path, draws=5))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dropout_on_a_gpu_goes_on_with_the_numbers_that_it_would_have_drawn(tmp_path: Path) -> None:
+    data, config = (X.cuda(), C.cuda()), pear.FitConfig(max_epochs=9, check_every=2, batch_size=16, patience=50)
+
+    def run(path: Path | None, draws: int, stop: Callable[[Progress], None] | None = None) -> nn.Module:
+        torch.manual_seed(0)
+        model = network(X.shape[1], C.shape[1], dropout=0.3).cuda()
+        for _ in range(draws):  # each moves the generator on
+            torch.rand(1, device="cuda")
+        pear.fit(model, nn.MSELoss(), data, data, config=config, progress=stop, checkpoint=path)
+        return model
+
+    whole = run(None, 0)
+    assert not same(whole, run(None, 5))
+    run(tmp_path / "run", 0, interrupt_after(4))
+    assert same(whole, run(tmp_path / "run", 7))
+
+
 def test_a_shuffling_loader_goes_on_with_the_order_that_it_would_have_drawn(tmp_path: Path) -> None:
     def loader() -> DataLoader[Any]:
         return DataLoader(TensorDataset(X, C), batch_size=16, shuffle=True)

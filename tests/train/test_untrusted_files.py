@@ -18,11 +18,13 @@ import safetensors.torch
 import torch
 from scipy import sparse
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import pear
 from pear.errors import DataError, ProblemError, TrainingError
 from pear.train import file_format
-from pear.train.run_identity import loss_identity
+from pear.train.run_identity import data_identity, loss_identity
+from pear.train.samples import as_samples
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 
@@ -260,6 +262,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
         "this config: its learning_rate is 0.01, and 0.1 was",
     ),
     "seed": ({"config": replace(ONE, seed=torch.Generator().manual_seed(7))}, "this config: its seed is 0, and 7 was"),
+    "NumPy's seed": ({"config": replace(ONE, seed=np.int64(7))}, "this config: its seed is 0, and 7 was expected"),
     "clip_norm": ({"config": replace(ONE, clip_norm=1.0)}, "this config: its clip_norm is None, and 1.0 was expected"),
     "features": ({"data": (X + 1e-9, C)}, "this data: its train fingerprint is "),
     "costs": ({"data": (X, 2 * C)}, "this data: its train fingerprint is "),
@@ -307,6 +310,17 @@ def test_an_optimizer_of_other_settings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"this optimizer: its groups 0 lr is 0.2, and 0.3 was expected; delete it"):
         resume(tmp_path / "run", optimizer=rated(0.3))
     resume(tmp_path / "run", optimizer=rated(0.2))
+
+
+def test_a_loader_is_told_by_its_costs_in_any_order() -> None:
+    def identity(costs: torch.Tensor, seed: int = 0) -> dict[str, Any]:
+        order = torch.Generator().manual_seed(seed)
+        loader = DataLoader(TensorDataset(X.bfloat16(), costs.bfloat16()), batch_size=5, shuffle=True, generator=order)
+        return data_identity(as_samples(loader, "train", nn.Linear(2, 3).bfloat16()))
+
+    assert identity(C) == identity(C, seed=1)
+    assert identity(C) != identity(C.roll(1, 1))
+    assert identity(C) != identity(C.where(C.max() > C, 0.0))
 
 
 def test_when_a_run_ends_may_change_when_it_goes_on(tmp_path: Path) -> None:

@@ -128,9 +128,9 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
     inputs = input_tensors(look.features)
     said = {"samples": len(samples), "features": [list(part.shape[1:]) for part in inputs]}
     if isinstance(samples, LoaderSamples):
-        rows = np.ascontiguousarray(samples.costs.detach().cpu().flatten(1).numpy())
+        rows = samples.costs.detach().cpu().flatten(1).contiguous().view(torch.uint8).numpy()
         names = sorted(map(str, _plain_keys(samples.keys)))
-        found = digest(np.sort(rows.view(f"V{rows.shape[1] * rows.itemsize}"), axis=0).tobytes(), names)
+        found = digest(np.sort(rows.view(f"V{rows.shape[1]}"), axis=0).tobytes(), names)
     elif isinstance(samples, StreamSamples):
         sizes = [group.rows for group in samples.source.groups]
         found = digest(inputs, samples.costs, sizes, samples.source.buffer)
@@ -236,6 +236,6 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(one) for one in value]
-    if isinstance(value, Tensor):
+    if isinstance(value, (Tensor, np.generic)):
         return value.tolist()
     return value if value is None or isinstance(value, (bool, int, float, str)) else _name(value)
