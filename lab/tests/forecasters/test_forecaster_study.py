@@ -182,7 +182,8 @@ def test_a_forecaster_without_all_splits_is_in_no_table() -> None:
     assert collect_losses(results, "pjm-folds", quick=False) == {}  # one of five splits
 
 
-def test_shares_of_the_best_value_are_in_one_table() -> None:
+def test_shares_of_the_best_value_are_in_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PEAR_DATA", raising=False)  # without published columns
     case = "spo-100-8-0.5"
     results = results_of({"ridge": [[2.0, 4.0], [3.0, 3.0]], "pear-linear": [[1.0, 2.0], [2.0, 1.0]]}, case)
     text = study_markdown(results, quick=False)

@@ -4,16 +4,19 @@ from pear_lab.data.battery_data import PjmDays, load_pjm_days
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy
 from pear_lab.data.prices import Prices, fetch_prices, load_prices, read_prices
+from pear_lab.data.spo_data import PathCell, load_path_regrets
 
 __all__ = [
     "BuildingData",
     "EnergyData",
+    "PathCell",
     "PjmDays",
     "Prices",
     "fetch_building",
     "fetch_prices",
     "load_building",
     "load_energy",
+    "load_path_regrets",
     "load_pjm_days",
     "load_prices",
     "read_prices",

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pear.errors import ProblemError
+from pear_lab.data.spo_data import PathCell
 from pear_lab.forecasters import battery_cases, polynomial_cases, selection_cases
 from pear_lab.forecasters.study_case import StudyCase
 from pear_lab.tasks.building_task import FOLDS
@@ -28,6 +29,7 @@ class CaseRow:
         period: what a row is: "day", "week".
         unit: of the money that is lost in a period; "%" for a share of the best value.
         block: neighbouring periods that the bootstrap draws together; 1 where periods are independent.
+        published: the cell of Elmachtoub & Grigas that it repeats; None where it repeats none.
     """
 
     family: str
@@ -39,6 +41,7 @@ class CaseRow:
     period: str = "day"
     unit: str = "€"
     block: int = 7
+    published: PathCell | None = None
 
     @property
     def relative(self) -> bool:
@@ -111,7 +114,8 @@ def _polynomial_rows() -> dict[str, CaseRow]:
             for degree in p.SPO_DEGREES:
                 name, make = f"spo-{size}-{degree}-{noise:g}", partial(p.spo_paths, size, degree, noise)
                 title = f"n = {size:,}, degree {degree}, noise {noise:g}"
-                rows[name] = CaseRow("spo-paths", title, make, period="path", **shared)
+                cell = PathCell(size, degree, noise)
+                rows[name] = CaseRow("spo-paths", title, make, period="path", published=cell, **shared)
     for task, period in (("paths", "path"), ("knapsack", "knapsack")):
         for degree, noise in p.PAPER_CELLS:
             name, make = f"paper-{task}-{degree}-{noise:g}", partial(p.paper_cell, task, degree, noise)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pear.errors import DataError
 from pear.evaluation.comparison_text import format_difference
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear_lab.benchmarks.tables_and_plots import TextTable, format_number
+from pear_lab.data.spo_data import METHODS, load_path_regrets
 from pear_lab.forecasters.case_table import CASES, CaseRow
 from pear_lab.forecasters.forecaster_table import FORECASTERS
 from pear_lab.forecasters.study_case import Array
@@ -156,15 +158,32 @@ def grid_table(results: Results, family: str, quick: bool) -> TextTable | None:
         return None
     shown = [key for key in FORECASTERS if any(key in losses for losses in cells.values())]
     ours = [key for key in shown if not FORECASTERS[key].rival]
-    lines = []
+    lines, published = [], _published_regrets(list(cells))
     for name, losses in cells.items():
         parts = [f"{losses[key].percent:.2f}" if key in losses else "–" for key in shown]
+        theirs = [f"{own[name]:.2f}" for own in published.values()]
         less = [_less(CASES[name], losses, key, best_rival(losses)) for key in ours]
-        lines.append((CASES[name].title, *parts, *less))
-    headings = ("", *(FORECASTERS[key].title for key in shown), *(f"{FORECASTERS[key].title} less" for key in ours))
+        lines.append((CASES[name].title, *parts, *theirs, *less))
+    less_headings = [f"{FORECASTERS[key].title} less the best rival" for key in ours]
+    headings = (
+        "",
+        *(FORECASTERS[key].title for key in shown),
+        *(f"published: {name}" for name in published),
+        *less_headings,
+    )
     seeds = sorted({len(own.regret) for losses in cells.values() for own in losses.values()})
     title = f"{family}: lost, % of the best value; {' or '.join(map(str, seeds))} seeds"
-    return TextTable(title, headings, lines)
+    return TextTable(title, tuple(headings), lines)
+
+
+def _published_regrets(names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What was published for these cases, by method and case; {} where they repeat nothing, or the file is missing."""
+    cells = {name: CASES[name].published for name in names}
+    try:
+        known = load_path_regrets() if all(cells.values()) else {}
+    except DataError:  # the table goes without these columns
+        return {}
+    return {method: {name: known[cell][method] for name, cell in cells.items() if cell} for method in METHODS if known}
 
 
 def summary_table(results: Results, quick: bool) -> TextTable | None:

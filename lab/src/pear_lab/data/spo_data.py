@@ -1,0 +1,61 @@
+"""What Elmachtoub & Grigas 2022 published for their paths: the replications behind their figure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pear.errors import DataError
+from pear_lab.data.data_files import find_file, read_number, read_text_table
+
+REPLICATIONS = "shortest_path_replications.csv.gz"
+FOLDER = "spo"
+METHODS = {"SPO+": "SPOplus", "least squares": "LS", "absolute error": "Absolute", "random forest": "RF"}
+"""Names of methods, and what their columns begin with."""
+
+_CELL = ("n_train", "polykernel_degree", "polykernel_noise_half_width")
+_BEST = "zstar_avg_test"
+_REMEDY = "it comes with the repository of Elmachtoub & Grigas (MIT); put it into the folder 'spo' of $PEAR_DATA"
+
+
+class PathCell(NamedTuple):
+    """A cell of their figure: training samples, degree of the polynomial, half-width of the noise."""
+
+    size: int
+    degree: int
+    noise: float
+
+
+def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
+    """Read the published normalised regrets, in percent, by cell and by the names of ``METHODS``.
+
+    The number is mean regret over mean best cost in a replication, averaged over the replications of a cell.
+
+    Args:
+        path: the file or its folder; ``$PEAR_DATA`` where left out.
+        grid: nodes along a side, 2 to 5.
+
+    Raises:
+        DataError: no file, a column is missing, a cell is no number, or there is no such grid.
+    """
+    file = find_file(FOLDER, (REPLICATIONS, REPLICATIONS.removesuffix(".gz")), path, _REMEDY)
+    header, lines = read_text_table(file)
+    columns = {name: f"{begin}_spoloss_test" for name, begin in METHODS.items()}
+    needed = ("grid_dim", *_CELL, *columns.values(), _BEST)
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
+    shares: dict[PathCell, list[list[float]]] = defaultdict(list)
+    for line, fields in lines.items():
+        named = dict(zip(header, fields, strict=True))
+        read = [read_number(named[name], f"{file}, line {line} ({name})") for name in needed]
+        side, size, degree, noise, *numbers = read
+        if side == grid:
+            shares[PathCell(int(size), int(degree), noise)].append([100 * one / numbers[-1] for one in numbers[:-1]])
+    if not shares:
+        raise DataError(f"{file} has no replications on a grid of {grid} × {grid}")
+    means = {cell: np.mean(rows, axis=0) for cell, rows in shares.items()}
+    return {cell: dict(zip(columns, own.tolist(), strict=True)) for cell, own in means.items()}
