@@ -41,7 +41,7 @@ from mutations import Mutant, exchange, mutants, mutated  # noqa: E402
 SOURCE, OUTPUT, JUDGEMENTS = ROOT / "src/pear", ROOT / "build/mutants", ROOT / "tools/survivors.md"
 PACKAGES = ("optimality", "sensitivity", "decisions", "losses")
 LEFT_OUT = {"optimality/rule.py"}  # compiled into cached kernels; its own test loosens each constant
-NO_PART = ("repository", "cli", "tasks", "train", "engines", "boosting", "diagnosis")  # folders of tests/
+NO_PART = ("repository", "cli", "tasks", "train", "engines", "boosting", "evaluation", "diagnosis")  # folders of tests/
 SLOW = 3.0  # seconds of CPU time, traced, above which a test takes no part
 VARIANTS = 12  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]

@@ -24,6 +24,12 @@ def test_folds_by_hand():
     ]
 
 
+def test_the_smallest_folds():
+    assert as_lists(pear.TimeSplits(2, test_rows=1).split(range(3))) == [([0], [1]), ([0, 1], [2])]
+    assert as_lists(pear.TimeSplits(1, window=10, test_rows=1).split(range(4))) == [([0, 1, 2], [3])]
+    assert pear.TimeSplits() == pear.TimeSplits(5, 0, None, None)
+
+
 @pytest.mark.parametrize("count", [23, 100])
 @pytest.mark.parametrize(("gap", "window", "size"), [(0, None, None), (2, None, 3), (1, 5, None)])
 def test_folds_are_those_of_scikit_learn(count, gap, window, size):
@@ -65,6 +71,8 @@ def test_every_kind_of_splits_is_read():
         ([([0], [2]), ([1], [2])], r"more than one fold, \[2\]"),
         ([([0], [6])], "from 0 to 5"),
         ([([0], [-1])], "from 0 to 5"),
+        ([([0], [-1, 3])], "from 0 to 5"),
+        ([([0], [3, 6])], "fold 1 needs distinct row numbers from 0 to 5"),
         ([([0, 0], [1])], "1 different ones of 2"),
         ([([0], [])], "with a row at least"),
         ([([0.5], [1])], "row numbers"),

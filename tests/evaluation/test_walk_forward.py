@@ -312,6 +312,7 @@ def test_tables():
     with pytest.raises(ProblemError, match='"forecaster", "fold" or "sample"'):
         found.to_frame("day")
     assert str(found).splitlines()[0] == "45 tested rows in 3 folds"
+    assert "tested rows in 3 folds" in found._repr_html_()
     assert repr(found) == "WalkForward(2 forecasters, 45 tested rows, 3 folds)"
 
 
@@ -380,6 +381,19 @@ def test_a_table_with_holes_in_tested_rows_is_refused():
     table[33] = np.nan
     with pytest.raises(ForecasterError, match=r"'table' failed \(fold 3 of 5\).*row 33"):
         pear.walk_forward(simplex(), X, C, {"table": table})
+
+
+def test_columns_in_another_order_are_refused():
+    X, C = samples()
+    table = pd.DataFrame(C, columns=["a", "b", "c"])
+
+    def turned(before, costs, after):
+        return pd.DataFrame(np.zeros((len(after), 3)), columns=["a", "c", "b"])
+
+    with pytest.raises(ForecasterError, match="columns of C in another order"):
+        pear.walk_forward(simplex(), X, table, {"own": turned})
+    with pytest.raises(ProblemError, match="same columns in the same order"):
+        pear.walk_forward(simplex(), X, table, {"own": table[["a", "c", "b"]]})
 
 
 def test_an_interrupt_stays_one():

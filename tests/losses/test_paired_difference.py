@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pear.errors import ProblemError
-from pear.losses.paired_difference import block_length, paired_difference
+from pear.losses.paired_difference import PairedDifference, block_length, paired_difference
 
 
 def autocorrelated(count, memory, generator):
@@ -30,6 +31,20 @@ def test_the_standard_error_of_blocks_by_hand():
     # differences 1, 2, 6, 3; circular blocks of two have means 1.5, 4, 4.5, 2 around 3
     found = paired_difference([1.0, 2.0, 6.0, 3.0], [0.0] * 4, block=2)
     assert found.standard_error == pytest.approx(math.sqrt(2 / (4 - 2) * (1.5**2 + 1 + 1.5**2 + 1) / 4), rel=1e-12)
+
+
+@pytest.mark.parametrize(("count", "block", "level"), [(12, 3, 0.95), (23, 4, 0.8)])
+def test_few_blocks_get_the_quantiles_of_student(count, block, level):
+    """The same draws, with the standard error and Student's t in place of the spread of the draws."""
+    series = np.random.default_rng(8).exponential(size=count)
+    found = paired_difference(series, np.zeros(count), block, level=level, draws=300, seed=9)
+    means = np.array([np.mean([series[(i + j) % count] for j in range(block)]) for i in range(count)])
+    blocks = math.ceil(count / block)
+    drawn = means[np.random.default_rng(9).integers(count, size=(300, blocks))].mean(axis=1)
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) - series.mean()
+    wider = stats.t.ppf((1 + level) / 2, count / block - 1) / stats.norm.ppf((1 + level) / 2)
+    wider *= found.standard_error / (means.std() / math.sqrt(blocks))
+    assert found.interval == pytest.approx((series.mean() + wider * low, series.mean() + wider * high), rel=1e-9)
 
 
 def test_the_interval_agrees_with_a_bootstrap_in_a_loop():
@@ -75,6 +90,9 @@ def test_significance_is_an_interval_without_zero():
     assert paired_difference(a + 3, a * 0).is_significant
     assert paired_difference(a - 3, a * 0).is_significant
     assert not paired_difference(a, a * 0).is_significant
+    assert not paired_difference(a, a).is_significant
+    for interval, expected in (((0.0, 1.0), False), ((-1.0, 0.0), False), ((0.1, 0.2), True), ((-0.2, -0.1), True)):
+        assert PairedDifference(0.0, 1.0, interval, 1).is_significant == expected
 
 
 def test_the_same_seed_gives_the_same_interval():
@@ -85,7 +103,7 @@ def test_the_same_seed_gives_the_same_interval():
 
 def test_edge_cases():
     single = paired_difference([1.0], [3.0])
-    assert (single.mean, single.standard_error) == (-2.0, math.inf)
+    assert (single.mean, single.standard_error, single.block) == (-2.0, math.inf, 1)
     assert not single.is_significant
     assert paired_difference([2.0, 2.0], [1.0, 1.0])[:3] == (1.0, 0.0, (1.0, 1.0))
     assert [block_length(count) for count in (1, 2, 8, 365, 1000)] == [1, 1, 2, 7, 10]
@@ -105,3 +123,9 @@ def test_edge_cases():
 def test_what_is_refused(a, b, block, message):
     with pytest.raises(ProblemError, match=message):
         paired_difference(a, b, block)
+
+
+@pytest.mark.parametrize("wrong", [{"level": 0.0}, {"level": 1.0}, {"draws": 0}])
+def test_settings_are_checked(wrong):
+    with pytest.raises(ProblemError, match="level must lie between 0 and 1 and draws be positive"):
+        paired_difference([1.0, 2.0], [0.0, 0.0], **wrong)

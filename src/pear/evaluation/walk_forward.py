@@ -23,6 +23,7 @@ from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.paired_difference import block_length
 from pear.losses.regret_metrics import Outcome
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import column_names
 from pear.problem.model import plain_problem
 from pear.train.estimator.regret_scorer import as_tensor, as_values
 
@@ -171,6 +172,9 @@ def _forecast_all(
 
 def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
     """Return forecasts as float64 (T, k), checked."""
+    columns, own = column_names(values), column_names(samples.C)
+    if columns != own and set(columns or ()) == set(own or (None,)):
+        raise ProblemError(f"the forecasts have the columns of C in another order: {list(columns or ())[:5]}")
     found = np.asarray(as_rows(values), dtype=np.float64)
     if found.ndim == 1 and found.size == len(fold.test) * samples.true.shape[1]:  # sample by sample
         found = found.reshape(len(fold.test), -1)

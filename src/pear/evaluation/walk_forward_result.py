@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -195,6 +196,10 @@ class WalkForward:
         from pear.evaluation.comparison_text import format_table
 
         return "\n".join([format_table(self), "", *self.sentences])
+
+    def _repr_html_(self) -> str:
+        """Show the table and the sentences in a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __repr__(self) -> str:
         return f"WalkForward({len(self.names)} forecasters, {len(self.sample)} tested rows, {self.fold.max()} folds)"
