@@ -82,7 +82,9 @@ def test_functions_get_the_rows_of_each_day():
     assert found.forecasts["function"] == pytest.approx(found.forecasts["estimator"], rel=1e-12)
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), model)])
+@pytest.mark.parametrize(
+    "wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), "passthrough", model)]
+)
 def test_decision_regressors_get_the_groups(wrap):
     X, price, day = long_samples()
     model = pear.DecisionRegressor(PROBLEM, loss="mse", max_epochs=3)
@@ -91,6 +93,20 @@ def test_decision_regressors_get_the_groups(wrap):
     name = "groups" if fitted is model else "decisionregressor__groups"
     fitted.fit(X[:last], price[:last], **{name: day[:last]})
     assert found.forecasts["own"].ravel() == pytest.approx(fitted.predict(X[last:]), rel=1e-9)
+
+
+def test_pairs_of_a_function_and_its_table():
+    X, price, day = long_samples()
+    wide = price.reshape(DAYS, HOURS)
+    own = np.arange(DAYS)[:, None]
+
+    def same_day(before, costs, after):
+        assert before.shape[1] == 1
+        assert costs.shape == (len(before), HOURS)
+        return wide[after[:, 0]]
+
+    found = pear.walk_forward(PROBLEM, X, price, {"pair": (same_day, own)}, splits=2, groups=day)
+    assert found.regret[0].tolist() == [0.0] * 20
 
 
 def test_ids_of_groups_are_labels():

@@ -146,6 +146,38 @@ def test_the_error_of_an_estimator_is_told_and_names_the_fold():
         pear.walk_forward(simplex(), X, C, {"svr": SVR()}, [(range(10), [k]) for k in (10, 11)] + later(3))
 
 
+@pytest.mark.parametrize(("columns", "kind"), [(3, Ridge), (1, DummyRegressor)])
+def test_an_estimator_that_takes_its_targets_is_asked_once(columns, kind):
+    """A failure of another kind is not taken for a refusal of several columns."""
+    calls = []
+
+    class Failing(kind):
+        def fit(self, X, y):
+            calls.append(np.shape(y))
+            raise ValueError("no luck")
+
+    X, C = samples(columns=columns)
+    with pytest.raises(ForecasterError, match="ValueError: no luck"):
+        pear.walk_forward(simplex(columns), X, C, {"failing": Failing()})
+    assert calls == [(10, 3) if columns == 3 else (10,)]
+
+
+def test_objects_without_tags_are_trained_for_each_column():
+    class OneOutput:
+        def fit(self, X, y):
+            if np.ndim(y) != 1:
+                raise ValueError("one output")
+            self.fitted = LinearRegression().fit(X, y)
+            return self
+
+        def predict(self, X):
+            return self.fitted.predict(X)
+
+    X, C = samples()
+    found = pear.walk_forward(simplex(), X, C, {"one": OneOutput(), "all": LinearRegression()}, splits=2)
+    assert found.forecasts["one"] == pytest.approx(found.forecasts["all"], rel=1e-9)
+
+
 def later(folds):
     return [(range(40 + k), [40 + k]) for k in range(folds)]
 
@@ -302,6 +334,7 @@ def test_tables():
     assert list(frame.index) == ["ridge", MEAN]
     assert frame.loc["ridge", "regret"] == found.regret[0].mean()
     assert np.isnan(frame.loc["ridge", "difference"])
+    assert 0 < frame.loc["ridge", "seconds"] < 60
     folds = found.to_frame("fold")
     assert folds.index.tolist() == [1, 2, 3]
     assert folds["ridge"].to_numpy() == pytest.approx(frame.loc["ridge", ["fold_1", "fold_2", "fold_3"]].to_numpy())
@@ -336,7 +369,7 @@ def test_the_picture_is_drawn(tmp_path):
         ({}, "a dict of names and forecasters"),
         ([Ridge()], "a dict of names and forecasters"),
         ({MEAN: Ridge()}, "which is added"),
-        ({3: Ridge()}, "must be texts"),
+        ({3: Ridge(), "ridge": Ridge()}, "must be texts"),
         ({"ridge": Ridge}, r"is a class; pass an object of it: Ridge\(…\)"),
         ({"net": torch.nn.Linear(4, 3)}, "is a torch module"),
         ({"text": "ridge"}, "got str"),
@@ -364,6 +397,7 @@ def test_an_object_that_only_predicts_is_refused():
     ("function", "message"),
     [
         (lambda a, b, c: np.zeros((3, 3)), "3 forecasts came for 10 test rows"),
+        (lambda a, b, c: np.zeros((3, 10)), r"must have shape \(N, 3\)"),
         (lambda a, b, c: np.zeros((10, 2)), r"must have shape \(N, 3\)"),
         (lambda a, b, c: np.full((10, 3), np.inf), "forecast of row 10 and 9 others is not finite"),
         (lambda a, b, c: 1 / 0, "ZeroDivisionError"),
