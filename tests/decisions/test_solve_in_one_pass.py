@@ -21,9 +21,8 @@ def test_one_pass_says_what_the_pipeline_says(name: str) -> None:
     problem = case.problem.relaxed()
     one = solve_in_one_pass(problem, case.cost, case.smoothing, "auto")
     all_steps = as_solution(problem, solve_verified(problem, case.cost, case.smoothing, "auto"))
-    if one is None:  # the dual method solves these in the pass, and the primal method in the pipeline
-        assert problem.h is not None
-        assert 4 * problem.h.shape[-1] >= problem.n
+    if one is None:  # its rows differ in size by twelve orders, and one sample is left to the pipeline
+        assert name == "uneven rows"
         return
     assert one.status.tolist() == all_steps.status.tolist()
     assert bool((one.kkt_residual <= OPTIMAL).all())

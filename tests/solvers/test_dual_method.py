@@ -158,3 +158,15 @@ def test_far_free_minima_are_reached_exactly():
 def test_programs_of_equalities_and_bounds_keep_the_primal_method():
     assert len(dual_plan(pear.tasks.shortest_path((5, 5)).problem, 0.1).gram) == 0
     assert len(dual_plan(draw_polytope(0)[0], 0.0).gram) == 0  # a linear program has no curvature
+
+
+@pytest.mark.parametrize("case", CASES[::5])
+def test_one_call_of_solve_has_the_digits_of_the_pipeline(case):
+    """Both use the primal method, whose multipliers are those that ``pear.solve`` returns."""
+    problem, cost, smoothing = draw_polytope(**case)
+    assert len(dual_plan(problem, smoothing).gram)
+    found = CompiledPass(problem, WarmStarts()).solve(cost, smoothing)
+    piped = pear.solve(problem, cost, smoothing=smoothing, h=problem.h)  # a field of the call: not the pass
+    assert torch.equal(found.x, piped.x)
+    assert torch.equal(found.duals.inequality, piped.duals.inequality)
+    assert torch.equal(found.active.rows, piped.active.rows)
