@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pear.compile.thread_pools import one_thread
 from pear.engines.engine import TaskLoss, TaskResult, TaskUpdate
+from pear.train.compiled.compile_all import compile_all
 from pear_lab.experiments.processes import start_engine
 from pear_lab.forecasters.forecaster_table import FORECASTERS
 from pear_lab.forecasters.study_runs import (
@@ -67,12 +68,21 @@ def run_study(
             case TaskLoss(ticket, reason):
                 say(f"{under_way.pop(ticket)} is given up: {reason}")
 
+    if jobs > 1:
+        _compile_ahead(say)
     with one_thread(), start_engine("local", min(jobs, len(missing))) as engine:
         while waiting or under_way:
             while waiting and engine.free > 0:
                 key = waiting.pop()
                 under_way[engine.submit(do_run, key)] = key
             engine.wait(hear)
+
+
+def _compile_ahead(say: Callable[[str], None]) -> None:
+    """Compile the solvers once, so that not every process does it at the same time."""
+    for part, seconds, was_cached in compile_all():
+        if not was_cached:
+            say(f"{part}: compiled, {seconds:.1f} s")
 
 
 def describe_result(result: RunResult) -> str:
