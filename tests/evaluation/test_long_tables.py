@@ -132,3 +132,16 @@ def test_what_is_refused():
     wide = pd.DataFrame(X.reshape(DAYS, -1), index=range(DAYS - 1, -1, -1))
     with pytest.raises(ProblemError, match="named as the groups, but in another order"):
         pear.walk_forward(PROBLEM, X, price, {"own": (Ridge(), wide)}, groups=day)
+
+
+def test_dated_tables_of_both_shapes_go_together():
+    X, price, day = long_samples()
+    dates = pd.date_range("2026-01-01", periods=DAYS)
+    long = pd.DataFrame(X, index=dates[day] + pd.to_timedelta(np.tile(np.arange(HOURS), DAYS), unit="h"))
+    wide = pd.DataFrame(price.reshape(DAYS, HOURS), index=dates)
+    numbered = pd.DataFrame(X.reshape(DAYS, -1))  # an index that says nothing about the days
+    given = {"long": LinearRegression(), "wide": (Ridge(), numbered)}
+    found = pear.walk_forward(PROBLEM, long, wide, given, splits=2, groups=dates[day])
+    plain = pear.walk_forward(PROBLEM, X, price, {"long": LinearRegression()}, splits=2, groups=day)
+    assert found.forecasts["long"] == pytest.approx(plain.forecasts["long"], rel=1e-12)
+    assert found.forecasts["wide"].shape == (20, HOURS)
