@@ -13,6 +13,7 @@ import torch
 import pear
 from pear.errors import ProblemError
 from pear.train.base_forecast import Correction, forecast_of, offsets_for_fit, training_forecast
+from pear.train.estimator.architecture import build_model
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.long_table import group_rows
 
@@ -43,7 +44,7 @@ def regressor(**settings: Any) -> Any:
 def untrained(model: Any, **given: Any) -> Any:
     """The estimator as it is before the first step of training."""
     rows = read_training_rows(model, given)
-    model.model_ = model._architecture(rows)
+    model.model_ = build_model(model, rows)
     return model
 
 

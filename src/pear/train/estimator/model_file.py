@@ -16,6 +16,7 @@ from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projec
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
 from pear.train import file_format
+from pear.train.estimator.architecture import build_model
 from pear.train.estimator.loss_setup import make_estimator_loss
 from pear.train.estimator.training_rows import TrainingRows
 
@@ -45,6 +46,8 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
         "corrects": estimator._corrects,
         "base": type(estimator.base_).__name__ if estimator._corrects == "base" else None,
         "epochs": estimator.n_iter_,
+        "scale": estimator._scale,
+        "updates": estimator.updates_.content() if hasattr(estimator, "updates_") else None,
     }
     file_format.write(path, KIND, VERSION, content)
 
@@ -71,6 +74,7 @@ def _restore_estimator(
     architecture = said["parameters"].pop("model") if model is None else model
     estimator = kind(_restore_problem(said["problem"]), architecture, base=base, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
+    estimator._scale = float(said["scale"])
     if said["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(said["feature_names"], dtype=object)
     estimator._columns = None if said["columns"] is None else tuple(said["columns"])
@@ -79,6 +83,9 @@ def _restore_estimator(
         estimator.base_ = base
     _restore_weights(estimator, said["weights"], path)
     _restore_loss(estimator, said["loss_state"])
+    if said["updates"] is not None and hasattr(estimator, "loss_"):
+        estimator.updates_ = estimator._begin_updates()
+        estimator.updates_.restore(said["updates"])
     return estimator
 
 
@@ -215,7 +222,7 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
     features = torch.zeros(1, estimator.n_features_in_, dtype=like.dtype)
     zeros = torch.zeros(1, 1, dtype=like.dtype)
     rows = TrainingRows(features, zeros, None if estimator._corrects is None else zeros)
-    estimator.model_ = estimator._architecture(rows)
+    estimator.model_ = build_model(estimator, rows)
     try:
         estimator.model_.load_state_dict(weights)
     except RuntimeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,15 +17,14 @@ from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import is_frame
 from pear.problem.model import input_count
-from pear.train.base_forecast import Correction, typical_error
 from pear.train.estimator import model_file
+from pear.train.estimator.architecture import build_model
+from pear.train.estimator.daily_updates import DailyUpdates, deviation
 from pear.train.estimator.loss_setup import make_estimator_loss, seed_of
-from pear.train.estimator.networks import SharedNetwork, Standardise, StandardisedModel, make_network
 from pear.train.estimator.progress_display import show_progress
 from pear.train.estimator.regret_scorer import as_tensor, minus_regret
 from pear.train.estimator.result_tables import as_group_table, as_series, as_table, variable_names
 from pear.train.estimator.training_rows import (
-    TrainingRows,
     check_columns,
     forecast_offset,
     read_groups,
@@ -88,6 +86,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         base_: the fitted base, where there is one.
         loss_: the loss, as training left it.
         history_: what ``pear.fit`` returned; after ``partial_fit`` alone there is none.
+        updates_: the ``DailyUpdates`` of ``partial_fit`` after ``fit``, with ``updates_.note``.
         n_iter_: epochs trained, those on the squared error included.
         n_features_in_, feature_names_in_: of X; names where it was a DataFrame with names of columns.
         smoothing_: λ in use; None for a loss without one.
@@ -175,28 +174,33 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if validation is not None:
             named = validation if isinstance(validation, Mapping) else dict(zip(("X", "y"), validation, strict=True))
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
-        config, model, loss = self._config(), self._architecture(rows), make_estimator_loss(self, rows.costs)
+        config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, rows.costs)
         scaled, network = model
         with show_progress(self.verbose) as progress:
             history = fit(
                 network,
                 loss,
-                (rows.inputs(scaled), rows.costs),
-                self.validation_fraction if held_out is None else (held_out.inputs(scaled), held_out.costs),
+                rows.batch(scaled)[:2],
+                self.validation_fraction if held_out is None else held_out.batch(scaled)[:2],
                 None if problem_of_loss(loss) is not None else self._regret,
                 config,
                 progress=progress,
             )
         history.note = "; ".join(filter(None, (history.note, self._base_note)))
         self.model_, self.loss_, self.history_ = model.eval(), loss, history
+        self._scale = deviation(rows.costs)
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self
 
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None, **unsupported: Any) -> Self:
-        """Train for one more epoch on these rows; nothing is held out, and the last weights are kept.
+        """Learn from new rows, such as those of a day, without training anew; the last weights are kept.
 
-        Where the model is not fitted yet, these rows determine the standardisation and the smoothing "auto".
+        After ``fit`` the weights take a small step, see ``pear.train.estimator.daily_updates``. Before it, the new rows
+        are decided for, by the weights as they are and by those of ``fit``: ``updates_.note`` compares the two over the
+        last samples in a sentence, which is logged as a warning where the updates have made decisions worse. Without
+        ``fit`` before, it trains for one epoch at the full learning rate, and the first rows determine the
+        standardisation and the smoothing "auto".
 
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
@@ -208,25 +212,18 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         fresh = not hasattr(self, "model_")
         given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast}
         rows = read_training_rows(self, given, dtype=None if fresh else next(self.model_.parameters()).dtype)
-        config, costs = self._config(), rows.costs
         if not hasattr(self, "loss_"):  # that of a model file may have been an object, which the file does not hold
-            self.loss_ = make_estimator_loss(self, costs)
+            self.loss_ = make_estimator_loss(self, rows.costs)
         if fresh:
-            self.model_ = self._architecture(rows)
-        scaled, network = self.model_
-        features, loss = rows.inputs(scaled), accept_keys(self.loss_)
-        if not hasattr(self, "_optimizer"):
-            decides = hasattr(self.loss_, "problem")
-            self._optimizer = make_optimizer(network, features, costs, config, keep=not fresh, typical=decides)
-        network.train()
+            self.model_, self._scale = build_model(self, rows), deviation(rows.costs)
         done = getattr(self, "n_iter_", 0)
-        for some in shuffled(len(costs), torch.Generator().manual_seed(self._seed() + done)).split(self.batch_size):
-            self._optimizer.zero_grad()
-            batch = SampleBatch(features, costs, None).only(some)
-            loss(call_model(network, batch.features), batch.costs, keys=None).backward()
-            self._optimizer.step()
-            step_guidance(self.loss_)
-        network.eval()
+        new, generator = rows.batch(self.model_[0]), torch.Generator().manual_seed(self._seed() + done)
+        if fresh or hasattr(self, "_optimizer"):
+            self._train_one_epoch(new, generator, fresh)
+        else:
+            if not hasattr(self, "updates_"):
+                self.updates_ = self._begin_updates()
+            self.updates_.update(new, self.batch_size, generator)
         self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
         return self
@@ -291,7 +288,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
 
-        It holds the problem, the weights, the parameters and the names; not the history, nor a loss that was given as
+        It holds the problem, the weights, the parameters and the names, and after ``partial_fit`` the last samples that
+        it was given, so that updates go on where they were; not the history, nor a loss that was given as
         an object, nor the base. Of a module of your own it holds the weights alone.
         """
         check_is_fitted(self, "model_")
@@ -314,26 +312,27 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Drop the results of an earlier training, so that a fit that fails leaves no model."""
-        for name in ("model_", "loss_", "history_", "n_iter_", "smoothing_", "base_", "_optimizer"):
+        for name in ("model_", "loss_", "history_", "n_iter_", "smoothing_", "base_", "updates_", "_optimizer"):
             self.__dict__.pop(name, None)
 
-    def _architecture(self, rows: TrainingRows) -> StandardisedModel:
-        """The standardisation of these features, followed by the untrained model."""
-        features = rows.features
-        if isinstance(self.model, nn.Module):
-            scaled: nn.Module = nn.Identity()
-            network = copy.deepcopy(self.model)
-        else:
-            outputs = 1 if self._long else input_count(self.problem)
-            hidden = tuple(self.hidden_layer_sizes)
-            network = make_network(self.model, features.shape[-1], outputs, hidden, self._seed()).to(features)
-            scaled = Standardise(features)
-        network = SharedNetwork(network) if self._long else network
-        if rows.offset is None:
-            return StandardisedModel(scaled, network)
-        corrected = Correction(network, typical_error(rows.offset, rows.costs)).to(features)
-        corrected.check_start(scaled(features[:1]))
-        return StandardisedModel(scaled, corrected)
+    def _begin_updates(self) -> DailyUpdates:
+        return DailyUpdates(self.model_[1], self.problem, self.loss_, self.learning_rate, self._scale)
+
+    def _train_one_epoch(self, new: SampleBatch, generator: torch.Generator, fresh: bool) -> None:
+        """Train on every sample once, at the full learning rate."""
+        network, loss = self.model_[1], accept_keys(self.loss_)
+        if not hasattr(self, "_optimizer"):
+            decides = hasattr(self.loss_, "problem")
+            samples = new.features, new.costs, self._config()
+            self._optimizer = make_optimizer(network, *samples, keep=not fresh, typical=decides)
+        network.train()
+        for some in shuffled(len(new.costs), generator).split(self.batch_size):
+            batch = new.only(some)
+            self._optimizer.zero_grad()
+            loss(call_model(network, batch.features), batch.costs, keys=None).backward()
+            self._optimizer.step()
+            step_guidance(self.loss_)
+        network.eval()
 
     def _config(self) -> FitConfig:
         names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap")

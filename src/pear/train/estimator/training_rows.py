@@ -15,6 +15,7 @@ from pear.problem.model import input_count, plain_problem
 from pear.train.base_forecast import as_offsets, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
+from pear.train.samples.memory_samples import SampleBatch
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -37,10 +38,10 @@ class TrainingRows(NamedTuple):
     costs: Tensor
     offset: Tensor | None
 
-    def inputs(self, scaled: Any) -> Tensor | tuple[Tensor, Tensor]:
-        """What the network gets: standardised features, and forecasts of the base where there is one."""
+    def batch(self, scaled: Any) -> SampleBatch:
+        """The samples as the network gets them: standardised features, and forecasts of the base where there is one."""
         features: Tensor = scaled(self.features)
-        return features if self.offset is None else (features, self.offset)
+        return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
 
 def read_training_rows(
