@@ -15,7 +15,7 @@ from pear.decisions.solution import Solution
 from pear.problem import Problem
 from pear.problem.matrix import matvec
 from pear.solvers.fused import SolvingPass
-from pear.solvers.registry import choose, get
+from pear.solvers.registry import Backend, choose, get
 from pear.solvers.warm_starts import WarmStarts
 
 
@@ -34,8 +34,8 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
     if problem.is_sparse or problem.phi is not None:
         return None
     row = choose("qp" if problem.Q is not None or smoothing > 0 else "lp") if solver == "auto" else get(solver)
-    one, lock = problem.prepare_once(f"pass of {row.name}", lambda _: (row.fused_pass(problem, WarmStarts()), Lock()))
-    if not isinstance(one, SolvingPass):
+    one, lock = problem.prepare_once(f"pass of {row.name}", lambda _: (_solving_pass(problem, row), Lock()))
+    if one is None:
         return None
     with lock:  # the pass holds the programs of one smoothing
         found = one.solve(cost, float(smoothing))
@@ -55,6 +55,12 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
         repaired=status.bool(),
         gap=torch.zeros_like(x[:, 0]),
     )
+
+
+def _solving_pass(problem: Problem, row: Backend) -> SolvingPass | None:
+    """Return the pass of a solver for this problem; None where there is none, or where it returns no solutions."""
+    one = row.fused_pass(problem, WarmStarts())
+    return one if isinstance(one, SolvingPass) else None
 
 
 def _batched(Q: Tensor) -> Tensor:

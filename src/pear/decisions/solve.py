@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_verified
@@ -77,6 +78,8 @@ def solve(
         else:
             solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
     report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
+    if costs.dtype == torch.float64:  # that of every solution
+        return solution
     return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)
 
 

@@ -63,9 +63,10 @@ class SolutionStore:
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, Index]:
         """Return the starts of the decisions and the samples' rows in them; from the store where samples have keys."""
-        table, slots = self.table(keys, 0)
-        if len(slots):
-            return table.predicted, slots
+        if keys is not None:
+            table, slots = self.table(keys, 0)
+            if len(slots):
+                return table.predicted, slots
         n, p, m = self.sizes
         return ix.new_states(B, n, p + m), np.arange(B)
 
