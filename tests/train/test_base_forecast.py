@@ -12,7 +12,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train.base_forecast import Correction, forecast_of, offsets_for_fit, training_forecast
+from pear.train.base_forecast import Correction, forecast_of, held_out_forecast, offsets_for_fit, training_forecast
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.long_table import group_rows
@@ -98,7 +98,7 @@ def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() ->
         by_hand[block] = forest().fit(X[others], C[others]).predict(X[block])
     np.testing.assert_array_equal(made.values, by_hand)
     assert made.base is fitted
-    assert "each fitted without one of 5 blocks" in made.note
+    assert "forecasts its own training rows too well" in made.note
     own, out_of_fold = (np.abs(values - C).mean() for values in (fitted.predict(X), made.values))
     assert own < 0.8 * out_of_fold  # what a correction must not be trained on
 
@@ -106,10 +106,19 @@ def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() ->
 def test_blocks_of_a_long_table_are_whole_groups() -> None:
     order = np.random.default_rng(1).permutation(len(LONG))
     groups = group_rows(DAYS[order], len(order), K)
-    made = training_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
+    made = held_out_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
     first = np.isin(DAYS[order], list(groups.ids)[:30])
     by_hand = Ridge().fit(LONG[order][~first], C.ravel()[order][~first]).predict(LONG[order][first])
-    np.testing.assert_allclose(made.values[first], by_hand, rtol=1e-12)
+    np.testing.assert_allclose(made[first], by_hand, rtol=1e-12)
+
+
+def test_a_base_that_has_not_learnt_its_rows_by_heart_is_corrected_as_it_is() -> None:
+    fitted = Ridge().fit(X, C)
+    made = training_forecast(fitted, X, C)
+    np.testing.assert_array_equal(made.values, fitted.predict(X))
+    assert "its own forecasts are corrected" in made.note
+    earlier = forest().fit(X[:75], C[:75])  # of other rows, so that its errors on the later ones are honest
+    np.testing.assert_array_equal(training_forecast(earlier, X[75:], C[75:]).values, earlier.predict(X[75:]))
 
 
 def test_an_estimator_that_is_not_fitted_is_fitted_as_a_copy() -> None:
@@ -117,7 +126,7 @@ def test_an_estimator_that_is_not_fitted_is_fitted_as_a_copy() -> None:
     model = regressor(base=base).fit(X[TRAIN], C[TRAIN])
     assert not hasattr(base, "coef_")
     np.testing.assert_array_equal(model.base_.predict(X), Ridge(alpha=3.0).fit(X[TRAIN], C[TRAIN]).predict(X))
-    assert "5 blocks" in model.history_.note
+    assert "by copies fitted without the row" in model.history_.note
     assert model.get_params()["base__alpha"] == 3.0
     again = clone(model).set_params(base__alpha=5.0).fit(X[TRAIN], C[TRAIN])
     assert again.base_.alpha == 5.0

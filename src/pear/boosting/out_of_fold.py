@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
-from pear.train.base_forecast import FOLDS, is_refittable, training_forecast
+from pear.train.base_forecast import FOLDS, held_out_forecast, is_refittable
 from pear.train.long_table import group_rows
 
 
@@ -47,4 +47,4 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
     if groups is not None:
         count = len(X)
         blocks = group_rows(groups, count, count // max(len(set(groups)), 1))
-    return training_forecast(base, X, y, blocks, folds).values
+    return held_out_forecast(base, X, y, blocks, folds)

@@ -20,6 +20,10 @@ FOLDS = 5
 """Blocks of the training rows; each is forecast by a copy of the base that is fitted to the others."""
 
 
+_OVERFITTED = 0.9
+"""Errors on the rows that a base was fitted to are too small below this share of those on other rows."""
+
+
 class BaseForecast(NamedTuple):
     """Forecasts of a base for the rows that a correction is trained on.
 
@@ -101,7 +105,7 @@ def forecast_of(base: Any, X: Any) -> Array:
     """
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
         return _module_forecast(base, X)
-    rows = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+    rows = _as_array(X)
     if hasattr(base, "inplace_predict") and not hasattr(base, "fit"):  # a Booster of XGBoost
         given = base.inplace_predict(rows)
     elif hasattr(base, "predict"):
@@ -113,7 +117,7 @@ def forecast_of(base: Any, X: Any) -> Array:
             f"base must have predict, or be a torch module or a function of X; got {type(base).__name__}. Forecasts "
             "that are made already go to base_forecast="
         )
-    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    values = np.asarray(_as_array(given))
     if values.dtype.kind not in "biuf":
         raise ProblemError(f"the base forecaster must give numbers; got {type(given).__name__} of {values.dtype}")
     return values.astype(float)
@@ -134,10 +138,10 @@ def _module_forecast(base: nn.Module, X: Any) -> Array:
 def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> BaseForecast:
     """Forecasts of a base for the rows that a correction is trained on, as good as they would be on other rows.
 
-    A fitted base has seen the training rows, and forecasts them too well: a correction would learn from errors that are
-    too small. Where the base is an estimator of scikit-learn, each of five blocks of consecutive samples is therefore
-    forecast by a copy that is fitted to the other blocks. Other forecasters, and a ``FrozenEstimator``, are asked as
-    they are.
+    Trees and wide models forecast the rows that they were fitted to too well: a correction would learn from errors that
+    are too small. Where the base is an estimator of scikit-learn and its errors on these rows are clearly smaller than
+    out of fold, ``held_out_forecast``, the latter forecasts are taken. Elsewhere its own are, because they are what is
+    corrected later. Other forecasters, and a ``FrozenEstimator``, are asked as they are.
 
     Args:
         base: a forecaster as in ``forecast_of``. An estimator that is not fitted is copied and fitted to all rows.
@@ -145,24 +149,52 @@ def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         y: (N, k) or (N,) what came true, with a row for each of X.
         groups: the groups of a long table, whose rows stay together; None where a row is a sample.
         folds: the number of blocks.
-
-    Example:
-        >>> from sklearn.linear_model import Ridge
-        >>> X, y = np.arange(10.0)[:, None], np.arange(10.0)
-        >>> made = training_forecast(Ridge(), X, y)
-        >>> by_hand = Ridge().fit(X[2:], y[2:]).predict(X[:2])
-        >>> bool((made.values[:2] == by_hand).all())
-        True
     """
     if not is_refittable(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
         note += "rows they are too good, and out-of-sample forecasts as base_forecast= make a better correction"
         logger.info(note)
         return BaseForecast(base, forecast_of(base, X), note)
+    fitted = base if _is_fitted(base) else _fitted_copy(base, X, y)
+    own, held_out = forecast_of(fitted, X), held_out_forecast(base, X, y, groups, folds)
+    if own.shape != held_out.shape:
+        raise ProblemError(
+            f"the base was fitted to other values than y: it forecasts {own.shape[1:] or 'one value'} a row, and a "
+            f"copy of it fitted to y {held_out.shape[1:] or 'one value'}; fit it to y, or pass one that is not fitted"
+        )
+    true = np.asarray(_as_array(y), dtype=float)
+    if true.size != own.size:
+        raise ProblemError(f"the base forecasts {own.shape} values for y of shape {true.shape}")
+    true = true.reshape(own.shape)
+    errors = [float(np.abs(values - true).mean()) for values in (own, held_out)]
+    sizes = f"(mean absolute error {errors[0]:.3g}, and {errors[1]:.3g} by copies fitted without the row)"
+    if errors[0] < _OVERFITTED * errors[1]:
+        note = f"the base forecasts its own training rows too well {sizes}; the forecasts of the copies are corrected"
+        values = held_out
+    else:
+        note = f"the base forecasts the training rows about as well as others {sizes}; its own forecasts are corrected"
+        values = own
+    logger.info(note)
+    return BaseForecast(fitted, values, note)
+
+
+def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> Array:
+    """Forecast each of several blocks of consecutive samples by a copy of ``base`` that is fitted to the other blocks.
+
+    Args:
+        base: an estimator of scikit-learn, fitted or not; it is not changed.
+        X, y, groups, folds: as in ``training_forecast``.
+
+    Example:
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = np.arange(10.0)[:, None], np.arange(10.0)
+        >>> made, by_hand = held_out_forecast(Ridge(), X, y), Ridge().fit(X[2:], y[2:]).predict(X[:2])
+        >>> bool((made[:2] == by_hand).all())
+        True
+    """
     samples = len(X) if groups is None else len(groups)
     if samples < 2:
         raise ProblemError(f"two samples at least are needed to forecast one from the other; got {samples}")
-    fitted = base if _is_fitted(base) else _fitted_copy(base, X, y)
     values: Array | None = None
     for block in np.array_split(np.arange(samples), min(folds, samples)):
         others = np.setdiff1d(np.arange(samples), block)
@@ -171,16 +203,7 @@ def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         values = np.full((len(X), *found.shape[1:]), np.nan) if values is None else values
         values[here] = found
     assert values is not None
-    own = forecast_of(fitted, take_rows(X, np.arange(1))).shape[1:]
-    if own != values.shape[1:]:
-        raise ProblemError(
-            f"the base was fitted to other values than y: it forecasts {own or 'one value'} a row, and a copy of it "
-            f"fitted to y {values.shape[1:] or 'one value'}; fit it to y, or pass one that is not fitted"
-        )
-    note = "the base's forecasts of the training rows come from copies of it, each fitted without one of "
-    note += f"{min(folds, samples)} blocks of rows"
-    logger.info(note)
-    return BaseForecast(fitted, values, note)
+    return values
 
 
 def take_rows(table: Any, rows: Array) -> Any:
@@ -218,8 +241,12 @@ def _is_fitted(base: Any) -> bool:
 def _fitted_copy(base: Any, X: Any, y: Any) -> Any:
     from sklearn.base import clone
 
-    X, y = (part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in (X, y))
-    return clone(base).fit(X, y)
+    return clone(base).fit(_as_array(X), _as_array(y))
+
+
+def _as_array(values: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: GroupRows | None = None) -> Array:

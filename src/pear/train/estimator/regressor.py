@@ -72,8 +72,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         guidance: α of PEAR's loss; None uses the method's default.
         base: a forecaster that is corrected: anything with ``predict`` (scikit-learn, LightGBM, XGBoost), a torch
             module or a function of X. One that is fitted forecasts as it is; one that is not is copied and fitted to
-            the rows of ``fit``. The correction of an estimator of scikit-learn is trained on forecasts by copies of it
-            that had not seen the row; ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
+            the rows of ``fit``. Where an estimator of scikit-learn forecasts these rows better than others, the
+            correction is trained on forecasts by copies that had not seen the row (``pear.train.base_forecast``);
+            ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
         hidden_layer_sizes: widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap: as in ``pear.FitConfig``.
         validation_fraction: share of the rows, the last ones, that is held out, unless ``fit`` is given others.
