@@ -56,7 +56,7 @@ EXPECTED = {
 
 
 @parametrize_with_checks(
-    [pear.DecisionRegressor(pear.Problem(lb=-1.0, ub=1.0, n=1), max_epochs=1)],
+    [pear.DecisionRegressor(pear.Problem(lb=-1.0, ub=1.0, n=1), max_epochs=1, base=base) for base in (None, Ridge())],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_rules_of_scikit_learn(estimator: Any, check: Any) -> None:

@@ -192,7 +192,8 @@ def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         >>> bool((made[:2] == by_hand).all())
         True
     """
-    samples = len(X) if groups is None else len(groups)
+    count = count_rows(X)
+    samples = count if groups is None else len(groups)
     if samples < 2:
         raise ProblemError(f"two samples at least are needed to forecast one from the other; got {samples}")
     values: Array | None = None
@@ -200,10 +201,15 @@ def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         others = np.setdiff1d(np.arange(samples), block)
         here, there = (_rows_of(part, groups) for part in (block, others))
         found = forecast_of(_fitted_copy(base, take_rows(X, there), take_rows(y, there)), take_rows(X, here))
-        values = np.full((len(X), *found.shape[1:]), np.nan) if values is None else values
+        values = np.full((count, *found.shape[1:]), np.nan) if values is None else values
         values[here] = found
     assert values is not None
     return values
+
+
+def count_rows(table: Any) -> int:
+    """The number of rows of a table, a tensor, or anything that NumPy takes."""
+    return int((table if hasattr(table, "shape") else np.asarray(table)).shape[0])
 
 
 def take_rows(table: Any, rows: Array) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.model import input_count, plain_problem
-from pear.train.base_forecast import as_offsets, forecast_of, training_forecast
+from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.samples.memory_samples import SampleBatch
@@ -135,7 +135,7 @@ def forecast_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array |
     values = _base_values(estimator, X, table)
     if values is None:
         return None
-    offset = as_offsets(values, (len(X), size), "forecasts of the base" if table is None else "base_forecast")
+    offset = as_offsets(values, (count_rows(X), size), "forecasts of the base" if table is None else "base_forecast")
     return offset[:, 0] if flat else offset
 
 
