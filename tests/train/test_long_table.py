@@ -18,6 +18,8 @@ sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed; 
 
 from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, GroupKFold  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 SHORT: dict[str, Any] = {"max_epochs": 11, "check_every": 5, "patience": 3}
 PROBLEM = pear.Problem(A=np.ones((1, 4)), b=[1.0], lb=0.0)  # one of four
@@ -198,3 +200,16 @@ def test_groups_keep_the_order_of_their_first_rows() -> None:
     assert (list(found.ids), found.rows.tolist()) == (["b", "a", "c"], [[0, 2], [1, 4], [3, 5]])
     values = np.arange(6.0)
     np.testing.assert_array_equal(found.scatter(found.gather(values)), values)
+
+
+def test_a_pipeline_passes_groups_and_forecasts_on() -> None:
+    forecast = Y + 0.1
+    pipeline = make_pipeline(StandardScaler(), regressor()).fit(
+        X, Y, decisionregressor__groups=DAYS, decisionregressor__base_forecast=forecast
+    )
+    scaled = StandardScaler().fit_transform(X)
+    plain = regressor().fit(scaled, Y, groups=DAYS, base_forecast=forecast)
+    np.testing.assert_array_equal(
+        pipeline[-1].decide(pipeline[:-1].transform(X), groups=DAYS, base_forecast=forecast),
+        plain.decide(scaled, groups=DAYS, base_forecast=forecast),
+    )
