@@ -390,7 +390,7 @@ def test_arrays_are_converted_to_the_type_of_the_model() -> None:
         ({"patience": 0}, "patience must be at least 1"),
         ({"min_improvement": 1.0}, "min_improvement must be a share"),
         ({"time_cap": 0.0}, "time_cap must be a positive number"),
-        ({"start": "warm"}, "start must be one of 'mse', 'standardised', 'given'"),
+        ({"start": "warm"}, "start must be one of 'race', 'mse', 'standardised', 'given'"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, float], message: str) -> None:

@@ -23,7 +23,7 @@ from pear.train.samples.loader_samples import LoaderSamples
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = TASK.samples(100, degree=4, seed=0)
 VALIDATION = TASK.samples(30, degree=4, seed=1)
-CONFIG = FitConfig(max_epochs=4, check_every=2)
+CONFIG = FitConfig(max_epochs=4, check_every=2, start="mse")
 
 
 def model_of(kind: str = "deep") -> nn.Module:
@@ -351,7 +351,7 @@ def test_left_out_the_metric_is_the_regret_in_integers() -> None:
     train, validation, _ = task.split(task.samples(60, degree=4))
     for loss in (pear.PEARLoss(task.problem), pear.losses.SPOPlusLoss(task.problem), pear.losses.MSELoss(task.problem)):
         model = nn.Linear(5, 6)
-        history = fit(model, loss, train, validation, config=FitConfig(max_epochs=2, check_every=1))
+        history = fit(model, loss, train, validation, config=FitConfig(max_epochs=2, check_every=1, start="mse"))
         with torch.no_grad():
             regret = pear.normalized_regret(task.problem, model(validation.features), validation.costs)
             relaxed = pear.normalized_regret(task.problem.relaxed(), model(validation.features), validation.costs)

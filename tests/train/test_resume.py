@@ -81,7 +81,7 @@ def train(
     for stop in (*breaks, None):
         torch.manual_seed(0)
         model = make_model(data[0].shape[1], data[1].shape[1])
-        config = pear.FitConfig(max_epochs=last, check_every=2, halve_after=0, batch_size=16, patience=50)
+        config = pear.FitConfig(max_epochs=last, check_every=2, halve_after=0, batch_size=16, patience=50, start="mse")
         progress = None if stop is None else interrupt_after(stop)
         history = pear.fit(
             *(model, make_loss(), data),
@@ -162,7 +162,7 @@ def fit_after_noise(path: Path | None, stop: Callable[[Progress], None] | None =
     torch.manual_seed(0)
     model = network(X.shape[1], C.shape[1], dropout=0.3)
     torch.rand(changed.pop("draws", 0))
-    config = pear.FitConfig(max_epochs=LAST, check_every=2, batch_size=16, patience=50)
+    config = pear.FitConfig(max_epochs=LAST, check_every=2, batch_size=16, patience=50, start="mse")
     said: dict[str, Any] = {"loss": pear.PEARLoss(GRID.problem), "train": (X, C), "validation": (X, C), **changed}
     pear.fit(model, **{"config": config, **said}, progress=stop, checkpoint=path)
     return model
@@ -211,7 +211,7 @@ def test_a_model_that_draws_nothing_leaves_the_global_numbers_alone(tmp_path: Pa
         torch.manual_seed(3)
         model, before = linear(X.shape[1], C.shape[1]), torch.get_rng_state()
         progress = None if stop is None else interrupt_after(stop)
-        config = pear.FitConfig(max_epochs=6, check_every=2)
+        config = pear.FitConfig(max_epochs=6, check_every=2, start="mse")
         pear.fit(
             model, pear.PEARLoss(GRID.problem), (X, C), config=config, progress=progress, checkpoint=tmp_path / "r"
         )
@@ -241,7 +241,10 @@ def test_a_stage_of_the_squared_error_belongs_to_its_run(tmp_path: Path) -> None
 def test_the_same_model_goes_on_where_its_squared_error_was_interrupted(tmp_path: Path) -> None:
     """As in a notebook whose cell is run again: the model has weights of the first attempt."""
     torch.manual_seed(0)
-    model, config = linear(X.shape[1], C.shape[1]), pear.FitConfig(max_epochs=LAST, check_every=2, patience=50)
+    model, config = (
+        linear(X.shape[1], C.shape[1]),
+        pear.FitConfig(max_epochs=LAST, check_every=2, patience=50, start="mse"),
+    )
     whole = copy.deepcopy(model)
     pear.fit(whole, pear.PEARLoss(GRID.problem), (X, C), config=config)
     for stop in (interrupt_after(6, "mse"), None):

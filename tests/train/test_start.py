@@ -359,7 +359,10 @@ def test_the_history_says_what_was_done_to_the_weights() -> None:
 
     standardised = "the last layer began at the mean of the training costs with a tenth of their deviation"
     first = f"{standardised}; the model was trained on the squared error first"
-    assert start_of(pear.PEARLoss(problem)) == first
+    assert start_of(pear.PEARLoss(problem), start="mse") == first
+    assert start_of(pear.PEARLoss(problem)).startswith(
+        "the model was fitted to the squared error in closed form: ridge"
+    )
     assert start_of(pear.PEARLoss(problem), start="standardised") == standardised
     assert start_of(nn.MSELoss()) == standardised
     assert start_of(pear.PEARLoss(problem), start="given") == ""

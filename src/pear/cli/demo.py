@@ -43,13 +43,14 @@ def demo(
         "pear-output/demo"
     ),
     samples: Annotated[int, typer.Option(help="Half train, a quarter validates, a quarter tests.")] = 2000,
-    max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
+    max_epochs: Annotated[int, typer.Option(help="At most so many; held-out samples may end it sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
     import torch
     from torch import nn
 
     from pear.compile.thread_pools import one_thread
+    from pear.losses import MSELoss
 
     require_packages("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
@@ -58,7 +59,7 @@ def demo(
     with torch.random.fork_rng(devices=[]):  # the first weights depend on the seed alone
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
-    losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
+    losses = {"MSE": MSELoss(task.problem), "PEAR": pear.PEARLoss(task.problem)}
     print_plain(_describe_demo(task, split, degree))
     with one_thread():
         _compile_before_timing(task, untrained, split)
@@ -67,7 +68,7 @@ def demo(
         histories, regrets = {}, {}
         for name, loss in losses.items():
             model = copy.deepcopy(untrained)
-            histories[name] = _train_with_progress_bar(name, model, loss, task, split, config)
+            histories[name] = _train_with_progress_bar(name, model, loss, split, config)
             regrets[name] = _test_regret(task, model, split)
     settings = {"seed": seed, "degree": degree, "noise": noise, "grid": grid, "samples": samples}
     trained = {name: {"test_regret": regrets[name], **history.as_dict()} for name, history in histories.items()}
@@ -87,7 +88,7 @@ def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
     return (
         f"A linear model forecasts the costs of {task.problem.n} roads, of degree {degree} in {features} features.\n"
         f"The cheapest path under the forecast is taken, and paid for at the true costs.\n"
-        f"{train:,} samples train, {validation:,} choose the best weights, {test:,} test the decisions.\n"
+        f"{train:,} samples train, {validation:,} choose between trainings, {test:,} test the decisions.\n"
     )
 
 
@@ -107,7 +108,7 @@ def _compile_before_timing(task: ShortestPath, untrained: nn.Module, split: Spli
 
 
 def _train_with_progress_bar(
-    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: pear.FitConfig
+    name: str, model: nn.Module, loss: Callable[..., Tensor], split: Split, config: pear.FitConfig
 ) -> History:
     """Train the model, with a progress bar."""
     with Progress(
@@ -124,7 +125,7 @@ def _train_with_progress_bar(
             state = f"epoch {now.epoch:3}, validation regret {two_decimal_percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
-        history = pear.fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
+        history = pear.fit(model, loss, split.train, split.validation, config=config, progress=show)
         if history.interrupted:
             out.print("Stopped; nothing is saved.")
             raise typer.Exit(130)
@@ -144,6 +145,7 @@ def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str
     capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
+    print_plain(f"MSE: {histories['MSE'].start}.\nPEAR: {histories['PEAR'].choice}.")
     print_plain(gain_sentence(regrets["MSE"], regrets["PEAR"]), "bold")
 
 
@@ -164,6 +166,7 @@ def gain_sentence(mse: float, pear_regret: float) -> str:
 
 
 _LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale
+_NAME: dict[str, Any] = {"fontsize": 12, "fontweight": "bold", "va": "center"}
 
 
 def draw_demo(
@@ -206,20 +209,24 @@ def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> 
 
 
 def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
-    """Draw the validation regret over the epochs for each loss, on a log scale."""
-    axes.set_title("Validation regret while training, % (log scale)")
-    lowest = min(histories, key=lambda name: histories[name].checks[-1].metric)
-    for name, history in histories.items():
-        color = LIGHT[name.lower()]
-        epochs = [check.epoch for check in history.checks]
-        values = [100 * max(check.metric, _LEAST_SHOWN) for check in history.checks]
-        axes.plot(epochs, values, linewidth=2.2, marker="o", markersize=4, color=color)
-        # The lowest curve is named below its end and the others above, so that names never meet.
-        place = {"xytext": (8, -3), "va": "top"} if name == lowest else {"xytext": (8, 3), "va": "bottom"}
-        end = epochs[-1], values[-1]
-        axes.annotate(name, end, textcoords="offset points", fontsize=12, fontweight="bold", color=color, **place)
-        if history.best is not None:
-            best = 100 * max(history.best.metric, _LEAST_SHOWN)
-            axes.plot(history.best.epoch, best, "o", markersize=11, fillstyle="none", color=color)
+    """Draw the validation regret of every contender over its epochs, on a log scale; the squared error is a line."""
+    axes.set_title("Validation regret, % (log scale)")
+    rows, mse = histories["PEAR"].race, histories["MSE"].best
+    whole = [row for row in rows if row.contender != "start" and row.share == 1]
+    last = max((row.epochs for row in whole), default=1)
+    if mse is not None:
+        level = 100 * max(mse.metric, _LEAST_SHOWN)
+        axes.plot([0, last], [level, level], linewidth=2.2, color=LIGHT["mse"])
+        axes.annotate("MSE", (last, level), xytext=(8, 0), textcoords="offset points", color=LIGHT["mse"], **_NAME)
+    for name, line in (("correction", "-"), ("fresh model", "--")):
+        own = [(row.epochs, 100 * max(row.metric, _LEAST_SHOWN)) for row in whole if row.contender == name]
+        if own:
+            axes.plot(*zip(*own, strict=True), line, linewidth=2.2, marker="o", markersize=4, color=LIGHT["pear"])
+            axes.annotate(name, own[-1], xytext=(8, 0), textcoords="offset points", color=LIGHT["pear"], **_NAME)
+    best = histories["PEAR"].best
+    if best is not None:
+        place = best.epoch, 100 * max(best.metric, _LEAST_SHOWN)
+        axes.plot(*place, "o", markersize=11, fillstyle="none", color=LIGHT["pear"])
+    axes.margins(x=0.3)
     set_plain_log_scale(axes, "y")
-    axes.set_xlabel("epoch (circled: the weights that are kept)", labelpad=7)
+    axes.set_xlabel("epochs of PEAR (circled: what is kept)", labelpad=7)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import DataError, TrainingError
 from pear.train import file_format
 from pear.train.early_stopping import EarlyStopping
+from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
 from pear.train.history import History
 from pear.train.run_identity import describe_difference, describe_tensors, model_identity
 
@@ -142,7 +143,7 @@ class Checkpoint:
     schedule: ReduceLROnPlateau | None
 
     def __post_init__(self) -> None:
-        self._random = self._random_states()
+        self._random = RandomStates(self.model)
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
         """Write the states, the history and the best weights so far to the file.
@@ -206,30 +207,12 @@ class Checkpoint:
 
     def _all_states(self) -> dict[str, Any]:
         """Return all states, including the warm starts and random states of this process."""
-        warm_starts = {name: module.sample_state() for name, module in self._warm_start_modules()}
-        now = self._random_states()
-        drawn = {name: state for name, state in now.items() if not torch.equal(state, self._random[name])}
-        return {**self.states(), "samples": warm_starts, "random": drawn}
+        return {**self.states(), "samples": save_warm_starts(self.loss), "random": self._random.drawn()}
 
     def _restore_all(self, states: Mapping[str, Any]) -> None:
         self.restore(states)
-        for name, module in self._warm_start_modules():
-            module.load_sample_state(states["samples"][name])
-        for name, state in states["random"].items():
-            if name == "cpu":
-                torch.set_rng_state(state)
-            elif name in self._random:  # the model may be on another device than before
-                torch.cuda.set_rng_state(state, name)
-
-    def _random_states(self) -> dict[str, Tensor]:
-        """Return torch's global random states, of the CPU and of the GPUs that the model is on."""
-        devices = sorted({str(one.device) for one in self.model.parameters() if one.is_cuda})
-        return {"cpu": torch.get_rng_state(), **{name: torch.cuda.get_rng_state(name) for name in devices}}
-
-    def _warm_start_modules(self) -> list[tuple[str, Any]]:
-        """Return the names and modules of the loss that store warm starts."""
-        modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
-        return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
+        load_warm_starts(self.loss, states["samples"])
+        self._random.restore(states["random"])
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History
 from pear.train.loss_interface import loss_counts, problem_of_loss
+from pear.train.racing.fit_by_race import fit_by_race
 from pear.train.ranks import Ranks
 from pear.train.run_identity import run_identity
 from pear.train.sample_order import Order, shuffled
@@ -29,7 +30,16 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.training_run import FitJob, train_on_loss
 from pear.train.training_start import is_fresh
-from pear.train.validation import Metric, Score, default_score, evaluate, held_out_note, own_rows, with_validation
+from pear.train.validation import (
+    Metric,
+    Score,
+    check_can_hold_out,
+    default_score,
+    evaluate,
+    held_out_note,
+    own_rows,
+    with_validation,
+)
 
 logger = logging.getLogger("pear")
 
@@ -47,16 +57,21 @@ def fit(
     progress: Callback | Sequence[Callback] | None = None,
     checkpoint: str | Path | None = None,
 ) -> History:
-    """Train ``model`` in place and leave it with the weights that did best on the validation samples.
+    """Train ``model`` in place, and leave it with the weights that decide best on samples it was not trained on.
 
-    Under a loss of decisions, a fresh model is trained on the squared error first (``config.start``); a trained model
-    is validated as it comes. The result validates no worse than the weights that the loss began with.
-    ``History.start`` says in a sentence whether weights were changed before the first step.
+    Under a loss of decisions this is a race (``config.start``). The start is the squared error: a ridge regression in
+    closed form for a linear model, a training with weight decay for a network; a model that has learnt already is taken
+    as it comes. From there, and from fresh weights, the model is trained on the loss for 8, 16, 32, … epochs, and the
+    weights are averaged. What decides surely better than the start on held-out samples is trained again on all samples;
+    else the start is kept. ``History.choice`` says in a sentence what has won and by how much, ``History.race`` lists
+    all that was tried.
 
-    The metric is computed after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
-    the run early; the model then has the best weights so far, or, before the first check, those that it came with.
-    Global random state is read and changed only by a model that draws numbers (dropout), or by a DataLoader without a
-    generator.
+    Other losses, an optimizer of your own, and other starts are trained once. The metric is then computed after the
+    first epoch, every ``config.check_every`` epochs and at the end, and the best weights are kept.
+
+    Ctrl-C ends the run early; the model then has the best weights so far, or, before any were judged, those that it
+    came with. Global random state is read and changed only by a model that draws numbers (dropout), or by a DataLoader
+    without a generator.
 
     Where ``torch.distributed`` is initialised with several ranks, all of them must call ``fit`` with the same
     arguments. They share every batch and take the same steps as one process would. Rank 0 validates, reports and writes
@@ -78,7 +93,8 @@ def fit(
             ``ParquetSamples`` nothing is kept but a sample of ``buffer`` of them, which also takes the place of all
             samples in ``calibrate`` and for the squared error that comes first.
         validation: the same, of samples held out; or the share of ``train`` to hold out, the last rows in the order
-            they have. None stands for 0.2, unless ``train`` is not read into memory. ``History.note`` says so.
+            they have. None stands for a cross-validation by blocks of consecutive rows in a race, for 0.2 elsewhere;
+            samples that are not read into memory need it. ``History.note`` says so.
         metric: (predicted, true) → float on the whole validation set, lower is better. Left out, the normalised regret
             on the problem that the loss was made with, in integers where it has them; of a loss without a problem, the
             loss itself.
@@ -111,42 +127,60 @@ def fit(
         >>> task = pear.tasks.shortest_path((3, 3))
         >>> X, C = task.samples(200, degree=2)
         >>> model = torch.nn.Linear(5, task.problem.n)
-        >>> config = pear.FitConfig(max_epochs=2)
-        >>> history = pear.fit(model, pear.PEARLoss(task.problem), (X, C), config=config)
-        >>> [check.epoch for check in history.checks], history.held_out
-        ([1, 2], 40)
+        >>> history = pear.fit(model, pear.PEARLoss(task.problem), (X, C), config=pear.FitConfig(max_epochs=4))
+        >>> [str(row) for row in history.race[:3]]
+        ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
-        samples, held_out, taken = with_validation(samples, validation, model, problem)
+        races = config.start == "race" and optimizer is None and problem is not None
+        held_out: SampleSource | float | None
+        if (
+            races
+            and isinstance(samples, MemorySamples)
+            and (validation is None or isinstance(validation, (int, float)))
+        ):
+            check_can_hold_out(samples, problem)
+            held_out, taken = validation, 0  # the race splits the samples itself
+        else:
+            samples, held_out, taken = with_validation(samples, validation, model, problem)
         ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
-        if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
-            what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
-            raise ProblemError(
-                f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
-                "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
-            )
+        _check_keys(samples, problem)
         samples = samples.usable(model, loss)
-        if metric is not None:
-            score = _score_without_keys(metric)
-        elif ranks.first:
-            held_out, score = default_score(model, loss, held_out)
-        else:
-            score = _score_nowhere
-        job = FitJob(model, held_out, score, config, ranks.check_same_order(order), _as_callbacks(progress), ranks)
+        callbacks, checked = _as_callbacks(progress), ranks.check_same_order(order)
+        score = None if metric is None else _score_without_keys(metric)
         note = _note_on_samples(samples, taken, config, order, ranks.first)
         path = Path(checkpoint) if checkpoint is not None and ranks.first else None
-        said = (model, loss, optimizer, samples, held_out, metric, config, order)
-        job = replace(job, file=RunFile.open(path, lambda: run_identity(*said)))
-        history = _train_in_two_parts(job, loss, samples, optimizer)
+        if races:
+            file = RunFile.open(path, lambda: run_identity(model, loss, None, samples, held_out, metric, config, order))
+            job = FitJob(model, samples, _score_nowhere, config, checked, callbacks, ranks, file)
+            history = fit_by_race(job, loss, samples, held_out, score)
+        else:
+            assert isinstance(held_out, SampleSource)
+            if score is None:
+                held_out, score = default_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
+            said = (model, loss, optimizer, samples, held_out, metric, config, order)
+            file = RunFile.open(path, lambda: run_identity(*said))
+            job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file)
+            history = _train_in_two_parts(job, loss, samples, optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
-    history.held_out, history.note = taken, note
+    history.held_out, history.note = max(history.held_out, taken), note
     return history
+
+
+def _check_keys(samples: SampleSource, problem: Any) -> None:
+    """Raise ProblemError where a problem has fields per sample, and the samples do not say which is which."""
+    if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
+        what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
+        raise ProblemError(
+            f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
+            "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
+        )
 
 
 def _train_in_two_parts(

@@ -10,7 +10,7 @@ import torch
 from pear.errors import ProblemError
 from pear.train.early_stopping import EarlyStopping
 
-Start = Literal["mse", "standardised", "given"]
+Start = Literal["race", "mse", "standardised", "given"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,15 @@ class FitConfig:
         clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None: no limit.
         halve_after: the learning rate is halved after more than this many checks in a row without a better metric; None
             keeps it.
-        start: how a run begins, where ``fit`` makes the optimizer. With "standardised", an untrained last layer is
-            rescaled: its outputs begin at the mean of the costs with a tenth of their deviation, and its learning rate
-            is multiplied by the deviation, so that training does not depend on the unit of the costs. With "mse", an
-            untrained model is rescaled and trained on the squared error first; the resulting weights are kept unless
-            the loss leads to weights that validate better by a share of 1/√N, for N validation samples. With "given",
-            the model begins with its own weights.
+        start: how a run begins, where ``fit`` makes the optimizer. With "race", several trainings compete, and the one
+            that decides best on held-out samples wins (``pear.fit``); ``check_every``, ``patience`` and ``halve_after``
+            play no part in it. The others train once. With "mse", a fresh model is trained on the squared error first;
+            the resulting weights are kept unless the loss leads to weights that validate better by a share of 1/√N, for
+            N validation samples. With "standardised", a fresh last layer is rescaled: its outputs begin at the mean of
+            the costs with a tenth of their deviation, and its learning rate is multiplied by the deviation, so that
+            training does not depend on the unit of the costs. With "given", the model begins with its own weights.
+        gap: in a race, the number of rows before and after held-out rows that are not trained on; for targets that
+            overlap, such as sums over several days.
         data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
             all must call ``fit``. False trains on this rank alone.
 
@@ -56,13 +59,16 @@ class FitConfig:
     seed: int | torch.Generator = 0
     clip_norm: float | None = None
     halve_after: int | None = None
-    start: Start = "mse"
+    start: Start = "race"
+    gap: int = 0
     data_parallel: bool = True
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "check_every"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1; got {getattr(self, name)!r}")
+        if self.gap < 0:
+            raise ProblemError(f"gap must be at least 0; got {self.gap!r}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ProblemError(f"clip_norm must be a positive number, or None; got {self.clip_norm!r}")
         if self.time_cap is not None and not self.time_cap > 0:

@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 Reason = Literal["patience", "max_epochs", "time_cap", "interrupted", "callback"]
-Part = Literal["mse", "loss"]
+Part = Literal["mse", "loss", "all"]
+
+CAUTION = 2.0
+"""The number of standard errors by which a contender of a race must be better than the start."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class Progress:
         loss: the mean training loss of this epoch.
         metric: the validation metric at the last check; NaN before the first check.
         best: the best validation metric so far; NaN before the first check.
-        part: the part of the run: "mse" during the initial training on the squared error, if there is one, and "loss"
-            afterwards. Epochs are counted separately in each part.
+        part: the part of the run: "mse" during the initial training on the squared error, if there is one, "loss"
+            afterwards, and "all" while the winner of a race is trained again on all samples. Epochs are counted
+            separately in each part, and, in a race, for each contender and fold.
     """
 
     epoch: int
@@ -54,6 +58,45 @@ class Progress:
     metric: float
     best: float
     part: Part = "loss"
+
+
+@dataclass(frozen=True)
+class RaceRow:
+    """The result of a contender in a race, on held-out samples.
+
+    Attributes:
+        contender: "start", "correction" or "fresh model".
+        epochs: the number of epochs on the loss.
+        share: how far it goes from the start to the trained weights; 1 is all the way.
+        metric: the normalised regret, or the user's own metric.
+        difference: the metric less that of the start; negative is better.
+        standard_error: the standard error of the difference.
+        interval: the ends of its interval of 95 %.
+    """
+
+    contender: str
+    epochs: int
+    share: float
+    metric: float
+    difference: float
+    standard_error: float
+    interval: tuple[float, float]
+
+    @property
+    def bound(self) -> float:
+        """The difference plus two standard errors: the contender is surely as much better, or not so much worse."""
+        return self.difference + CAUTION * self.standard_error
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> RaceRow:
+        """Make a row from a dict of its fields."""
+        return cls(**{**said, "interval": tuple(said["interval"])})
+
+    def __str__(self) -> str:
+        if self.contender == "start":
+            return "the start"
+        part = "" if self.share == 1 else f", {self.share:g} of the way"
+        return f"the {self.contender} ({self.epochs} epochs{part})"
 
 
 Callback = Callable[[Progress], bool | None]
@@ -75,9 +118,12 @@ class History:
             epoch is 0 where no check beat the initial weights.
         before: the earlier run on the squared error, or None. ``seconds`` and ``best`` include it; ``checks`` and
             ``epochs`` do not.
-        held_out: how many training samples were held out to validate on; 0 where the user gave validation samples.
+        held_out: how many training samples were held out to validate on, in a race in turn; 0 where the user gave
+            validation samples.
         note: a sentence on what ``fit`` decided about the samples; "" where it decided nothing.
         start: a sentence on how ``fit`` changed the weights before the first step on the loss; "" where it did not.
+        choice: a sentence on which contender of a race has won, and by how much; "" where there was no race.
+        race: the results of all contenders; empty where there was no race.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -91,6 +137,8 @@ class History:
     held_out: int = 0
     note: str = ""
     start: str = ""
+    choice: str = ""
+    race: tuple[RaceRow, ...] = ()
 
     @property
     def interrupted(self) -> bool:
@@ -100,7 +148,7 @@ class History:
     def __str__(self) -> str:
         found = "no check" if self.best is None else f"best {self.best.metric:.4g} after epoch {self.best.epoch}"
         line = f"{self.epochs} epochs in {self.seconds:.1f} s, stopped by {self.stopped}, {found}"
-        return "\n".join(filter(None, (line, self.start, self.note)))
+        return "\n".join(filter(None, (line, self.choice, self.start, self.note)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the history as numbers, lists and dicts, for JSON."""
@@ -129,4 +177,6 @@ class History:
             held_out=int(said["held_out"]),
             note=str(said["note"]),
             start=str(said["start"]),
+            choice=str(said["choice"]),
+            race=tuple(RaceRow.from_dict(row) for row in said["race"]),
         )

@@ -35,7 +35,7 @@ def run_identity(
     loss: Any,
     optimizer: torch.optim.Optimizer | None,
     train: SampleSource,
-    validation: SampleSource,
+    validation: SampleSource | float | None,
     metric: Callable[..., float] | None,
     config: FitConfig,
     order: Order,
@@ -49,7 +49,7 @@ def run_identity(
         loss: the loss that is minimised.
         optimizer: the user's own, or None.
         train: the training samples.
-        validation: the validation samples.
+        validation: the validation samples, or how samples are held out of ``train``.
         metric: the user's own, or None.
         config: the settings.
         order: the order of the samples in an epoch.
@@ -58,7 +58,7 @@ def run_identity(
         "model": model_identity(model),
         "loss": loss_identity(loss),
         "optimizer": optimizer_identity(optimizer, config),
-        "data": {"train": data_identity(train), "validation": data_identity(validation)},
+        "data": {"train": data_identity(train), "validation": _validation_identity(validation)},
         "config": config_identity(config),
         "metric": None if metric is None else _name(metric),
         "order": _name(order),
@@ -68,6 +68,11 @@ def run_identity(
 def model_identity(model: nn.Module) -> dict[str, Any]:
     """Describe a model by its class, and by the dtype and shape of each tensor."""
     return {"class": type(model).__qualname__, "tensors": describe_tensors(model.state_dict())}
+
+
+def _validation_identity(validation: SampleSource | float | None) -> Any:
+    """Describe validation samples, or the share that is held out; None stands for cross-validation."""
+    return validation if validation is None or isinstance(validation, (int, float)) else data_identity(validation)
 
 
 def loss_identity(loss: Any) -> dict[str, Any]:

@@ -179,6 +179,10 @@ class TrainingRun:
             self.checkpoint.restore(said["states"])
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
 
+    def begin(self, time_cap: float | None) -> None:
+        """Start the clock again, with this many seconds left; None sets no limit."""
+        self._began, self.config = time.perf_counter(), replace(self.config, time_cap=time_cap)
+
     def seconds(self) -> float:
         """Return the seconds since the start, including an earlier run."""
         return time.perf_counter() - self._began

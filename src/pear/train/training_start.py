@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pear.train.fit_config import FitConfig
+from pear.train.ridge import fit_ridge
 from pear.train.samples.features import Features, call_model
+from pear.train.samples.memory_samples import MemorySamples
 
 logger = logging.getLogger("pear")
 
@@ -27,7 +31,13 @@ STANDARDISED = "the last layer began at the mean of the training costs with a te
 
 
 def make_optimizer(
-    model: nn.Module, features: Features, costs: Tensor, config: FitConfig, keep: bool, typical: bool = False
+    model: nn.Module,
+    features: Features,
+    costs: Tensor,
+    config: FitConfig,
+    keep: bool,
+    typical: bool = False,
+    decay: float = 0.0,
 ) -> torch.optim.Adam:
     """Make an Adam over all parameters, and put a fresh last layer on the scale of the costs.
 
@@ -43,27 +53,67 @@ def make_optimizer(
         keep: True where the weights must stay: they are trained, or a checkpoint replaces them.
         typical: True for a loss of decisions, where a few very large costs must not dominate the deviation. A squared
             error has to reach those costs, too, and takes the root of the mean square.
+        decay: the weight decay, as a share of the learning rate; with 0 the optimizer is a plain Adam.
 
     Returns:
         An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
         depend on the model's architecture alone, so that the state of one run fits the next.
     """
     end = None if config.start == "given" else _output_layer(model, features, costs, typical)
+    kind = torch.optim.AdamW if decay else torch.optim.Adam
     if end is None:
-        return torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-    scale = end.deviation if config.start == "mse" else 1.0
+        return kind(model.parameters(), lr=config.learning_rate, weight_decay=decay)
+    scale = end.deviation if config.start in ("race", "mse") else 1.0
     if not keep and end.is_fresh():
         scale = end.standardise()
     own = {id(parameter) for parameter in end.layer.parameters()}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in own]
     groups = [{"params": rest}] if rest else []
     groups.append({"params": list(end.layer.parameters()), "lr": config.learning_rate * scale})  # type: ignore[dict-item]
-    optimizer = torch.optim.Adam(groups, lr=config.learning_rate)
+    if decay:  # AdamW multiplies the decay by the learning rate, which has the unit of the costs
+        groups[-1]["weight_decay"] = decay / scale  # type: ignore[assignment]
+    optimizer = kind(groups, lr=config.learning_rate, weight_decay=decay)
     least = float(torch.finfo(costs.dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
         # gradients by weights of hidden layers fall with the square of the costs' size under a squared error
         group["eps"] = max(group["eps"] * min(1.0, scale) ** 2, least)
     return optimizer
+
+
+def standardised_weights(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
+    """The weights of a fresh model whose last layer is on the scale of the costs of these samples.
+
+    Args:
+        model: a fresh model, which is not changed.
+        look: the training samples, or as many of them as can be looked at.
+        typical: as in ``make_optimizer``.
+    """
+    model = copy.deepcopy(model)
+    end = _output_layer(model, look.features, look.costs, typical)
+    if end is not None:
+        end.standardise()
+    return model.state_dict()
+
+
+def is_linear(model: nn.Module, features: Features, costs: Tensor) -> bool:
+    """Whether all that the model trains is its last layer, so that the squared error has a closed form."""
+    end = _output_layer(model, features, costs)
+    if end is None:
+        return False
+    own = {id(parameter) for parameter in end.layer.parameters()}
+    return {id(parameter) for parameter in model.parameters() if parameter.requires_grad} == own
+
+
+def fit_output_layer(model: nn.Module, features: Features, costs: Tensor) -> float:
+    """Fit the last layer of the model to the costs by ridge regression; returns the strength of the ridge."""
+    end = _output_layer(model, features, costs)
+    assert end is not None
+    found = fit_ridge(end.inputs, end.costs, intercept=end.layer.bias is not None)
+    with torch.no_grad():
+        end.layer.weight.copy_(found.weight)
+        if end.layer.bias is not None:
+            end.layer.bias.copy_(found.bias)
+    return found.strength
 
 
 def is_fresh(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
@@ -78,12 +128,14 @@ class _OutputLayer:
 
     Attributes:
         layer: the module.
+        inputs: (M, in_features) what it is called with for the training samples.
         outputs: (M, out_features) its outputs for the training samples.
         costs: (M, out_features) the true costs that the outputs forecast.
         typical: whether the deviation is that of typical costs, see ``make_optimizer``.
     """
 
     layer: nn.Linear
+    inputs: Tensor
     outputs: Tensor
     costs: Tensor
     typical: bool = False
@@ -131,11 +183,11 @@ class _OutputLayer:
 
 def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
     """The last ``nn.Linear`` that the model calls, if its outputs, in some shape, are the forecasts; else None."""
-    called: list[tuple[nn.Linear, Tensor]] = []
+    called: list[tuple[nn.Linear, Tensor, Tensor]] = []
 
-    def note(layer: nn.Module, inputs: object, output: Tensor) -> None:
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         assert isinstance(layer, nn.Linear)
-        called[:] = [(layer, output.detach())]
+        called[:] = [(layer, inputs[0].detach(), output.detach())]
 
     hooks = [part.register_forward_hook(note) for part in model.modules() if isinstance(part, nn.Linear)]
     was_training = model.training
@@ -147,14 +199,16 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    if not called or forecast.shape != costs.shape or called[0][1].numel() != costs.numel():
+    if not called or forecast.shape != costs.shape or called[0][2].numel() != costs.numel():
         return None
-    layer, output = called[0]
+    layer, inputs, output = called[0]
     usable = (forecast.isfinite() & costs.isfinite()).flatten(1).all(1)
     if not usable.any() or not torch.equal(output.reshape(costs.shape)[usable], forecast[usable]):
         return None
     shape = (-1, layer.out_features)
-    return _OutputLayer(layer, forecast[usable].double().reshape(shape), costs[usable].double().reshape(shape), typical)
+    entering = inputs.reshape(len(costs), -1)[usable].double().reshape(-1, layer.in_features)
+    predicted, true = (rows[usable].double().reshape(shape) for rows in (forecast, costs))
+    return _OutputLayer(layer, entering, predicted, true, typical)
 
 
 def _deviation_from_means(rows: Tensor) -> float:

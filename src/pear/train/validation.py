@@ -29,6 +29,8 @@ SHARE = 0.2
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
 """A function from predicted costs, true costs and sample ids to a number; lower is better."""
+Outcomes = Callable[[Tensor, Tensor, Keys | None], Outcome]
+"""A function from predicted costs, true costs and sample ids to what the decisions lose."""
 
 
 def with_validation(
@@ -66,16 +68,30 @@ def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySa
         share: the share of samples to hold out; None stands for 0.2.
         problem: the problem of the loss, or None. A problem with fields per sample must have a row for each sample.
     """
-    share, count, own = SHARE if share is None else share, len(samples), own_rows(problem)
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-        raise ProblemError(
-            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
-        )
+    check_can_hold_out(samples, problem)
+    return samples.cut(len(samples) - rows_of_share(len(samples), SHARE if share is None else share))
+
+
+def check_can_hold_out(samples: MemorySamples, problem: Any) -> None:
+    """Raise ProblemError where samples are too few to hold any out, or do not belong to the rows of the problem."""
+    count, own = len(samples), own_rows(problem)
     if count < 2:
         raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
     if samples.keys is None and own not in (None, count):
         raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {count} rows")
-    return samples.cut(min(max(count - round(share * count), 1), count - 1))
+
+
+def rows_of_share(count: int, share: Any) -> int:
+    """Return how many of ``count`` samples are held out, at least one, so that one at least is left.
+
+    Raises:
+        ProblemError: the share is not a number between 0 and 1.
+    """
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+        raise ProblemError(
+            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
+        )
+    return count - min(max(count - round(share * count), 1), count - 1)
 
 
 def held_out_note(taken: int, left: int) -> str:
@@ -90,13 +106,18 @@ def held_out_note(taken: int, left: int) -> str:
 
 def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
     """Compute the score of the model on these samples, in evaluation mode."""
+    return float(score(*forecast_samples(model, samples)))
+
+
+def forecast_samples(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
+    """Forecast all samples in evaluation mode; returns predicted costs, true costs and ids."""
     model.eval()
     with torch.no_grad():
         found = [(call_model(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
-        if len(found) == 1:
-            return float(score(*found[0]))
-        predicted, true, keys = zip(*found, strict=True)
-        return float(score(torch.cat(predicted), torch.cat(true), join_keys(keys)))
+    if len(found) == 1:
+        return found[0]
+    predicted, true, keys = zip(*found, strict=True)
+    return torch.cat(predicted), torch.cat(true), join_keys(keys)
 
 
 def own_rows(problem: Any) -> int | None:
@@ -114,14 +135,35 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
     Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
     samples are in memory; otherwise they are refused.
     """
-    if masks_failures(loss) and isinstance(validation, MemorySamples):
-        validation = validation.usable(model, loss, "validation").finite()
-    else:
-        check_costs(validation.costs, "validation", None)
+    validation = clean_validation(model, loss, validation)
     problem = problem_of_loss(loss)
     if not isinstance(problem, (Problem, Model)):
         value = accept_keys(loss)
         return validation, lambda predicted, true, keys: float(value(predicted, true, keys))
+    validation, outcomes = default_outcomes(problem, loss, validation)
+    return validation, lambda predicted, true, keys: outcomes(predicted, true, keys).score
+
+
+def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> SampleSource:
+    """Leave out samples that are not finite where the loss masks failed samples and they are in memory.
+
+    Raises:
+        ProblemError: there are such samples, and the loss does not mask.
+    """
+    if masks_failures(loss) and isinstance(validation, MemorySamples):
+        return validation.usable(model, loss, "validation").finite()
+    check_costs(validation.costs, "validation", None)
+    return validation
+
+
+def default_outcomes(problem: Problem | Model, loss: Any, validation: SampleSource) -> tuple[SampleSource, Outcomes]:
+    """Make the function that decides under forecasts; returns the samples that can be solved, and the function.
+
+    Args:
+        problem: the problem of the loss.
+        loss: says whether samples without a best decision are left out.
+        validation: the samples, whose costs are finite.
+    """
     rows = own_rows(problem)
     if rows is not None and validation.keys is None:
         raise ProblemError(
@@ -131,13 +173,22 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
         )
     if masks_failures(loss) and isinstance(validation, MemorySamples):
         validation = _drop_unsolved(problem, validation)
-    return validation, _regret_score(problem, validation)
+    return validation, _outcomes_on_samples(problem, validation)
 
 
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
     """Make a metric that computes the normalised regret on these samples; where all best values are 0, the mean regret.
 
-    The best decisions are computed once, when the metric is made, and so is the choice of the device that decides.
+    The arguments are those of ``outcomes_on``.
+    """
+    outcomes = outcomes_on(problem, costs, keys)
+    return lambda predicted, _: outcomes(predicted).score
+
+
+def outcomes_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Callable[[Tensor], Outcome]:
+    """Make a function from predicted costs to what the decisions under them lose on these samples.
+
+    The best decisions are computed once, when the function is made, and so is the choice of the device that decides.
 
     Args:
         problem: the decision problem, with its integers.
@@ -149,15 +200,15 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     device, model = costs.device, recourse_model(problem)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
-        return lambda predicted, _: Outcome(judged(predicted.double().to(device)), judged.best).score
+        return lambda predicted: Outcome(judged(predicted.double().to(device)), judged.best)
     rows, costs_of = _rows_and_costs(problem, as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
-    def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true).score
+    def outcomes(predicted: Tensor) -> Outcome:
+        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true)
 
-    return normalised_regret
+    return outcomes
 
 
 def _rows_and_costs(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
@@ -194,19 +245,19 @@ def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str
         )
 
 
-def _regret_score(problem: Problem | Model, validation: SampleSource) -> Score:
-    """Make the score ``regret_on`` these samples.
+def _outcomes_on_samples(problem: Problem | Model, validation: SampleSource) -> Outcomes:
+    """Make ``outcomes_on`` these samples.
 
     Where a DataLoader gives the samples in another order, their best decisions are computed again.
     """
     if isinstance(validation, MemorySamples):
-        fixed = regret_on(problem, validation.costs, validation.keys)
-        return lambda predicted, true, keys: fixed(predicted, true)
-    kept: list[tuple[Tensor, Keys | None, Metric]] = []
+        fixed = outcomes_on(problem, validation.costs, validation.keys)
+        return lambda predicted, true, keys: fixed(predicted)
+    kept: list[tuple[Tensor, Keys | None, Callable[[Tensor], Outcome]]] = []
 
-    def score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+    def outcomes(predicted: Tensor, true: Tensor, keys: Keys | None) -> Outcome:
         if not kept or not torch.equal(kept[0][0], true) or kept[0][1] != keys:
-            kept[:] = [(true, keys, regret_on(problem, true, keys))]
-        return kept[0][2](predicted, true)
+            kept[:] = [(true, keys, outcomes_on(problem, true, keys))]
+        return kept[0][2](predicted)
 
-    return score
+    return outcomes

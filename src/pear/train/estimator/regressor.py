@@ -32,7 +32,7 @@ from pear.train.estimator.training_rows import (
     true_values,
 )
 from pear.train.fit import fit
-from pear.train.fit_config import FitConfig, Start
+from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import accept_keys, problem_of_loss, step_guidance
 from pear.train.sample_order import shuffled
 from pear.train.samples.features import call_model
@@ -54,8 +54,9 @@ Array = np.ndarray[Any, Any]
 class DecisionRegressor(RegressorMixin, BaseEstimator):
     """Predicts the costs of a problem, trained on the regret of the decisions; an estimator of scikit-learn.
 
-    ``fit`` calls ``pear.fit``: it trains on the squared error first, then on the loss. Validation rows decide when to
-    stop and which weights are kept. Features of "linear" and "mlp" are standardised inside; costs may be in any unit.
+    ``fit`` calls ``pear.fit``: the model is fitted to the squared error, trained on the loss in several ways, and what
+    decides best on held-out samples is kept; ``history_.choice`` says what won. Features of "linear" and "mlp" are
+    standardised inside; costs may be in any unit.
 
     A table has a row for each sample; or, where ``groups`` are given, a row for each predicted value, and one model
     forecasts all of them. With ``base``, the forecast is that of the base plus a correction, which begins at zero.
@@ -77,7 +78,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
         hidden_layer_sizes: widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap: as in ``pear.FitConfig``.
-        validation_fraction: share of the rows, the last ones, that is held out, unless ``fit`` is given others.
+        validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
+            out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
         verbose: show progress: a bar where rich is installed, log lines (logger "pear") elsewhere.
 
@@ -120,7 +122,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         check_every: int = 10,
         patience: int = 10,
         time_cap: float | None = None,
-        validation_fraction: float = 0.2,
+        validation_fraction: float | None = None,
         random_state: Any = 0,
         verbose: bool = False,
     ) -> None:
@@ -159,7 +161,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) the costs C that came true, or the values that the cost map takes; (N,) where k is 1. With groups
                 (N·k,), a value for each row.
             validation: features and costs of rows held out, (X, y), or a dict of these and ``groups`` and
-                ``base_forecast``; left out, the last ``validation_fraction`` of the samples.
+                ``base_forecast``; left out, as ``validation_fraction`` says.
             groups: (N·k,) ids of the samples that rows belong to, such as days. Every group has k rows, in the order
                 of the problem's values; groups are ordered by their first rows.
             base_forecast: forecasts that are corrected, in the shape of y, in place of ``base``. They should be of rows
@@ -337,8 +339,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _config(self) -> FitConfig:
         names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap")
-        start: Start = "mse" if self._corrects is None else "given"
-        return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed(), start=start)
+        return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
 
     def _seed(self) -> int:
         return seed_of(self.random_state)

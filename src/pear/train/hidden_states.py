@@ -1,0 +1,55 @@
+"""What a training depends on beside weights and optimizer: torch's global random numbers, and samples' warm starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class RandomStates:
+    """Torch's global random states, of the CPU and of the GPUs that a model is on.
+
+    They are saved where they have changed since the training began: then something draws from them, as dropout does.
+
+    Args:
+        model: the model that is trained.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.devices = sorted({str(one.device) for one in model.parameters() if one.is_cuda})
+        self.first = self._read()
+
+    def _read(self) -> dict[str, Tensor]:
+        return {"cpu": torch.get_rng_state(), **{name: torch.cuda.get_rng_state(name) for name in self.devices}}
+
+    def drawn(self) -> dict[str, Tensor]:
+        """The states that have changed since the training began."""
+        return {name: state for name, state in self._read().items() if not torch.equal(state, self.first[name])}
+
+    def restore(self, drawn: Mapping[str, Tensor]) -> None:
+        """Put back a result of ``drawn``."""
+        for name, state in drawn.items():
+            if name == "cpu":
+                torch.set_rng_state(state)
+            elif name in self.first:  # the model may be on another device than before
+                torch.cuda.set_rng_state(state, name)
+
+
+def save_warm_starts(loss: Any) -> dict[str, Any]:
+    """The warm starts of all samples, by the name of the loss's module that keeps them."""
+    return {name: module.sample_state() for name, module in _warm_start_modules(loss)}
+
+
+def load_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
+    """Put back a result of ``save_warm_starts``."""
+    for name, module in _warm_start_modules(loss):
+        module.load_sample_state(saved[name])
+
+
+def _warm_start_modules(loss: Any) -> list[tuple[str, Any]]:
+    """The names and modules of a loss that store warm starts."""
+    modules = loss.named_modules() if isinstance(loss, nn.Module) else ()
+    return [(name, module) for name, module in modules if hasattr(module, "sample_state")]

@@ -1,0 +1,111 @@
+"""``Judge``: what a model's decisions lose on samples that it was not trained on."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pear.losses.paired_difference import PairedDifference, paired_difference
+from pear.problem import Model, Problem
+from pear.train.checkpoint import load_weights
+from pear.train.loss_interface import problem_of_loss
+from pear.train.racing.trajectory import Weights
+from pear.train.samples import SampleSource
+from pear.train.samples.features import Keys
+from pear.train.validation import (
+    Outcomes,
+    Score,
+    clean_validation,
+    default_outcomes,
+    forecast_samples,
+)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What decisions lose on held-out samples.
+
+    Attributes:
+        each: (M,) the loss of each sample; by a metric of the user's own, its value in each fold.
+        metric: the metric on all of them: the normalised regret, or the user's own.
+        unit: what the mean loss is divided by in the metric: the mean value of the best decisions, or 1.
+        samples: the number of samples.
+    """
+
+    each: NDArray[np.float64]
+    metric: float
+    unit: float
+    samples: int
+
+    @property
+    def by_fold(self) -> bool:
+        """Whether there is one value for each fold."""
+        return len(self.each) < self.samples
+
+    def less(self, start: Losses) -> PairedDifference:
+        """By how much the loss is larger than that of the start on the same samples, in the unit of the metric.
+
+        A metric of the user's own has one value for each fold; a single one has a standard error as a mean of numbers
+        that deviate from each other by half of their mean.
+        """
+        if len(self.each) == 1 and self.by_fold:
+            mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
+            return PairedDifference(mean, error, (mean - 2 * error, mean + 2 * error), 1)
+        return paired_difference(self.each / start.unit, start.each / start.unit, 1 if self.by_fold else None)
+
+    @staticmethod
+    def join(parts: list[Losses]) -> Losses:
+        """Join the losses of several folds."""
+        sizes = np.array([part.samples for part in parts])
+        units = sizes * [part.unit for part in parts]
+        metric = float(np.average([part.metric for part in parts], weights=units))
+        each, count = np.concatenate([part.each for part in parts]), int(sizes.sum())
+        return Losses(each, metric, float(units.sum() / count), count)
+
+
+class Judge:
+    """Judges weights of a model by their decisions on held-out samples.
+
+    Args:
+        model: a model of the same architecture; its weights are not changed.
+        loss: the loss, whose problem decides.
+        score: the user's own metric, or None for the regret of each sample.
+        held_out: the samples.
+    """
+
+    def __init__(self, model: nn.Module, loss: Any, score: Score | None, held_out: SampleSource) -> None:
+        self.model, self.score = copy.deepcopy(model), score
+        self.outcomes: Outcomes | None = None
+        problem = problem_of_loss(loss)
+        if score is None:
+            held_out = clean_validation(model, loss, held_out)
+            assert isinstance(problem, (Problem, Model))
+            held_out, self.outcomes = default_outcomes(problem, loss, held_out)
+        self.held_out = held_out
+
+    def __call__(self, weights: Weights) -> Losses:
+        """Judge these weights."""
+        load_weights(self.model, weights)
+        return self._losses(*forecast_samples(self.model, self.held_out))
+
+    def of_constant(self, forecast: Tensor) -> Losses:
+        """Judge the same forecast (n,) for every sample."""
+        batches = list(self.held_out.whole())
+        true = torch.cat([batch.costs for batch in batches])
+        keys = batches[0].keys if len(batches) == 1 else None
+        return self._losses(forecast.to(true).expand_as(true), true, keys)
+
+    def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Losses:
+        if self.outcomes is not None:
+            outcome = self.outcomes(predicted, true, keys)
+            unit = float(outcome.best.abs().mean()) or 1.0
+            return Losses(outcome.regret.cpu().numpy(), outcome.score, unit, len(true))
+        assert self.score is not None
+        metric = float(self.score(predicted, true, keys))
+        return Losses(np.array([metric]), metric, 1.0, len(true))

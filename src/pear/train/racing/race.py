@@ -1,0 +1,386 @@
+"""``Race``: trains a model in several ways, and takes the one that decides best on samples that were held out.
+
+The contenders are the start, which is the best model by the squared error; a correction, which is trained on the loss
+from there; and a fresh model, which is trained on the loss alone. The two trainings run for 8 epochs, then 16, 32 and
+so on, as long as that helps, and after each stage the average of their weights is judged. In the end the correction is
+also tried at a half and a quarter of its way from the start. All are judged on the same held-out samples, as pairs with
+the start: the winner has the lowest difference plus two standard errors. Two standard errors are the price of looking
+at many contenders; a contender that is not surely better than the start does not replace it.
+
+The samples are held out by cross-validation, and the winner is trained again on all of them; or the user gives samples
+to validate on, and the winner is taken as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor, nn, optim
+
+from pear.errors import TrainingError
+from pear.train.file_format import MALFORMED
+from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
+from pear.train.history import Check, RaceRow
+from pear.train.racing.judge import Judge, Losses
+from pear.train.racing.race_progress import RaceEndedError, RaceProgress
+from pear.train.racing.squared_error_start import NetworkStart, Start
+from pear.train.racing.trajectory import Trajectory, Weights, mix_weights
+from pear.train.samples import SampleSource
+from pear.train.training_run import FitJob
+from pear.train.training_start import make_optimizer, standardised_weights
+
+FIRST_STAGE = 8
+"""The number of epochs of the first stage; every further one has twice as many in total."""
+
+PATIENCE = 2
+"""A contender leaves after so many stages in a row that do not improve on its best one."""
+
+STAGE = "race"
+"""The name of a race in a checkpoint."""
+
+SHARES = (0.5, 0.25)
+"""Shares of the way from the start to the correction that are tried beside the whole."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Samples to train on, and the judge with those that are held out."""
+
+    train: SampleSource
+    judge: Judge
+
+    def of_constant(self) -> Losses:
+        """Judge a constant forecast, the mean of the training costs."""
+        return self.judge.of_constant(self.train.finite().look().costs.mean(0))
+
+
+@dataclass
+class Contender:
+    """A way of training, with its state in every fold.
+
+    Attributes:
+        name: "squared error", "correction" or "fresh model".
+        trajectories: the training in each fold.
+        best: the lowest value of its stages.
+        best_epochs: the number of epochs of that stage.
+        best_weights: the average weights of that stage in each fold.
+        waited: stages in a row that did not improve.
+    """
+
+    name: str
+    trajectories: list[Trajectory]
+    best: float = math.inf
+    best_epochs: int = 0
+    best_weights: list[Weights] = field(default_factory=list)
+    waited: int = 0
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs that all folds have done."""
+        return min(one.epochs for one in self.trajectories)
+
+    @property
+    def is_out(self) -> bool:
+        """Whether further epochs have not helped."""
+        return self.waited >= PATIENCE
+
+    @property
+    def weights(self) -> list[Weights]:
+        """The average weights in each fold."""
+        return [one.average for one in self.trajectories]
+
+    def note_stage(self, value: float, least: float) -> None:
+        """Note the value of a stage, which counts as better from an improvement by the share ``least`` on."""
+        if math.isinf(self.best) or value < self.best - least * abs(self.best):
+            self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0
+        else:
+            self.waited += 1
+
+    def state(self) -> dict[str, Any]:
+        """Everything that its next stage depends on."""
+        plain = {name: getattr(self, name) for name in ("best", "best_epochs", "best_weights", "waited")}
+        return {**plain, "trajectories": [one.state() for one in self.trajectories]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a result of ``state``."""
+        for name in ("best", "best_epochs", "best_weights", "waited"):
+            setattr(self, name, state[name])
+        for one, said in zip(self.trajectories, state["trajectories"], strict=True):
+            one.restore(said)
+
+
+class Race:
+    """A race between ways of training.
+
+    Args:
+        job: the model, the settings and the callbacks.
+        loss: the loss of the contenders; None where the start alone is wanted.
+        folds: the samples to train on and to judge by.
+        whole: all samples, on which the winner is trained again; None where the only fold's weights are taken.
+        start: how the first weights are found.
+        fresh: whether a fresh model may compete.
+
+    Attributes:
+        progress: the clock, and the reports to callbacks.
+        rows: the results of the start and of all contenders.
+        constant: the metric of a constant forecast, the mean of the training costs; NaN before it is known.
+        checks: one for each stage of the contenders.
+        epochs: the number of epochs of the last training.
+    """
+
+    def __init__(
+        self,
+        job: FitJob,
+        loss: Callable[..., Tensor] | None,
+        folds: Sequence[Fold],
+        whole: SampleSource | None,
+        start: Start,
+        fresh: bool,
+    ) -> None:
+        self.job, self.loss, self.folds, self.whole, self.start, self.fresh = job, loss, folds, whole, start, fresh
+        self.progress = RaceProgress(job)
+        self.rows: list[RaceRow] = []
+        self.checks: list[Check] = []
+        self.constant, self.epochs = math.nan, 0
+        self._first_fold: Weights = {}  # the winner's weights there
+        self._random = RandomStates(job.model)
+        self._saved: dict[str, Any] = {}  # the states of contenders in a checkpoint
+        self._content: dict[str, Any] = {}  # of the last checkpoint
+
+    def run(self) -> Weights:
+        """Run the race, or go on with one from a checkpoint; returns the winner's weights.
+
+        Ctrl-C, a callback or the clock end it early. The winner so far then has the weights of the first fold, which
+        were trained on all but the last samples.
+        """
+        self._resume()
+        try:
+            if not self.rows:
+                self._run_start()
+            if self.loss is not None:
+                self._run_contenders(self.loss)
+            if self.whole is not None:
+                return self._train_again(self.whole)
+        except KeyboardInterrupt:
+            self.progress.stopped = "interrupted"
+        except RaceEndedError as ended:
+            self.progress.stopped = ended.reason
+        return self._first_fold if self.rows else copy.deepcopy(self.job.model.state_dict())
+
+    @property
+    def winner(self) -> RaceRow:
+        """The row with the lowest bound; the start has a bound of 0."""
+        return min(self.rows, key=lambda row: row.bound)
+
+    @property
+    def judged(self) -> int:
+        """The number of held-out samples."""
+        return sum(len(fold.judge.held_out) for fold in self.folds)
+
+    def _run_start(self) -> None:
+        """Find the first weights in every fold, and judge them beside a constant forecast."""
+        if isinstance(self.start, NetworkStart):
+            self.starts = self._run_network_start(self.start)
+        else:
+            self.starts = [self.start.weights(fold.train) for fold in self.folds]
+        self.starting = self._judge(self.starts)
+        with self.progress.judged():
+            self.constant = self.job.ranks.from_rank_0(
+                "the constant forecast", lambda: Losses.join([fold.of_constant() for fold in self.folds]).metric
+            )
+        self._record(RaceRow("start", 0, 1.0, self.starting.metric, 0.0, 0.0, (0.0, 0.0)), self.starts)
+
+    def _run_network_start(self, start: NetworkStart) -> list[Weights]:
+        """Train networks on the squared error for the number of epochs with the lowest metric; returns the weights."""
+        network = Contender("squared error", [start.trajectory(fold.train) for fold in self.folds])
+        try:
+            self._run_stages([network])
+        except RaceEndedError as ended:
+            if ended.reason != "time_cap" or not network.best_weights:
+                raise
+        start.note_epochs(network.best_epochs)
+        return network.best_weights
+
+    def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
+        """Train correction and fresh model stage by stage, then try parts of the correction."""
+        self.progress.part = "loss"
+        correction = self._contender("correction", loss, self.starts)
+        field = [correction]
+        if self.fresh:
+            looks = [fold.train.finite().look() for fold in self.folds]
+            field.append(
+                self._contender("fresh model", loss, [standardised_weights(self.job.model, one) for one in looks])
+            )
+        self._run_stages(field)
+        self.progress.stopped = "patience" if all(one.is_out for one in field) else "max_epochs"
+        for share in SHARES:
+            mixed = [mix_weights(*pair, share) for pair in zip(self.starts, correction.best_weights, strict=True)]
+            self._compare(correction.name, correction.best_epochs, share, mixed)
+
+    def _contender(self, name: str, loss: Callable[..., Tensor], starts: list[Weights]) -> Contender:
+        """Begin the training of a contender in every fold."""
+        pairs = zip(self.folds, starts, strict=True)
+        return Contender(name, [self._trajectory(loss, fold.train, one) for fold, one in pairs])
+
+    def _trajectory(self, loss: Callable[..., Tensor], train: SampleSource, start: Weights) -> Trajectory:
+        """Begin a training on the loss."""
+        look, config = train.finite().look(), self.job.config
+
+        def optimizer(model: nn.Module) -> optim.Optimizer:
+            return make_optimizer(model, look.features, look.costs, config, keep=True, typical=True)
+
+        return Trajectory(self.job, loss, train, start, optimizer)
+
+    def _run_stages(self, field: list[Contender]) -> None:
+        """Train contenders stage by stage, each as long as that helps."""
+        for one in field:
+            if one.name in self._saved:
+                one.restore(self._saved.pop(one.name))
+        for epochs in stages(self.job.config.max_epochs):
+            for one in field:
+                if one.is_out or one.epochs >= epochs:
+                    continue
+                self._train(one.trajectories, epochs)
+                if one.name == "squared error":
+                    value = self._judge(one.weights).metric
+                else:
+                    row = self._compare(one.name, epochs, 1.0, one.weights)
+                    value, loss = row.bound, sum(each.loss_value for each in one.trajectories) / len(self.folds)
+                    self.checks.append(Check(epochs, self.progress.seconds(), loss, row.metric))
+                one.note_stage(value, self.job.config.min_improvement)
+                self._save(field)
+
+    def _train(self, trajectories: list[Trajectory], epochs: int) -> None:
+        """Train to so many epochs in every fold."""
+        for one in trajectories:
+            one.train_to(epochs, self.progress.seconds_left(self._reserve(one, epochs)), self.progress.after_epoch)
+            if not one.finished:
+                raise RaceEndedError("time_cap")
+
+    def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
+        """The seconds that training again on all samples will take, for so many epochs."""
+        if self.whole is None:
+            return 0.0
+        return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
+
+    def _judge(self, weights: Sequence[Weights]) -> Losses:
+        """Judge the weights of all folds on their held-out samples."""
+        with self.progress.judged():
+            found = self.job.ranks.from_rank_0(
+                "the judging of a contender",
+                lambda: Losses.join([fold.judge(one) for fold, one in zip(self.folds, weights, strict=True)]),
+            )
+        self.progress.note_metric(found.metric)
+        return found
+
+    def _compare(self, name: str, epochs: int, share: float, weights: list[Weights]) -> RaceRow:
+        """Judge weights as pairs with the start."""
+        losses = self._judge(weights)
+        found = losses.less(self.starting)
+        row = RaceRow(name, epochs, share, losses.metric, found.mean, found.standard_error, found.interval)
+        return self._record(row, weights)
+
+    def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
+        """Add a row; the weights of the first fold are kept where it is the best so far."""
+        self.rows.append(row)
+        if row == self.winner:
+            self._first_fold, self.epochs = weights[0], row.epochs
+        return row
+
+    def _train_again(self, whole: SampleSource) -> Weights:
+        """Train the winner on all samples."""
+        winner, self.progress.part = self.winner, "all"
+        if winner.contender == "fresh model":
+            start = standardised_weights(self.job.model, whole.finite().look())
+        else:
+            start = self.start.weights(whole)
+        if winner.contender == "start" or self.loss is None:
+            return start
+        trajectory = self._trajectory(self.loss, whole, start)
+        trajectory.train_to(winner.epochs, self.progress.seconds_left(), self.progress.after_epoch)
+        if not trajectory.finished:
+            raise RaceEndedError("time_cap")
+        return mix_weights(start, trajectory.average, winner.share)
+
+    def _save(self, field: list[Contender]) -> None:
+        """Write a checkpoint of the race, with these contenders."""
+        file = self.job.file
+        if file.path is None:
+            return
+        content: dict[str, Any] = {
+            "seconds": self.progress.seconds(),
+            "judging": self.progress.judging,
+            "contenders": {one.name: one.state() for one in field},
+            "random": self._random.drawn(),
+            "samples": save_warm_starts(self.loss),
+        }
+        if self.rows:
+            content |= {
+                "rows": [asdict(row) for row in self.rows],
+                "checks": [asdict(check) for check in self.checks],
+                "constant": self.constant,
+                "starts": self.starts,
+                "starting": asdict(self.starting),
+                "epochs": self.start.epochs if isinstance(self.start, NetworkStart) else 0,
+                "first fold": self._first_fold,
+                "sentence": self.start.sentence,
+            }
+        self._content = content
+        file.save(STAGE, content)
+
+    def save_end(self, weights: Weights, history: Mapping[str, Any]) -> None:
+        """Add the end of the race to its checkpoint: the model's weights, and the history as a dict."""
+        if self.job.file.path is not None and self._content:
+            largest = self.job.config.max_epochs
+            end = {"weights": weights, "history": history, "max_epochs": largest}
+            self.job.file.save(STAGE, {**self._content, "end": end})
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint, where there is one.
+
+        Raises:
+            TrainingError: the file does not hold a race of this model.
+        """
+        said = self.job.ranks.content_of_rank_0("the race", lambda: self.job.file.content(STAGE))
+        if not said:
+            return
+        try:
+            self._restore(said)
+        except MALFORMED as error:
+            raise TrainingError(
+                f"the checkpoint {self.job.file.path} does not belong to this training ({error!r}); nothing has "
+                "changed: delete it, or give another path"
+            ) from error
+
+    def _restore(self, said: Mapping[str, Any]) -> None:
+        """Take over what ``_save`` has saved."""
+        self._saved, self._content = dict(said["contenders"]), dict(said)
+        load_warm_starts(self.loss, said["samples"])
+        if "rows" in said:
+            self.rows = [RaceRow.from_dict(row) for row in said["rows"]]
+            self.checks = [Check.from_dict(check) for check in said["checks"]]
+            self.constant, self.starts = float(said["constant"]), list(said["starts"])
+            self.starting, self._first_fold = Losses(**said["starting"]), said["first fold"]
+            self.epochs, self.start.sentence = self.winner.epochs, str(said["sentence"])
+            if isinstance(self.start, NetworkStart):
+                self.start.note_epochs(int(said["epochs"]))
+        self.progress.resume(float(said["seconds"]), float(said["judging"]))
+        self._random.restore(said["random"])
+
+
+def stages(max_epochs: int) -> Iterator[int]:
+    """The numbers of epochs after which contenders are judged.
+
+    Example:
+        >>> list(stages(50))
+        [8, 16, 32, 50]
+    """
+    epochs = FIRST_STAGE
+    while epochs < max_epochs:
+        yield epochs
+        epochs *= 2
+    yield max_epochs

@@ -1,0 +1,137 @@
+"""``Trajectory``: a training of fixed length without checks, whose weights are averaged."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.train.checkpoint import load_weights
+from pear.train.samples import SampleSource
+from pear.train.training_run import FitJob, TrainingRun
+
+Weights = dict[str, Any]
+
+
+class Trajectory:
+    """A training of a copy of the model, epoch by epoch.
+
+    The last weights of a training jump about the best ones. Their average over the second half of the epochs lies
+    closer to them, and needs no check to choose a lucky moment.
+
+    Args:
+        job: the settings; ``job.model`` is copied.
+        loss: the loss. Trajectories may share it: each has the schedule of its guidance for itself, and all profit from
+            the warm starts of the samples.
+        train: the training samples.
+        start: the first weights.
+        make_optimizer: makes the optimizer of the copied model.
+
+    Attributes:
+        epochs: the number of epochs done.
+        average: the average weights of the second half of the epochs; the first weights before any epoch.
+        finished: False where the time was up within an epoch.
+        loss_value: the mean loss of the last epoch; NaN before the first.
+        seconds_per_epoch: the mean time of an epoch; 0 before the first.
+    """
+
+    def __init__(
+        self,
+        job: FitJob,
+        loss: Callable[..., Tensor],
+        train: SampleSource,
+        start: Weights,
+        make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    ) -> None:
+        model = copy.deepcopy(job.model)
+        load_weights(model, start)
+        self.run = TrainingRun(replace(job, model=model), loss, train, make_optimizer(model))
+        self.loss = loss
+        self._schedule = loss_schedule(loss)
+        self.epochs, self.average, self.finished = 0, copy.deepcopy(start), True
+        self.loss_value, self.seconds_per_epoch = math.nan, 0.0
+
+    def train_to(self, epochs: int, seconds: float | None, after_epoch: Callable[[int, float], None]) -> None:
+        """Train on until so many epochs are done, or the time is up.
+
+        Args:
+            epochs: the number of epochs in total.
+            seconds: the time left; None for no limit.
+            after_epoch: is called with the number of each epoch and its loss.
+        """
+        set_loss_schedule(self.loss, self._schedule)
+        self.run.begin(seconds)
+        total, count, first = None, 0, self.epochs
+        for epoch in range(self.epochs + 1, epochs + 1):
+            self.loss_value = self.run.epoch(epoch)
+            self.finished = self.run.history.epochs == epoch
+            if not self.finished:
+                break
+            self.epochs = epoch
+            if epoch > epochs // 2:
+                total, count = add_weights(total, self.run.model.state_dict()), count + 1
+            after_epoch(epoch, self.loss_value)
+        if total is not None and self.finished:
+            self.average = divide_weights(total, count)
+        self._schedule = loss_schedule(self.loss)
+        self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next epoch depends on, but for the samples' warm starts."""
+        run = self.run
+        return {
+            "model": dict(run.model.state_dict()),
+            "optimizer": run.optimizer.state_dict(),
+            "generator": run.generator.get_state(),
+            "schedule": dict(self._schedule),
+            "average": self.average,
+            "epochs": self.epochs,
+            "seconds_per_epoch": self.seconds_per_epoch,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a result of ``state``."""
+        load_weights(self.run.model, state["model"])
+        self.run.optimizer.load_state_dict(state["optimizer"])
+        self.run.generator.set_state(state["generator"])
+        self._schedule, self.average = dict(state["schedule"]), dict(state["average"])
+        self.epochs, self.seconds_per_epoch = int(state["epochs"]), float(state["seconds_per_epoch"])
+
+
+def loss_schedule(loss: Any) -> dict[str, Any]:
+    """The state of a loss that changes from step to step, such as the strength of its guidance."""
+    return copy.deepcopy(loss.state_dict()) if isinstance(loss, nn.Module) else {}
+
+
+def set_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
+    """Put a loss back to a state of ``loss_schedule``."""
+    if isinstance(loss, nn.Module):
+        loss.load_state_dict(copy.deepcopy(state))
+
+
+def add_weights(total: Weights | None, weights: Weights) -> Weights:
+    """Add weights to a sum; None is the empty sum. Entries that are no floating-point tensors are the last ones."""
+    if total is None:
+        return copy.deepcopy(dict(weights))
+    return {name: total[name] + value if _is_real(value) else copy.copy(value) for name, value in weights.items()}
+
+
+def divide_weights(total: Weights, count: int) -> Weights:
+    """Divide a sum of weights by their number."""
+    return {name: value / count if _is_real(value) else value for name, value in total.items()}
+
+
+def mix_weights(start: Weights, end: Weights, share: float) -> Weights:
+    """The weights at this share of the way from ``start`` to ``end``."""
+    return {
+        name: start[name] + share * (value - start[name]) if _is_real(value) else value for name, value in end.items()
+    }
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

@@ -1,0 +1,109 @@
+"""``fit_ridge``: the squared error of a linear model in closed form, with a strength chosen by cross-validation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.train.blocked_folds import blocked_folds
+
+STRENGTHS = torch.logspace(-3, 6, 19, dtype=torch.float64)
+"""The strengths that are tried: the penalty of a squared weight on standardised features and targets."""
+
+FOLDS = 5
+"""The number of folds that choose the strength."""
+
+
+class RidgeWeights(NamedTuple):
+    """The weights of a ridge regression, on the features as they came.
+
+    Attributes:
+        weight: (k, p) in float64.
+        bias: (k,); zero where the model has no intercept.
+        strength: the penalty that was chosen.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    strength: float
+
+
+def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True) -> RidgeWeights:
+    """Fit a ridge regression to all rows.
+
+    Features are standardised first, so that their units do not matter; a constant feature gets no weight. Targets are
+    divided by their deviations, so that each of them counts alike. The strength has the lowest squared error on folds
+    of consecutive rows, which are honest for rows in time order.
+
+    Args:
+        features: (N, p).
+        targets: (N, k).
+        intercept: False for a model without a bias; then neither features nor targets are centred.
+
+    Example:
+        >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None]
+        >>> found = fit_ridge(x, 2 * x + 1)
+        >>> [round(float(part), 2) for part in (found.weight, found.bias)]
+        [2.0, 1.0]
+    """
+    rows, true = features.detach().double(), targets.detach().double()
+    mean, factor = _mean_and_factor(rows, intercept)
+    centre, unit = _mean_and_factor(true, intercept)
+    rows, true = (rows - mean) * factor, (true - centre) * unit
+    strength = _choose_strength(rows, true, intercept)
+    weight = _RidgePath(rows, true, intercept).weight(strength) * factor[:, None]
+    weight = (weight / torch.where(unit > 0, unit, 1.0)).T
+    return RidgeWeights(weight, centre - weight @ mean, strength)
+
+
+def _mean_and_factor(rows: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+    """The mean of each column, and 1 over its deviation; 0 for a column that is constant but for rounding."""
+    mean = rows.mean(0) if centred else torch.zeros_like(rows[0])
+    spread = (rows - mean).square().mean(0).sqrt()
+    rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
+    return mean, torch.where(spread > rounding, 1 / spread, 0.0)
+
+
+def _choose_strength(rows: Tensor, true: Tensor, intercept: bool) -> float:
+    """The strength with the lowest squared error on held-out folds; the strongest where there is a single row."""
+    errors = torch.zeros_like(STRENGTHS)
+    for kept, held_out in blocked_folds(len(rows), FOLDS):
+        errors += _RidgePath(rows[kept], true[kept], intercept).squared_errors(rows[held_out], true[held_out])
+    return float(STRENGTHS[int(errors.argmin())]) if len(rows) > 1 else float(STRENGTHS[-1])
+
+
+class _RidgePath:
+    """The ridge regressions of all strengths on the same rows, from one decomposition.
+
+    Args:
+        rows: (N, p) features.
+        true: (N, k) targets.
+        intercept: whether both are centred first.
+    """
+
+    def __init__(self, rows: Tensor, true: Tensor, intercept: bool) -> None:
+        self.mean = rows.mean(0) if intercept else torch.zeros_like(rows[0])
+        self.centre = true.mean(0) if intercept else torch.zeros_like(true[0])
+        rows, true = rows - self.mean, true - self.centre
+        if rows.shape[0] >= rows.shape[1]:  # the smaller of the two Gram matrices
+            squares, vectors = torch.linalg.eigh(rows.T @ rows)
+            self.squares, self.directions = squares.clamp(min=0), vectors
+            self.moments = vectors.T @ (rows.T @ true)
+        else:
+            squares, vectors = torch.linalg.eigh(rows @ rows.T)
+            keep = squares > squares.max() * len(rows) * torch.finfo(rows.dtype).eps
+            self.squares, vectors = squares[keep], vectors[:, keep]
+            self.directions = rows.T @ vectors / self.squares.sqrt()
+            self.moments = self.squares.sqrt()[:, None] * (vectors.T @ true)
+
+    def weight(self, strength: float) -> Tensor:
+        """The weights (p, k) of this strength."""
+        return self.directions @ (self.moments / (self.squares + strength)[:, None])
+
+    def squared_errors(self, rows: Tensor, true: Tensor) -> Tensor:
+        """The sum of squared errors on other rows, for each of the strengths."""
+        along, off = (rows - self.mean) @ self.directions, true - self.centre
+        shrunk = (self.moments / (self.squares + strength)[:, None] for strength in STRENGTHS)
+        return torch.stack([(along @ one - off).square().sum() for one in shrunk])
