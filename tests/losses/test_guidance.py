@@ -140,7 +140,7 @@ def test_compiled_epochs_take_the_same_steps() -> None:
         linear = nn.Linear(5, task.problem.n).double()
         loss = pear.PEARLoss(task.problem, 0.1, 0.1, 1.0)
         model: nn.Module = nn.Sequential(linear) if plain else linear
-        config = FitConfig(max_epochs=4, check_every=1, patience=100)
+        config = FitConfig(max_epochs=4, check_every=1, patience=100, start="mse")
         history = fit(model, loss, train, validation, lambda predicted, true: next(falling), config)
         assert history.epochs == 4
         assert loss.current_guidance == pytest.approx(DECAY ** (4 * math.ceil(len(train[0]) / 32)), rel=1e-12)

@@ -62,9 +62,9 @@ def fit(
     Under a loss of decisions this is a race (``config.start``). The start is the squared error: a ridge regression in
     closed form for a linear model, a training with weight decay for a network; a model that has learnt already is taken
     as it comes. From there, and from fresh weights, the model is trained on the loss for 8, 16, 32, … epochs, and the
-    weights are averaged. What decides surely better than the start on held-out samples is trained again on all samples;
-    else the start is kept. ``History.choice`` says in a sentence what has won and by how much, ``History.race`` lists
-    all that was tried.
+    weights are averaged. What decides clearly better than the start on held-out samples is trained again on all of
+    them; else the start is kept. ``History.choice`` says in a sentence what has won and by how much, ``History.race``
+    lists all that was tried.
 
     Other losses, an optimizer of your own, and other starts are trained once. The metric is then computed after the
     first epoch, every ``config.check_every`` epochs and at the end, and the best weights are kept.

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 Reason = Literal["patience", "max_epochs", "time_cap", "interrupted", "callback"]
 Part = Literal["mse", "loss", "all"]
 
-CAUTION = 2.0
+CAUTION = 1.5
 """The number of standard errors by which a contender of a race must be better than the start."""
 
 
@@ -84,7 +84,7 @@ class RaceRow:
 
     @property
     def bound(self) -> float:
-        """The difference plus two standard errors: the contender is surely as much better, or not so much worse."""
+        """The difference plus ``CAUTION`` standard errors: what the contender gains or loses, seen with caution."""
         return self.difference + CAUTION * self.standard_error
 
     @classmethod

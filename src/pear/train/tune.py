@@ -144,7 +144,7 @@ def tune(
     config = config or FitConfig()
     seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
     config = replace(config, seed=seed)
-    if config.start == "mse":  # the squared error is one of the candidates
+    if config.start in ("race", "mse"):  # the squared error is one of the candidates
         config = replace(config, start="standardised")
     plain_problem(problem)  # raises for anything but a Problem or a Model
     train, held_out = _split_samples(problem, X, C, validation)

@@ -37,7 +37,7 @@ FOLDS = 5
 """The number of folds of a cross-validation."""
 
 NETWORK_FOLDS = 3
-"""The number of these folds in which a network is trained, which takes longer than a linear model."""
+"""The number of these folds in which a network of several layers is trained, which takes longer than one layer."""
 
 ENOUGH = 1000
 """Held-out samples that are enough to judge by; where few folds have as many, the others are left out."""
@@ -111,8 +111,8 @@ def _make_folds(
         return [Fold(train, Judge(job.model, loss, score, validation))], None
     assert isinstance(train, MemorySamples)
     folds: list[Fold] = []
-    look = train.finite().look()
-    most = FOLDS if is_linear(job.model, look.features, look.costs) else NETWORK_FOLDS
+    layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
+    most = FOLDS if len(layers) == 1 else NETWORK_FOLDS
     for kept, held_out in islice(_split_rows(len(train), validation, job.config.gap), most):
         left_out = torch.ones(len(train), dtype=torch.bool, device=train.costs.device)
         left_out[kept] = False
@@ -195,7 +195,7 @@ def describe_race(race: Race) -> str:
     elif tried:
         best = min(tried, key=lambda row: row.bound)
         said = (
-            f"the start won a race of {len(race.rows)}: {first.metric:.4g} {where}. Nothing was surely better; next "
+            f"the start won a race of {len(race.rows)}: {first.metric:.4g} {where}. Nothing was clearly better; next "
             f"was {best}, with a difference of {best.difference:.3g} ± {best.standard_error:.2g}"
         )
     else:

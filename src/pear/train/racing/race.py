@@ -4,8 +4,8 @@ The contenders are the start, which is the best model by the squared error; a co
 from there; and a fresh model, which is trained on the loss alone. The two trainings run for 8 epochs, then 16, 32 and
 so on, as long as that helps, and after each stage the average of their weights is judged. In the end the correction is
 also tried at a half and a quarter of its way from the start. All are judged on the same held-out samples, as pairs with
-the start: the winner has the lowest difference plus two standard errors. Two standard errors are the price of looking
-at many contenders; a contender that is not surely better than the start does not replace it.
+the start: the winner has the lowest difference plus one and a half standard errors (``CAUTION``). They are the price of
+looking at many contenders; a contender that is not clearly better than the start does not replace it.
 
 The samples are held out by cross-validation, and the winner is trained again on all of them; or the user gives samples
 to validate on, and the winner is taken as it is.
