@@ -188,10 +188,11 @@ def _published_regrets(names: Sequence[str]) -> dict[str, dict[str, float]]:
 
 def summary_table(results: Results, quick: bool) -> TextTable | None:
     """A line for each case that is in a table of its own: the best rival, and ours less that."""
-    ours, lines = [key for key, one in FORECASTERS.items() if not one.rival], []
-    for name, row in CASES.items():
-        losses = {} if row.relative else collect_losses(results, name, quick)
-        rival = best_rival(losses)
+    cells = {name: collect_losses(results, name, quick) for name, row in CASES.items() if not row.relative}
+    ours = [key for key, one in FORECASTERS.items() if not one.rival and any(key in own for own in cells.values())]
+    lines = []
+    for name, losses in cells.items():
+        rival, row = best_rival(losses), CASES[name]
         if rival is not None:
             least = f"{FORECASTERS[rival].title}: {format_number(losses[rival].mean, 4)}"
             lines.append((row.title, row.unit, least, *(_less(row, losses, key, rival) for key in ours)))
