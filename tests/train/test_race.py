@@ -167,6 +167,26 @@ def test_the_winner_is_trained_again_on_all_samples(validation: float | None) ->
     assert f"on {160 if validation is None else 40} held-out samples" in history.choice
 
 
+@pytest.mark.parametrize("make", [linear, network], ids=["linear", "network"])
+def test_the_last_training_is_that_of_the_winner(make: Any) -> None:
+    """The winner's own settings on all samples, from a loss that nobody has used, lead to the same weights."""
+    model, plain = make(), make()
+    history = trained(model, config=FitConfig(max_epochs=16))
+    winner = min(history.race, key=lambda row: row.bound)
+    if winner.contender != "fresh model":
+        pytest.skip("another contender has won")
+    total: list[Tensor] = []
+
+    def note(now: Progress) -> None:
+        if now.part == "all":
+            total.append(now.loss)
+
+    again = trained(plain, config=FitConfig(max_epochs=16), progress=note)
+    assert len(total) == winner.epochs == again.epochs
+    # guidance is at its full strength in the first epoch of the last training, and the loss is accordingly large
+    assert total[0] > 2 * total[-1]
+
+
 @pytest.mark.parametrize("validation", [None, (TEST[0][:50].double(), TEST[1][:50].double())], ids=["folds", "given"])
 def test_a_metric_of_ones_own_judges_whole_folds(validation: Any) -> None:
     seen: list[int] = []

@@ -29,6 +29,9 @@ from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.training_start import STANDARDISED, make_optimizer
 from pear.train.validation import Score, evaluate
 
+PARTS = 8
+"""The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
+
 
 @dataclass(frozen=True)
 class FitJob:
@@ -217,40 +220,66 @@ class TrainingRun:
                 return "callback"
         return "max_epochs"
 
-    def epoch(self, epoch: int) -> float:
-        """Train on every sample once, or until the time is up; returns the mean loss per sample."""
+    def epoch(self, epoch: int, after_part: Callable[[], None] | None = None) -> float:
+        """Train on every sample once, or until the time is up.
+
+        Args:
+            epoch: the number of the epoch.
+            after_part: is called after each of about ``PARTS`` equal parts of the epoch; None calls nothing.
+
+        Returns:
+            The mean loss per sample.
+        """
         self.model.train()
         if self.linear is None:
             self.linear = self._compiled_epochs()
         if self.linear and isinstance(self.train, MemorySamples):
             rows, at = self.train.rows(self.job.order, self.generator), self.train.at
-            total, seen = self.linear.run(rows, lambda some: self.step(at(some)), self.over_time_cap)
+            total, seen, flat = 0.0, 0, 0.0
+            size = self._batches_in_part(len(rows)) * self.config.batch_size if after_part else max(len(rows), 1)
+            for part in rows.split(size):
+                found, count = self.linear.run(part, lambda some: self.step(at(some)), self.over_time_cap)
+                total, seen, flat = total + found, seen + count, flat + self.linear.flat
+                if count < len(part):
+                    break
+                if after_part:
+                    after_part()
             finished = seen == len(rows)
         else:
             batches = self.train.epoch(self.config.batch_size, self.job.order, self.generator)
-            total, seen, finished = self.steps(epoch, batches)
-        self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen, self.ranks)
+            flat, (total, seen, finished) = 0.0, self.steps(epoch, batches, after_part)
+        self.flat.end(epoch, flat, seen, self.ranks)
         if finished:
             self.history.epochs = epoch
         return self._check_finite("loss", total / max(seen, 1), epoch)
 
-    def steps(self, epoch: int, batches: Iterator[SampleBatch]) -> tuple[float, int, bool]:
+    def _batches_in_part(self, samples: int) -> int:
+        """Return the number of batches in a part of an epoch of so many samples."""
+        return max(1, -(-samples // (self.config.batch_size * PARTS)))
+
+    def steps(
+        self, epoch: int, batches: Iterator[SampleBatch], after_part: Callable[[], None] | None
+    ) -> tuple[float, int, bool]:
         """Take one step per batch, until the time is up.
 
         Args:
             epoch: the number of the epoch.
             batches: the batches of all ranks together.
+            after_part: is called after each part of the epoch, unless it is None.
 
         Returns:
             The sum of the losses, the number of samples in it, and whether all batches were done.
         """
         total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
+        part = self._batches_in_part(len(self.train))
         for number, batch in enumerate(batches):
             # Summed on the device and read once an epoch: no step waits for the one before it.
             total += self.step(batch, f"epoch {epoch}, batch {number}") * len(batch.costs)
             seen += len(batch.costs)
             if self.over_time_cap():
                 break
+            if after_part and (number + 1) % part == 0:
+                after_part()
         return float(total), seen, next(batches, None) is None
 
     def step(self, batch: SampleBatch, place: str = "") -> Tensor:

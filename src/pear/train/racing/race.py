@@ -28,7 +28,7 @@ from pear.train.history import Check, RaceRow
 from pear.train.racing.judge import Judge, Losses
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.squared_error_start import NetworkStart, Start
-from pear.train.racing.trajectory import Trajectory, Weights, mix_weights
+from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix_weights
 from pear.train.samples import SampleSource
 from pear.train.training_run import FitJob
 from pear.train.training_start import make_optimizer, standardised_weights
@@ -147,6 +147,7 @@ class Race:
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
         self._first_fold: Weights = {}  # the winner's weights there
+        self._schedule = loss_schedule(loss)  # every training begins with it
         self._random = RandomStates(job.model)
         self._saved: dict[str, Any] = {}  # the states of contenders in a checkpoint
         self._content: dict[str, Any] = {}  # of the last checkpoint
@@ -233,7 +234,7 @@ class Race:
         def optimizer(model: nn.Module) -> optim.Optimizer:
             return make_optimizer(model, look.features, look.costs, config, keep=True, typical=True)
 
-        return Trajectory(self.job, loss, train, start, optimizer)
+        return Trajectory(self.job, loss, train, start, optimizer, self._schedule)
 
     def _run_stages(self, field: list[Contender]) -> None:
         """Train contenders stage by stage, each as long as that helps."""

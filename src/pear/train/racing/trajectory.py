@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ Weights = dict[str, Any]
 class Trajectory:
     """A training of a copy of the model, epoch by epoch.
 
-    The last weights of a training jump about the best ones. Their average over the second half of the epochs lies
-    closer to them, and needs no check to choose a lucky moment.
+    The last weights of a training jump about the best ones. Their average over the second half of the epochs, taken
+    several times an epoch, lies closer to them, and needs no check to choose a lucky moment.
 
     Args:
         job: the settings; ``job.model`` is copied.
@@ -31,6 +32,7 @@ class Trajectory:
         train: the training samples.
         start: the first weights.
         make_optimizer: makes the optimizer of the copied model.
+        schedule: the state of the loss at the first epoch, a result of ``loss_schedule``; None takes its state now.
 
     Attributes:
         epochs: the number of epochs done.
@@ -47,12 +49,13 @@ class Trajectory:
         train: SampleSource,
         start: Weights,
         make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+        schedule: dict[str, Any] | None = None,
     ) -> None:
         model = copy.deepcopy(job.model)
         load_weights(model, start)
         self.run = TrainingRun(replace(job, model=model), loss, train, make_optimizer(model))
         self.loss = loss
-        self._schedule = loss_schedule(loss)
+        self._schedule = loss_schedule(loss) if schedule is None else copy.deepcopy(schedule)
         self.epochs, self.average, self.finished = 0, copy.deepcopy(start), True
         self.loss_value, self.seconds_per_epoch = math.nan, 0.0
 
@@ -66,18 +69,19 @@ class Trajectory:
         """
         set_loss_schedule(self.loss, self._schedule)
         self.run.begin(seconds)
-        total, count, first = None, 0, self.epochs
-        for epoch in range(self.epochs + 1, epochs + 1):
-            self.loss_value = self.run.epoch(epoch)
+        first, mean = self.epochs, WeightAverage()
+        for epoch in range(first + 1, epochs + 1):
+            counts = epoch > epochs // 2
+            self.loss_value = self.run.epoch(epoch, partial(mean.add, self.run.model) if counts else None)
             self.finished = self.run.history.epochs == epoch
             if not self.finished:
                 break
             self.epochs = epoch
-            if epoch > epochs // 2:
-                total, count = add_weights(total, self.run.model.state_dict()), count + 1
+            if counts and not mean.count:  # a DataLoader with fewer batches than a part has
+                mean.add(self.run.model)
             after_epoch(epoch, self.loss_value)
-        if total is not None and self.finished:
-            self.average = divide_weights(total, count)
+        if mean.count and self.finished:
+            self.average = mean.weights()
         self._schedule = loss_schedule(self.loss)
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
@@ -114,16 +118,26 @@ def set_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
         loss.load_state_dict(copy.deepcopy(state))
 
 
-def add_weights(total: Weights | None, weights: Weights) -> Weights:
-    """Add weights to a sum; None is the empty sum. Entries that are no floating-point tensors are the last ones."""
-    if total is None:
-        return copy.deepcopy(dict(weights))
-    return {name: total[name] + value if _is_real(value) else copy.copy(value) for name, value in weights.items()}
+class WeightAverage:
+    """A running average of a model's weights; entries that are no floating-point tensors are the last ones."""
 
+    def __init__(self) -> None:
+        self.total: Weights = {}
+        self.count = 0
 
-def divide_weights(total: Weights, count: int) -> Weights:
-    """Divide a sum of weights by their number."""
-    return {name: value / count if _is_real(value) else value for name, value in total.items()}
+    def add(self, model: nn.Module) -> None:
+        """Add the weights that the model has now."""
+        now = model.state_dict()
+        if not self.count:
+            self.total = copy.deepcopy(dict(now))
+        else:
+            for name, value in now.items():
+                self.total[name] = self.total[name] + value if _is_real(value) else copy.copy(value)
+        self.count += 1
+
+    def weights(self) -> Weights:
+        """The average so far."""
+        return {name: value / self.count if _is_real(value) else value for name, value in self.total.items()}
 
 
 def mix_weights(start: Weights, end: Weights, share: float) -> Weights:
