@@ -213,20 +213,24 @@ def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
     axes.set_title("Validation regret, % (log scale)")
     rows, mse = histories["PEAR"].race, histories["MSE"].best
     whole = [row for row in rows if row.contender != "start" and row.share == 1]
-    last = max((row.epochs for row in whole), default=1)
+    epochs = sorted({row.epochs for row in whole} or {1})
+    first, last = epochs[0], epochs[-1]
     if mse is not None:
         level = 100 * max(mse.metric, _LEAST_SHOWN)
-        axes.plot([0, last], [level, level], linewidth=2.2, color=LIGHT["mse"])
+        axes.plot([first, last], [level, level], linewidth=2.2, color=LIGHT["mse"])
         axes.annotate("MSE", (last, level), xytext=(8, 0), textcoords="offset points", color=LIGHT["mse"], **_NAME)
-    for name, line in (("correction", "-"), ("fresh model", "--")):
+    for name, line, above in (("correction", "-", 12), ("fresh model", "--", 0)):
         own = [(row.epochs, 100 * max(row.metric, _LEAST_SHOWN)) for row in whole if row.contender == name]
         if own:
             axes.plot(*zip(*own, strict=True), line, linewidth=2.2, marker="o", markersize=4, color=LIGHT["pear"])
-            axes.annotate(name, own[-1], xytext=(8, 0), textcoords="offset points", color=LIGHT["pear"], **_NAME)
+            axes.annotate(name, own[-1], xytext=(8, above), textcoords="offset points", color=LIGHT["pear"], **_NAME)
     best = histories["PEAR"].best
     if best is not None:
         place = best.epoch, 100 * max(best.metric, _LEAST_SHOWN)
         axes.plot(*place, "o", markersize=11, fillstyle="none", color=LIGHT["pear"])
-    axes.margins(x=0.3)
     set_plain_log_scale(axes, "y")
+    axes.set_xscale("log")
+    axes.set_xlim(first / 1.4, last * (last / first) ** 0.4 * 1.4)  # with room for the names
+    axes.set_xticks(epochs, [str(one) for one in epochs])
+    axes.minorticks_off()
     axes.set_xlabel("epochs of PEAR (circled: what is kept)", labelpad=7)
