@@ -57,8 +57,9 @@ def is_kernel(node):
 
 
 def is_record(path, node):
-    """``__init__`` of public classes made of named fields or hyperparameters, and a command made of its options."""
+    """``__init__`` of public classes made of named fields or hyperparameters, and what is made of its options."""
     records = {
+        "train/fit.py": "fit",
         "cli/train.py": "train",
         "problem/problem.py": "__init__",
         "train/estimator/regressor.py": "__init__",

@@ -252,3 +252,37 @@ def test_what_is_refused_in_words() -> None:
     positive = torch.nn.Sequential(torch.nn.Linear(5, K), torch.nn.Softplus()).double()
     with pytest.raises(ProblemError, match="must begin at zero, and the module predicts something else"):
         regressor(base=Ridge(), model=positive).fit(X, C)
+
+
+@pytest.mark.parametrize("validation", [None, 0.25, "samples"])
+def test_fit_corrects_a_base(validation: Any) -> None:
+    task = pear.tasks.shortest_path((4, 4))
+    x, c = (part.double() for part in task.samples(900, degree=8, noise=0.25, seed=0))
+    base = Ridge().fit(x[:300].numpy(), c[:300].numpy())
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, task.problem.n).double()
+    held_out = (x[300:400], c[300:400]) if validation == "samples" else validation
+    config = pear.FitConfig(max_epochs=32)
+    history = pear.fit(model, pear.PEARLoss(task.problem), (x[:300], c[:300]), held_out, config=config, base=base)
+    offset = torch.from_numpy(base.predict(x[400:].numpy()))
+    before, after = (pear.normalized_regret(task.problem, f, c[400:]) for f in (offset, offset + model(x[400:])))
+    assert [row.contender for row in history.race[:2]] == ["start", "correction"]
+    assert (after < before) if history.epochs else (after == before)
+    assert history.epochs > 0 or validation == 0.25  # 75 samples do not make sure of it
+    if validation == "samples":
+        judged = torch.from_numpy(base.predict(x[300:400].numpy())) + model(x[300:400])
+        assert history.best is not None
+        assert history.best.metric == pytest.approx(pear.normalized_regret(task.problem, judged, c[300:400]), rel=1e-6)
+
+
+def test_fit_leaves_a_base_that_needs_no_correction() -> None:
+    x, c = (part.double() for part in TASK.samples(120, degree=1, noise=0.0, seed=0))
+    base, model = Ridge(alpha=1e-8).fit(x.numpy(), c.numpy()), torch.nn.Linear(5, K).double()
+    pear.fit(model, pear.PEARLoss(TASK.problem), (x, c), config=pear.FitConfig(max_epochs=8), base=base)
+    assert not model(x).any()
+
+
+def test_fit_refuses_a_model_that_cannot_be_a_correction() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(5, K), torch.nn.Softplus()).double()
+    with pytest.raises(ProblemError, match=r"last layer of a correction must be a torch\.nn\.Linear; got Softplus"):
+        pear.fit(model, pear.PEARLoss(TASK.problem), (torch.from_numpy(X), torch.from_numpy(C)), base=Ridge())

@@ -77,6 +77,17 @@ class Correction(nn.Module):
         correction: Tensor = self.network(features)
         return offset + self.scale.to(correction) * correction
 
+    def output_layer(self) -> nn.Linear:
+        """The layer whose outputs are the correction, in units of ``scale``.
+
+        Raises:
+            ProblemError: it is no ``nn.Linear``, or something comes after it.
+        """
+        last = list(self.network.modules())[-1]
+        if not isinstance(last, nn.Linear):
+            raise ProblemError(f"the last layer of a correction must be a torch.nn.Linear; got {type(last).__name__}")
+        return last
+
     def check_start(self, features: Tensor) -> None:
         """Raise ProblemError unless the correction of these features is exactly zero."""
         with torch.no_grad():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.train.base_forecast import Correction, as_offsets, forecast_of, offsets_for_fit, typical_error
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History
@@ -56,6 +57,7 @@ def fit(
     order: Order = shuffled,
     progress: Callback | Sequence[Callback] | None = None,
     checkpoint: str | Path | None = None,
+    base: Any = None,
 ) -> History:
     """Train ``model`` in place, and leave it with the weights that decide best on samples it was not trained on.
 
@@ -108,6 +110,9 @@ def fit(
             with a generator of its own. A file that is cut off, altered, or of another model, optimizer, loss, metric,
             order, config or data is refused with a ``TrainingError``, and nothing changes. ``max_epochs``, ``patience``
             and ``time_cap`` may differ. ``data_identity`` says what data is told by.
+        base: a forecaster of your own that is corrected: has ``predict``, or is a torch module or a function of the
+            features. The model becomes the correction, so that forecasts are ``base(x) + model(x)``: its last layer,
+            an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.
 
     Returns:
         What happened, check by check.
@@ -132,6 +137,13 @@ def fit(
         ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
     _check_kinds(model, loss)
+    if base is not None:
+        options = {"optimizer": optimizer, "order": order, "progress": progress, "checkpoint": checkpoint}
+
+        def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
+            return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
+
+        return _fit_correction(base, model, train, validation, fit_corrected)
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
@@ -171,6 +183,46 @@ def fit(
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note
     return history
+
+
+def _fit_correction(
+    base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
+) -> History:
+    """Train a model as a correction of a base.
+
+    Args:
+        base: the forecaster that is corrected.
+        model: the model, whose last layer is set to zero.
+        train: the training samples.
+        validation: None, the share to hold out, or samples of their own.
+        fit_corrected: trains a ``Correction`` on samples and validation samples.
+    """
+    samples, features = _read_corrected(train, "train", model)
+    offsets, made = offsets_for_fit(base, features, samples.costs)
+    corrected = Correction(model, typical_error(offsets, samples.costs)).to(samples.costs)
+    last = corrected.output_layer()
+    corrected.check_start(features[:1])
+    train = MemorySamples(samples.all._replace(features=(features, offsets)))
+    if not (validation is None or isinstance(validation, (bool, int, float))):
+        held_out, features = _read_corrected(validation, "validation", model)
+        values = forecast_of(made.base, features)
+        shape = held_out.costs.shape[0], held_out.costs.shape[1]
+        beside = torch.from_numpy(as_offsets(values, shape, "forecasts of the base")).to(held_out.costs)
+        validation = MemorySamples(held_out.all._replace(features=(features, beside)))
+    history = fit_corrected(corrected, train, validation)
+    with torch.no_grad():
+        for parameter in last.parameters():
+            parameter.mul_(corrected.scale.to(parameter))
+    history.note = "; ".join(filter(None, (history.note, made.note)))
+    return history
+
+
+def _read_corrected(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
+    """Read the samples of a correction, and their features; raise unless they are in memory and have one input."""
+    samples = as_samples(data, name, model)
+    if not isinstance(samples, MemorySamples) or not isinstance(samples.features, Tensor):
+        raise ProblemError(f"base= needs samples in memory with one input; {name} is something else")
+    return samples, samples.features
 
 
 def _check_keys(samples: SampleSource, problem: Any) -> None:
