@@ -121,7 +121,8 @@ def test_training_lowers_regret_through_the_map() -> None:
     )  # fmt: skip
     assert history.best is not None
     assert history.before is not None
-    assert history.before.checks[0].metric > history.best.metric
+    assert history.before.best is not None
+    assert history.before.best.metric > history.best.metric
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def test_the_best_decisions_of_the_validation_samples_are_found_once(monkeypatch
         solved.append(len(cost))
         return solve(problem, cost, **options)
 
-    monkeypatch.setattr("pear.train.validation.solve", counted)
+    monkeypatch.setattr("pear.losses.forecast_judge.solve", counted)
     for validation in (VALIDATION, DataLoader(TensorDataset(*VALIDATION), batch_size=8)):
         solved.clear()
         _, history = trained(

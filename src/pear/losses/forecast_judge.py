@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from pear.decisions.solve import solve
 from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import problem_and_cost_map, recourse_model
 
 
@@ -20,6 +22,8 @@ class ForecastJudge:
     Args:
         problem: the decision problem of these samples, with its integers; recourse and fields per sample included.
         true: (B, k) what came true: costs, or the values that the cost map takes.
+        keys: B sample ids: the row numbers in a problem or cost map with fields per sample; None where its rows are
+            those of ``true``.
 
     Attributes:
         best: (B,) the value of the best decision of each sample, in the problem's own sense.
@@ -35,21 +39,17 @@ class ForecastJudge:
         tensor([2., 0.], dtype=torch.float64)
     """
 
-    def __init__(self, problem: Problem | Model, true: Any) -> None:
+    def __init__(self, problem: Problem | Model, true: Any, keys: list[Hashable] | None = None) -> None:
         problem, came_true = bring_together(problem, as_batch(true).detach().double())
         self._true, self._device, model = came_true, came_true.device, recourse_model(problem)
-        self._with_recourse = None if model is None else RecourseOutcome(model, came_true)
+        self._with_recourse = None if model is None else RecourseOutcome(model, came_true, keys)
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return
-        self._problem, self._cost_map = problem_and_cost_map(problem)
-        self._cost = self._costs(came_true)
+        self._problem, self._costs_of = rows_and_costs(problem, keys)
+        self._cost = self._costs_of(came_true)
         self._best = solve(self._problem, self._cost).x
         self.best = self._problem.objective(self._best.double(), self._cost)
-
-    def _costs(self, values: Tensor) -> Tensor:
-        """Return the costs (B, n) of values (B, k)."""
-        return values if self._cost_map is None else self._cost_map(values)
 
     def __call__(self, predicted: Any) -> Outcome:
         """Judge the decisions under predicted values (B, k).
@@ -61,5 +61,13 @@ class ForecastJudge:
         check_pair(values, self._true)
         if self._with_recourse is not None:
             return Outcome(self._with_recourse(values), self.best)
-        chosen = solve(self._problem, self._costs(values)).x
+        chosen = solve(self._problem, self._costs_of(values)).x
         return compare_decisions(self._problem, chosen, self._best, self._cost)
+
+
+def rows_and_costs(problem: Problem | Model, keys: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
+    """Return the problem of the samples with these ids, and a function from values to costs (B, n) in float64."""
+    plain, cost_map = problem_and_cost_map(problem)
+    if cost_map is None:
+        return select_rows(plain, keys), Tensor.double
+    return select_rows(plain, keys), lambda values: cost_map(values.double(), keys)

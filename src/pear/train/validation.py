@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.decision_device import bring_together
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import Outcome, RecourseOutcome, best_status, compare_decisions
+from pear.losses.forecast_judge import ForecastJudge, rows_and_costs
+from pear.losses.regret_metrics import Outcome, best_status
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import as_keys, select_rows
-from pear.problem.model import input_count, plain_problem, problem_and_cost_map, recourse_model
+from pear.problem.keys_and_columns import as_keys
+from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.train.loss_interface import accept_keys, problem_of_loss
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
 from pear.train.samples.features import Keys, call_model, check_costs, masks_failures
@@ -196,27 +196,7 @@ def outcomes_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = Non
         keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
     _check_validation_columns(problem, costs, "validation")
-    problem, costs = bring_together(problem, costs)
-    device, model = costs.device, recourse_model(problem)
-    if model is not None:
-        judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
-        return lambda predicted: Outcome(judged(predicted.double().to(device)), judged.best)
-    rows, costs_of = _rows_and_costs(problem, as_keys(keys, len(costs)))
-    true = costs_of(costs)
-    best = solve(rows, true).x
-
-    def outcomes(predicted: Tensor) -> Outcome:
-        return compare_decisions(rows, solve(rows, costs_of(predicted.to(device))).x, best, true)
-
-    return outcomes
-
-
-def _rows_and_costs(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-    """Return the problem of the samples with these ids, and a function from values to costs (N, n) in float64."""
-    plain, cost_map = problem_and_cost_map(problem)
-    if cost_map is None:
-        return select_rows(plain, ids), Tensor.double
-    return select_rows(plain, ids), lambda values: cost_map(values.double(), ids)
+    return ForecastJudge(problem, costs, as_keys(keys, len(costs)))
 
 
 def _drop_unsolved(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
@@ -228,7 +208,7 @@ def _drop_unsolved(problem: Problem | Model, validation: MemorySamples) -> Memor
         report_failures(status, "mask", "the problem")
         solved = status == Status.SOLVED
     else:
-        rows, costs_of = _rows_and_costs(problem, keys)
+        rows, costs_of = rows_and_costs(problem, keys)
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
