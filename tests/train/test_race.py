@@ -231,7 +231,7 @@ def stop_after(count: int) -> Any:
     return stop
 
 
-@pytest.mark.parametrize("count", [3, 20, 50, 90])
+@pytest.mark.parametrize("count", [20, 90])
 @pytest.mark.parametrize("make", [linear, lambda: network(dropout=0.2)], ids=["linear", "network with dropout"])
 def test_a_race_that_was_stopped_goes_on_to_the_same_end(make: Any, count: int, tmp_path: Path) -> None:
     whole, broken = make(), make()

@@ -33,6 +33,7 @@ MEMORY = 128
 JUDGED = 60
 """The last samples by which weights are compared."""
 
+_CAUTION = 2.0  # standard errors by which other weights must have lost less to take over
 _FEWEST = 10  # samples before which weights are not compared
 _GUIDANCE = 1.0  # the strength of guidance in every step, where the loss has guidance
 
@@ -42,8 +43,8 @@ class DailyUpdates:
 
     Every sample is decided for by all weights before they learn from it, so that the comparison is fair. Steps are
     small while few samples are in memory: the learning rate is that of the pace, times the share of the memory that is
-    filled. Other weights take over where they have lost less over the last samples, by more than a standard error of
-    the paired difference.
+    filled. Other weights take over where they have lost less over the last samples, by more than two standard
+    errors of the paired difference: more than in a race, since the question is asked every day.
 
     Args:
         network: the trained network, which gets the weights that decide.
@@ -157,12 +158,12 @@ class DailyUpdates:
         optimizer.step()
 
     def _choose(self) -> None:
-        """Let other weights decide where they have lost less, by more than a standard error."""
+        """Let other weights decide where they have clearly lost less."""
         if len(self.lost[FIRST]) < _FEWEST:
             return
         others = {name: self._difference(name, self.deciding) for name in PACES if name != self.deciding}
         name, found = min(others.items(), key=lambda item: item[1].mean)
-        if found.mean < -found.standard_error:
+        if found.mean + _CAUTION * found.standard_error < 0:
             self.deciding = name
             logger.log(logging.WARNING if name == "fit" else logging.INFO, self.note)
 
