@@ -19,7 +19,7 @@ from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
-from pear.optimality.natural_sizes import finite_abs, positive
+from pear.optimality.natural_sizes import finite_abs, mixed_decision_sizes, positive
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
 from pear.optimality.screen import screen
 from pear.problem import Problem
@@ -147,7 +147,8 @@ def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
     solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
-    x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
+    inside = solved.x.clamp(lp.lb, lp.ub)  # by rounding only; a row that this violates is checked with its own terms
+    x[:, rest] = torch.where(solved.solved[:, None], inside, x[:, rest])
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 
 
@@ -179,12 +180,14 @@ def _relative_slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, T
 
     Each slack is divided by the size of the terms that it is computed from. Terms that are zero do not count, however
     large their coefficients: otherwise a violation by 1 would look small beside a coefficient of 1e9 whose 0–1 variable
-    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is no violation.
+    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is no violation. A
+    continuous variable near zero has its natural size, so that −1e-115 does not violate a bound of 0.
     """
     assert qp.integer is not None
-    size = torch.where(qp.integer, x.abs().clamp(min=1.0), x.abs())
-    equality = matvec(qp.A.abs(), x.abs()) + qp.b.abs() + _smallest_coefficients(qp.A, qp.integer)
-    rows = matvec(qp.G.abs(), x.abs()) + finite_abs(qp.h) + _smallest_coefficients(qp.G, qp.integer)
+    terms = mixed_decision_sizes(qp, x)
+    size = torch.where(qp.integer, terms.clamp(min=1.0), terms)
+    equality = matvec(qp.A.abs(), terms) + qp.b.abs() + _smallest_coefficients(qp.A, qp.integer)
+    rows = matvec(qp.G.abs(), terms) + finite_abs(qp.h) + _smallest_coefficients(qp.G, qp.integer)
     return (
         (qp.b - matvec(qp.A, x)) / positive(equality),
         (qp.h - matvec(qp.G, x)) / positive(rows),

@@ -188,7 +188,7 @@ def relative_residuals(
     terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
     dual_scale = _divisor(torch.maximum(terms, SHARE_OF_FORCE * largest))
-    size = torch.maximum(units.abs_x, torch.minimum(SHARE_OF_SIZE * units.size, sizes.width))
+    size = decision_sizes(units.abs_x, units.size, sizes)
     slack_rows, multiplier_rows, equality = left.rows, duals.inequality, left.equality
     if qp.m:
         slack_rows = left.rows / plus_matvec(sizes.abs_h, sizes.abs_G, size)
@@ -204,6 +204,33 @@ def relative_residuals(
         equality=equality,
         stationarity=units.gradient / dual_scale,
     )
+
+
+def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
+    """The natural sizes of the entries of decisions. Shape (B, n).
+
+    An entry that is zero, or nearly, has the size of a fraction of the largest one, or of the distance between its
+    bounds where that is smaller. Without this floor, rounding would be compared with rounding.
+
+    Args:
+        abs_x: (B, n) absolute values of the decisions.
+        largest: (B, 1) the largest entry of each decision, and at least a fraction of what its data suggests.
+        sizes: the sizes of the data.
+    """
+    return torch.maximum(abs_x, torch.minimum(SHARE_OF_SIZE * largest, sizes.width))
+
+
+def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
+    """The natural sizes of the entries of points x (B, n) of integer programs. Shape (B, n).
+
+    An integer has no rounding error: its size is its absolute value, and it is no measure of the continuous variables.
+    Theirs is that of a continuous program.
+    """
+    assert qp.integer is not None
+    abs_x, sizes = x.abs(), Sizes.cached(qp)
+    floor = FLOOR * least_size(qp.c.abs().amax(-1, keepdim=True), sizes)
+    largest = torch.maximum(torch.where(qp.integer, 0.0, abs_x).amax(-1, keepdim=True), floor)
+    return torch.where(qp.integer, abs_x, decision_sizes(abs_x, largest, sizes))
 
 
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
