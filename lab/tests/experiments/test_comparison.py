@@ -74,8 +74,40 @@ def test_a_comparison_trains_the_cells_of_its_experiments_by_four_methods() -> N
 
 def test_the_methods_of_the_paper_are_trained_as_in_its_tables() -> None:
     selection = Selection(methods=["mse", "spo+", "pear"], seeds=[30])
-    shared = {run.key for run in expand(["lp-degree", "lp-noise", "energy", "building"], selection)}
-    assert {run.key for run in expand(["comparison", "comparison-real"], selection)} <= shared
+    shared = {run.key for run in expand(["lp-degree", "lp-noise"], selection)}
+    assert {run.key for run in expand(["comparison"], selection)} <= shared
+    tables = {run.key for run in expand(["energy", "building"], selection)}
+    real = expand(["comparison-real"], selection)
+    assert {run.settings.get("start") for run in real if run.method != "mse"} == {"mse"}
+    plain = [{name: value for name, value in run.settings.items() if name != "start"} for run in real]
+    same = {dataclasses.replace(run, settings=settings).key for run, settings in zip(real, plain, strict=True)}
+    assert same == tables  # but for the start
+
+
+def test_every_method_on_real_data_begins_from_the_squared_error() -> None:
+    methods = ["mse", "spo+", "pfyl", "dbb", "lava", "pear", "pear-guided"]
+    runs = expand(["comparison-real"], Selection(methods=methods, seeds=[30]))
+    assert {(run.method, run.settings.get("start")) for run in runs} == {
+        (name, None if name == "mse" else "mse") for name in methods
+    }
+
+
+def test_runs_with_the_common_start_take_the_place_of_others(tmp_path: Path) -> None:
+    runs = expand(["comparison-real"], Selection(["building"], seeds=[30, 31]))
+    common = [record(run, 0.02) for run in runs]
+    former = [
+        record(dataclasses.replace(run, settings={k: v for k, v in run.settings.items() if k != "start"}), 0.03)
+        for run in expand(["building"], Selection(methods=["spo+", "pear"], seeds=range(30, 36)))
+    ]
+    section = comparison_section(read(database(tmp_path / "both", [*former, *common])))
+    assert section is not None
+    assert [cell.text for cell in section.grids[0].rows[0][1:5]] == ["2.000"] * 4
+    assert "Every method but MSE begins from weights" in section.grids[0].caption
+    ours = [one for one in common if one.method in ("mse", "pear-guided")]
+    section = comparison_section(read(database(tmp_path / "former", [*former, *ours])))
+    assert section is not None
+    assert [cell.text for cell in section.grids[0].rows[0][1:5]] == ["2.000", "3.000", "3.000", "2.000"]
+    assert "squared error: PEAR, our defaults alone." in section.grids[0].caption
 
 
 def test_a_guided_run_writes_down_the_defaults_that_it_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,8 @@ def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
             known = (*methods, *comparison.others[task])
             wanted = methods if selection.methods is None else [one for one in known if one in selection.methods]
             runs += _experiment_runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
-    return sorted((replace(run, experiment=name) for run in runs), key=lambda run: seeds.index(run.seed))
+    own = (replace(run, experiment=name, settings=run.settings | comparison.settings(run.method)) for run in runs)
+    return sorted(own, key=lambda run: seeds.index(run.seed))
 
 
 def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:

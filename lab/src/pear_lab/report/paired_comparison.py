@@ -118,8 +118,9 @@ DEFINITION = (
     "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the interval "
     "leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, checks and "
     "patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's random "
-    "start), on real data those of their own tables, where ours is trained on the squared error first, and the others "
-    "but MSE choose one setting of five by validation. Where each seed draws its own data, the interval is Student's "
+    "start), on real data those of their own tables, where ours has no setting to choose, and the others but MSE "
+    "choose one setting of five by validation; each table says which methods begin from the squared error. Where "
+    "each seed draws its own data, the interval is Student's "
     "for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each instance by "
     "its best value. The best other method is chosen by its mean on the test samples, which favours it. Intervals are "
     "not adjusted for their number."
@@ -198,6 +199,19 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
     return replace(runs, done=tuple(kept))
 
 
+def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
+    """Drop runs of a method that begin otherwise than the comparison asks, where it has runs that do as asked."""
+    if comparison.start is None:
+        return runs
+
+    def begins_so(run: RunRecord) -> bool:
+        return run.settings.get("start") == comparison.start and not is_reduced_run(run)
+
+    done = {(run.task, run.method) for run in runs.done if begins_so(run)}
+    kept = (run for run in runs.done if (run.task, run.method) not in done or begins_so(run))
+    return replace(runs, done=tuple(kept))
+
+
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Return, for each task, the cells in which every compared method has run on at least two seeds."""
     found: dict[str, list[ComparisonLine]] = {}
@@ -267,6 +281,7 @@ def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
     """Yield a line for each cell of a comparison in which all given methods have run on two seeds or more."""
+    runs = runs_with_common_start(runs, comparison)
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in cells_of_experiment(experiment, runs):
             if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
@@ -295,7 +310,19 @@ def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
         rows.append((line.label, *means, published, against))
     options = lines[0].runs[OURS][0].settings.get("options", {})
     words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
-    return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
+    caption = f"{METHODS[OURS]}: PEARLoss(problem, {words}). {describe_starts(lines)}".rstrip()
+    return Grid(TASKS[task].title, header, tuple(rows), caption)
+
+
+def describe_starts(lines: Sequence[ComparisonLine]) -> str:
+    """Say which methods were trained on the squared error first; "" where none was."""
+    first = {name: group[0].settings.get("start") == "mse" for line in lines for name, group in line.runs.items()}
+    names = [METHODS[name] for name, begins_so in first.items() if begins_so]
+    if not names:
+        return ""
+    if all(begins_so for name, begins_so in first.items() if name != "mse"):
+        return "Every method but MSE begins from weights that were trained on the squared error."
+    return f"Begun from weights that were trained on the squared error: {'; '.join(names)} alone."
 
 
 def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
@@ -309,4 +336,5 @@ def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
         rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
     header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")
     words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
+    words = f"{words} {describe_starts(lines)}".rstrip()
     return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

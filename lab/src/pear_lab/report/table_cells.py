@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP, Experiment
 from pear_lab.experiments.database import read_records
+from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS
 from pear_lab.report.published_numbers import (
@@ -195,10 +196,16 @@ def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
     return max(groups.values(), key=_rank_run_group, default=[])
 
 
-def _rank_run_group(group: list[RunRecord]) -> tuple[bool, int, float, str]:
-    """Return the sort key of a group of runs: full problems first, then more runs, a longer budget, later runs."""
-    budget = float(group[0].settings.get("time_cap", TIME_CAP))
-    return not is_reduced_run(group[0]), len(group), budget, max(run.created for run in group)
+def _rank_run_group(group: list[RunRecord]) -> tuple[bool, bool, int, float, str]:
+    """Return the sort key of a group of runs.
+
+    Full problems come first, then runs with the start of the task's own protocol, more runs, a longer budget, later
+    runs.
+    """
+    run = group[0]
+    budget = float(run.settings.get("time_cap", TIME_CAP))
+    own = run.settings.get("start") == PROTOCOLS[run.task].method_settings(run.method).get("start")
+    return not is_reduced_run(run), own, len(group), budget, max(one.created for one in group)
 
 
 def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
