@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (problem_with(P @ X), [R]),
         "the parameter r is not in it; its parameters: p. Pass those that are predicted, the same objects",
     ),
-    "a variable as parameter": (lambda: (problem_with(P @ X), [X]), r"parameters\[0\] is a Variable; expected a cvxpy"),
+    "a variable as parameter": (lambda: (problem_with(P @ X), [X]), r"predicted\[0\] is a Variable; expected a cvxpy"),
     "twice": (lambda: (problem_with(P @ X), [P, P]), "the parameter p is given twice; pass each once"),
     "two of one name": (
         lambda: (problem_with(P @ X + cp.Parameter(2, name="p") @ X),),
@@ -206,7 +206,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no value": (
         lambda: (problem_with(P @ X + R * S, [S >= 0]), [P]),
-        r"the parameter r is not predicted and has no value; set r\.value, or name it in parameters",
+        r"the parameter r is not predicted and has no value; set r\.value, or name it in predicted",
     ),
     "in a constraint": (
         lambda: (problem_with(P @ X, [X >= 0, P @ X <= 3]),),

@@ -19,6 +19,7 @@ from pear.decisions.solution import Solution, as_solution
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, given_fields
 from pear.problem.keys_and_columns import check_column_order, column_names
+from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.solvers.registry import get
 from pear.solvers.time_limit import within
@@ -32,6 +33,7 @@ def solve(
     solver: str = "auto",
     on_failure: OnFailure = "raise",
     time_limit: float | None = None,
+    known: Any = None,
     **overrides: Any,
 ) -> Solution:
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
@@ -52,6 +54,8 @@ def solve(
         time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
             left. Samples that are not proven optimal by then get the status TIME_LIMIT: "raise" names their gaps,
             "mask" returns the best points found. Continuous problems ignore the limit.
+        known: what is known about each sample, where the model has known values: a dictionary from their names to
+            arrays (B, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
         **overrides: Q, A, b, G, h, lb or ub for this call, shared or one per sample.
 
     Returns:
@@ -64,6 +68,7 @@ def solve(
         tensor([[0., 1.]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
+    problem = bring_known(problem, known, cost)
     model = recourse_model(problem)
     plain, cost_map = problem_and_cost_map(problem) if model is None else (model.problem, None)
     check_column_order(problem, column_names(cost), "cost")

@@ -22,6 +22,7 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
+from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
@@ -38,6 +39,7 @@ def regret_gradient(
     on_failure: OnFailure = "raise",
     Q: Any = None,
     true_Q: Any = None,
+    known: Any = None,
 ) -> Tensor:
     """Compute the gradient of regret by the predicted cost, in closed form.
 
@@ -55,6 +57,7 @@ def regret_gradient(
         on_failure: "raise" raises an error for failed samples; "mask" warns, and their rows are zero.
         Q: (n, n) or (B, n, n) predicted curvature.
         true_Q: the curvature of the true objective; the problem's own where it is left out.
+        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
 
     Returns:
         (B, n) in the dtype of ``predicted``; (B, k), by the predicted values, with a cost map.
@@ -67,6 +70,7 @@ def regret_gradient(
     """
     check_on_failure(on_failure)
     check_strength("injection", injection)
+    problem = bring_known(problem, known, predicted)
     plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
     names, problem = variable_names(problem), plain.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
@@ -93,6 +97,7 @@ def regret(
     Q: Any = None,
     true_Q: Any = None,
     time_limit: float | None = None,
+    known: Any = None,
 ) -> Tensor:
     """Compute the regret of each sample, ``f(z*(ĉ); c) − f(z*(c); c)``, in the unit of the costs.
 
@@ -108,6 +113,7 @@ def regret(
         Q: predicted curvature.
         true_Q: the curvature of the true objective; the problem's own where it is left out.
         time_limit: seconds for all integer programs together; None sets no limit.
+        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
 
     Returns:
         (B,) float64.
@@ -121,7 +127,7 @@ def regret(
         >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
         tensor([2., 0.], dtype=torch.float64)
     """
-    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit).regret
+    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).regret
 
 
 def normalized_regret(
@@ -132,6 +138,7 @@ def normalized_regret(
     Q: Any = None,
     true_Q: Any = None,
     time_limit: float | None = None,
+    known: Any = None,
 ) -> float:
     """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
@@ -145,7 +152,7 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
+    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).normalized
 
 
 @follow_costs
@@ -157,8 +164,10 @@ def outcome_of_forecast(
     Q: Any = None,
     true_Q: Any = None,
     time_limit: float | None = None,
+    known: Any = None,
 ) -> Outcome:
     """Decide under predicted and under true costs, and compare; the arguments are those of ``pear.regret``."""
+    problem = bring_known(problem, known, predicted)
     model = recourse_model(problem)
     if model is not None:
         return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)

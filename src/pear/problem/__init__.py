@@ -2,10 +2,21 @@
 
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.cost_map import CostMap
+from pear.problem.known_map import KnownMap
 from pear.problem.model import Model
 from pear.problem.penalty_and_projection import Penalty, Projection
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.problem.smooth_term import Smooth
 
-__all__ = ["ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "QuadraticProgram", "Smooth"]
+__all__ = [
+    "ConstraintMap",
+    "CostMap",
+    "KnownMap",
+    "Model",
+    "Penalty",
+    "Problem",
+    "Projection",
+    "QuadraticProgram",
+    "Smooth",
+]

@@ -13,11 +13,12 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.problem.array_conversion import as_batch, shape_of, to_float64
+from pear.problem.array_conversion import as_batch, sample_index, shape_of, to_float64
 from pear.problem.constraint_map import ConstraintMap, Entries, dense_if_small, map_predicted_entries, own_sides
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic_problem import ElasticProblem
 from pear.problem.html_tables import html_table, problem_facts, summarise_names
+from pear.problem.known_map import KnownMap
 from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
 from pear.problem.problem import Problem
 
@@ -34,6 +35,7 @@ class Model:
         known: (n,) float64, the model's own costs: those of the imported file, or the part that the cost map adds to
             predicted costs. Shape (N, n) where samples have known costs of their own. Zero where none are known.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
+            A tensor (N,) where it depends on known values of samples.
         variables: n names.
         rows: names of the rows, in the order of the source.
         cost_map: the map from the predicted values to the n costs; None where all costs are predicted as they are.
@@ -45,6 +47,9 @@ class Model:
         recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs one to
             decide; ``with_recourse`` can add it later.
         constraints: names of the rows of A, then of those of G; empty where they have no names.
+        known_map: the map from values that are known for every sample, such as a battery's level this morning, to
+            costs, right-hand sides, bounds and matrices; None where there are none. Such a model decides after
+            ``with_known``, or where ``known=`` comes with a call.
 
     Example:
         >>> import torch
@@ -58,7 +63,7 @@ class Model:
 
     problem: Problem
     known: Tensor = field(default_factory=lambda: torch.empty(0))  # which __post_init__ fills
-    offset: float = 0.0
+    offset: float | Tensor = 0.0
     variables: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     cost_map: CostMap | None = None
@@ -67,12 +72,15 @@ class Model:
     constraint_map: ConstraintMap | None = None
     recourse: Penalty | Projection | None = None
     constraints: tuple[str, ...] = ()
+    known_map: KnownMap | None = None
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
         object.__setattr__(self, "known", _read_known_costs(self.known, n))
         given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
+        if self.known_map is not None:
+            self.known_map.check(self.problem)
         if rows is not None and self.cost_map is None:
             known = self.known if given else torch.zeros(n, dtype=torch.float64)
             object.__setattr__(self, "cost_map", CostMap(dense_if_small(sparse.csr_array((n, rows.inputs))), known))
@@ -89,6 +97,7 @@ class Model:
                 "known costs came beside a cost map that has others; pass them to the map: pear.CostMap(M, known=…)"
             )
         silent = rows is not None and not given and not self.predicts_costs and self.problem.Q is None
+        silent &= self.known_map is None or not {"cost", "Q"} & {*self.known_map.targets}
         if silent and own is not None and not bool(own.known.any()):
             raise ProblemError(
                 "all costs are zero: no cost is predicted, no known costs were given, and the objective has no Q; pass "
@@ -219,6 +228,42 @@ class Model:
         """The same model with a recourse, the rule for decisions that violate the true constraints."""
         return replace(self, recourse=recourse)
 
+    def with_known(self, known: Any, count: int | None = None) -> Model:
+        """The model of N samples with their known values in place; everything that takes a model takes it.
+
+        Its rows are those of ``known``: ``keys`` of a loss are their numbers, and ``model[rows]`` is a part of them.
+
+        Args:
+            known: a dictionary from the names of the known values to arrays (N, …), or (…) where all samples share a
+                value; a DataFrame with a column for each entry (``level``, ``holding[3]``); or an array, where there is
+                one known value. Where all samples share all values, the result is a model that they share.
+            count: the expected number N of samples; None for any.
+
+        Raises:
+            ProblemError: the model has no known values, or these are not what it expects.
+
+        Example:
+            >>> import pear
+            >>> p = pear.Problem(A=[[1.0, 1.0]], b=[0.0], lb=0.0)
+            >>> m = pear.Model(p, known_map=pear.KnownMap({"demand": ()}, b=[[1.0]]))
+            >>> pear.solve(m.with_known({"demand": [2.0, 3.0]}), [[1.0, 4.0], [3.0, 2.0]]).x.tolist()
+            [[2.0, 0.0], [0.0, 3.0]]
+        """
+        rows = self.known_map
+        if rows is None:
+            raise ProblemError("the model has no known values; name them when it is imported: known=[…]")
+        values = rows.read(known, count)
+        fields = rows.fields(self.problem, values)
+        batch = len(values) if values.ndim == 2 and fields else self.problem.batch
+        changes: dict[str, Any] = {"problem": self.problem._with(**fields, batch=batch), "known_map": None}
+        if "offset" in rows.targets:
+            changes["offset"] = self.offset + rows.change("offset", values)[..., 0]
+        if "cost" in rows.targets:
+            changes["known"] = self.known + rows.change("cost", values)
+            own = self.cost_map
+            changes["cost_map"] = None if own is None else CostMap(own.M, changes["known"], own.names)
+        return replace(self, **changes)
+
     def relaxed(self) -> Model:
         """The same model with every variable continuous."""
         return replace(self, problem=self.problem.relaxed())
@@ -226,10 +271,15 @@ class Model:
     def __getitem__(self, index: Any) -> Model:
         """The model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         own = None if self.cost_map is None else self.cost_map[index]
-        return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
+        offset = self.offset
+        if isinstance(offset, Tensor) and offset.ndim:
+            offset = offset[sample_index(index, len(offset), offset.device)]
+        known = self.known if own is None else own.known
+        return replace(self, problem=self.problem[index], cost_map=own, known=known, offset=offset)
 
     def __repr__(self) -> str:
         rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
+        rows += "" if self.known_map is None else f", {self.known_map}"
         costs = "" if self.cost_map else ", all costs predicted"
         return f"Model({describe_problem(self.problem, self.cost_map)}{costs}{rows})"
 
@@ -240,8 +290,9 @@ class Model:
             "predicted values": summarise_names(self.names),
             "costs": self.cost_map,
         }
-        own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
-        return html_table("Model", {**problem_facts(self.problem), **own, "constant": self.offset or None}, self.report)
+        own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse, "known values": self.known_map}
+        constant = self.offset if isinstance(self.offset, float) and self.offset else None
+        return html_table("Model", {**problem_facts(self.problem), **own, "constant": constant}, self.report)
 
     def __str__(self) -> str:
         return self.report or repr(self)
@@ -307,8 +358,10 @@ def recourse_model(problem: Any) -> Model | None:
     """The argument where it is a model that predicts right-hand sides, else None.
 
     Raises:
-        ProblemError: it predicts right-hand sides and has no recourse.
+        ProblemError: it predicts right-hand sides and has no recourse, or has known values and none came.
     """
+    if isinstance(problem, Model) and problem.known_map is not None:
+        problem.known_map.read(None)  # which says what is missing
     if not isinstance(problem, Model) or problem.constraint_map is None:
         return None
     if problem.recourse is None:

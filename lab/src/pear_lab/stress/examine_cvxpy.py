@@ -101,7 +101,7 @@ def wrong_optimum(case: CvxpyCase, model: Model) -> str:
         size = max(case.scale, abs(best))
         off = {
             "the objective of our decision": float(case.problem.objective.value) - best,
-            "our value": float(solution.value[i]) + model.offset - best,
+            "our value": float(solution.value[i] + model.offset) - best,
             "its violation": _largest_violation(case.problem) * size,
         }
         for what, difference in off.items():

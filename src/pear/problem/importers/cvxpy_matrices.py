@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from pear.errors import DataError
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, count_noun, join_names
 from pear.problem.importers.row_limits import Array, RowLimits, read_price
+from pear.problem.known_map import entry_names as names_of_entries
 
 WHERE = "the CVXPY problem"
 
@@ -39,9 +40,7 @@ def constraint_name(constraint: Any, i: int) -> str:
 
 def entry_names(leaf: Any) -> list[str]:
     """Names of the entries of a variable or parameter, row by row: price, or price[0], …, or price[0,1], …."""
-    if not leaf.shape:
-        return [leaf.name()]
-    return [f"{leaf.name()}[{','.join(str(i) for i in at)}]" for at in np.ndindex(leaf.shape)]
+    return list(names_of_entries(leaf.name(), leaf.shape))
 
 
 def sign_of(leaf: Any) -> dict[str, bool]:
@@ -163,7 +162,7 @@ class TaggedRows:
 
 @dataclass(frozen=True)
 class ProblemCopy:
-    """A copy of the problem with continuous variables, and with constants for parameters that are not predicted.
+    """A copy of the problem with continuous variables, and with constants for parameters at their values.
 
     CVXPY has no canonical form for some integer problems, and takes products of two parameters only where one is a
     number. The original stays unchanged.
@@ -171,6 +170,7 @@ class ProblemCopy:
     Attributes:
         problem: the copy.
         predicted: the predicted parameters of the copy.
+        known: the known parameters of the copy.
         tags: for every variable of the original, a parameter of its shape.
         limits: the constraints that contain predicted parameters or have a price, each with a tag of its own.
         tagged: the copy with these constraints, and with ``Σ tag · variable`` added to its objective. The tags show
@@ -179,16 +179,28 @@ class ProblemCopy:
 
     problem: Any
     predicted: list[Any]
+    known: list[Any]
     tags: list[Any]
     limits: list[TaggedConstraint]
     tagged: Any
 
     @classmethod
-    def of(cls, problem: Any, predicted: list[Any], prices: dict[int, Any], cvxpy: Any) -> ProblemCopy:
-        """Copy a checked problem. ``prices`` are the prices of its constraints, by constraint number."""
+    def of(
+        cls, problem: Any, predicted: list[Any], known: Mapping[Any, Any], prices: dict[int, Any], cvxpy: Any
+    ) -> ProblemCopy:
+        """Copy a checked problem.
+
+        Args:
+            problem: the original.
+            predicted: its predicted parameters.
+            known: for the id of each known parameter, the parameter and the expression that stand for it in the copy.
+            prices: the prices of its constraints, by constraint number.
+            cvxpy: the module.
+        """
         replaced: dict[int, Any] = {
             id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p)) for p in predicted
         }
+        replaced |= {at: expression for at, (_, expression) in known.items()}
         for p in problem.parameters():
             if id(p) not in replaced:
                 replaced[id(p)] = cvxpy.Constant(p.value)
@@ -210,7 +222,8 @@ class ProblemCopy:
         }
         tagged_rows = [limits[i].constraint if i in limits else row for i, row in enumerate(rows)]
         tagged = cvxpy.Problem(type(objective)(sum(terms, objective.expr)), tagged_rows)
-        return cls(cvxpy.Problem(objective, rows), copies, tags, list(limits.values()), tagged)
+        plain = [parameter for parameter, _ in known.values()]
+        return cls(cvxpy.Problem(objective, rows), copies, plain, tags, list(limits.values()), tagged)
 
 
 class CanonicalForm:
@@ -228,7 +241,7 @@ class CanonicalForm:
         self.sign, self.tags = sign, copy.tags
         self._program, self._curved = data["param_prob"], "P" in data
         row_tags = [one.tag for one in copy.limits]
-        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.tags, *row_tags)}
+        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.known, *copy.tags, *row_tags)}
         self.equalities = int(data["dims"].zero)
         self.P, self.q, self.d, self.A, self.b = self.matrices_at({}, constant=True)
         if len(self.b) != self.equalities + int(data["dims"].nonneg):
@@ -255,7 +268,7 @@ class CanonicalForm:
             if P is not None and np.abs(P.data).max(initial=0.0) > 0:
                 raise DataError(
                     f"{what} multiplies a quadratic term of the objective; it may multiply linear terms alone: give it "
-                    "a value and leave it out of parameters"
+                    "a value, or name it in known"
                 )
             entries = sparse.coo_array(A)
             touched = np.unique(entries.row[entries.data != 0])
@@ -263,7 +276,7 @@ class CanonicalForm:
             if inside:
                 raise DataError(
                     f"{what} multiplies a decision in {inside[0].name}; in a constraint it may stand alone, as in A @ "
-                    "x <= p: give it a value and leave it out of parameters, or use pear.DecisionLayer, which takes "
+                    "x <= p: give it a value, name it in known, or use pear.DecisionLayer, which takes "
                     "predicted A and G"
                 )
             if len(touched) or (b[~self.limits.mask()] != 0).any():
@@ -285,14 +298,17 @@ class CanonicalForm:
         _, q, d, _, b = self.matrices_at({parameter.id: values.reshape(parameter.shape)})
         return np.concatenate([q, [d], b])
 
-    def model_arrays(self, problem: Any) -> tuple[ModelArrays, dict[str, Tensor]]:
-        """The arrays of the original problem, in its own sense, and the columns of its variables by name."""
+    def model_arrays(self, problem: Any, kept: NDArray[np.bool_]) -> tuple[ModelArrays, dict[str, Tensor]]:
+        """The arrays of the original problem, in its own sense, and the columns of its variables by name.
+
+        ``kept`` (r,) bool are rows that may not become bounds.
+        """
         n, sign = len(self.q), self.sign
         names, integer = np.full(n, "", dtype=object), np.zeros(n, dtype=bool)
         layout: dict[str, Tensor] = {}
         low = np.where(np.arange(len(self.b)) < self.equalities, self.b, -np.inf)
         rows = RowLimits(sparse.csr_array(-self.A), low, self.b, _row_names(problem))
-        rows, lb, ub = rows.split_bounds(kept=self.limits.mask())
+        rows, lb, ub = rows.split_bounds(kept)
         columns, _ = locate_tags(self.tags, lambda values: self.matrices_at(values)[1])
         for v, at in zip(problem.variables(), columns, strict=True):
             if v.name() in layout:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
+from pear.problem.importers.cvxpy_known import KnownTerms, check_known, copy_parameter, parametric_quadratic_forms
 from pear.problem.importers.cvxpy_matrices import (
     WHERE,
     CanonicalForm,
@@ -33,7 +35,9 @@ _LINEAR_KINDS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
 _STRUCTURES = ("symmetric", "diag", "PSD", "NSD", "hermitian", "complex", "imag", "sparsity")
 
 
-def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Model:
+def from_cvxpy(
+    problem: Any, predicted: Any = None, recourse: Any = None, known: Any = None, *, parameters: Any = None
+) -> Model:
     """A linear, quadratic or integer program from a ``cvxpy.Problem``, whose parameters are predicted.
 
     CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
@@ -43,20 +47,26 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     value is set.
 
     Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
-    called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. Decisions come back by the names of the
-    variables in their own shapes. What CVXPY adds to write ``abs``, ``max``, ``norm1`` and the like becomes further
-    variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
+    called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. What is known when the decision is made and
+    differs from sample to sample is ``known``: the level of a battery, holdings, the Σ of this month. Decisions come
+    back by the names of the variables in their own shapes. What CVXPY adds to write ``abs``, ``max``, ``norm1`` and the
+    like becomes further variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
 
     Args:
         problem: CVXPY's, with a linear or convex quadratic objective and linear constraints (also those that become
             linear: ``abs(x) <= 1``, ``max(x) <= y``).
-        parameters: a ``cvxpy.Parameter`` or several, those that are predicted; their values are not needed. Left out,
-            all of the problem. The others must have a value, which is taken as it is. Without any parameter all costs
-            are predicted, and the problem's own are ``m.known``.
+        predicted: a ``cvxpy.Parameter`` or several, those that are predicted; their values are not needed. Left out,
+            all of the problem that are not known. The others must have a value, which is taken as it is. Without any
+            parameter all costs are predicted, and the problem's own are ``m.known``.
         recourse: needed to train where constraints hold predicted parameters; ``m.with_recourse`` adds it later. A
             dictionary from constraints, or their labels, to the price of a unit of violation: a number, or one for each
             row; for an equality also a pair, where the left side is too little and where it is too much. Or a
             ``pear.Penalty`` or ``pear.Projection`` for the rows of ``m.problem``.
+        known: a ``cvxpy.Parameter`` or several, whose values are known for every sample, and come with every call:
+            ``pear.solve(m, ŷ, known={"level": levels})``. They may stand wherever CVXPY's rules for parameters (DPP)
+            allow them: in costs, right-hand sides and rows, in ``norm1(w - w0)``, in ``quad_form(w, Sigma)`` with a
+            Sigma that is declared PSD, and as weights of quadratic terms.
+        parameters: an earlier name of ``predicted``.
 
     Raises:
         DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, symmetric or complex
@@ -71,7 +81,7 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
         >>> price, buy, sell = cp.Parameter(2, name="price"), cp.Variable(2, name="buy"), cp.Variable(2, name="sell")
         >>> cost = price @ (buy - sell) + 0.1 * cp.sum(sell)
         >>> plan = cp.Problem(cp.Minimize(cost), [buy >= 0, buy <= 1, sell >= 0, cp.sum(sell) <= cp.sum(buy)])
-        >>> m = pear.from_cvxpy(plan, [price])
+        >>> m = pear.from_cvxpy(plan, predicted=[price])
         >>> m.cost([1.0, 3.0]).tolist()
         [1.0, 3.0, -0.9, -2.9]
         >>> m.decision(pear.solve(m, [[1.0, 3.0]]).x)["sell"].tolist()
@@ -82,37 +92,66 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
         >>> demand, order = cp.Parameter(2, name="demand"), cp.Variable(2, name="order", nonneg=True)
         >>> meet = order == demand
         >>> shop = cp.Problem(cp.Minimize(0), [meet, cp.sum(order) <= 10])
-        >>> m = pear.from_cvxpy(shop, [demand], recourse={meet: (3.0, 1.0)})
+        >>> m = pear.from_cvxpy(shop, predicted=[demand], recourse={meet: (3.0, 1.0)})
         >>> pear.regret(m, [[4.0, 5.0]], [[2.0, 6.0]]).tolist()
         [5.0]
+
+        Selling what is in stock, which is known every day, at predicted prices:
+
+        >>> stock, sold = cp.Parameter(name="stock"), cp.Variable(2, name="sold", nonneg=True)
+        >>> m = pear.from_cvxpy(
+        ...     cp.Problem(cp.Maximize(price @ sold), [cp.sum(sold) <= stock]), predicted=[price], known=[stock]
+        ... )
+        >>> pear.solve(m, [[1.0, 2.0], [4.0, 3.0]], known={"stock": [5.0, 7.0]}).x.tolist()
+        [[0.0, 5.0], [7.0, 0.0]]
     """
     cvxpy = import_optional("cvxpy", "cvxpy", "a problem of CVXPY")
     if not isinstance(problem, cvxpy.Problem):
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
-    predicted = _predicted_parameters(problem, parameters, cvxpy)
-    _check_variables_and_parameters(problem, predicted)
-    copy = ProblemCopy.of(problem, predicted, _constraint_prices(problem.constraints, recourse), cvxpy)
-    for i, constraint in enumerate(copy.problem.constraints):
-        _check_constraint(constraint, i, copy.predicted)
-    _check_objective(copy.problem.objective, copy.predicted)
+    if parameters is not None and predicted is not None:
+        raise DataError(f"{WHERE}: predicted= and parameters= are two names of one argument; pass predicted= alone")
+    told = _chosen_parameters(problem, known if known is not None else (), "known", cvxpy)
+    predicted = _predicted_parameters(problem, predicted if parameters is None else parameters, told, cvxpy)
+    check_known(told, predicted)
+    _check_variables_and_parameters(problem, predicted, told)
+    stand_ins = {id(p): copy_parameter(p, cvxpy) for p in told}
+    copy = ProblemCopy.of(problem, predicted, stand_ins, _constraint_prices(problem.constraints, recourse), cvxpy)
+    with parametric_quadratic_forms(cvxpy):
+        for i, constraint in enumerate(copy.problem.constraints):
+            _check_constraint(constraint, i, copy.predicted, copy.known)
+        _check_objective(copy.problem.objective, copy.predicted, copy.known)
     canonical = CanonicalForm(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_parameters(copy.predicted)
     labels = [label for p in predicted for label in entry_names(p)]
     M, constant_terms, D = canonical.maps(copy.predicted) if predicted else (None, np.zeros(0), None)
-    arrays, layout = canonical.model_arrays(problem)
+    terms = KnownTerms.read(canonical, told, copy.known) if told else None
+    kept = canonical.limits.mask()
+    if terms is not None:
+        terms.check_costs(predicted)
+        kept |= terms.rows()
+    arrays, layout = canonical.model_arrays(problem, kept)
     constants = [label for label, term in zip(labels, constant_terms.tolist(), strict=True) if term]
-    notes = _report_notes(problem, predicted, arrays, constants, M)
+    notes = _report_notes(problem, [*predicted, *told], arrays, constants, M)
     notes += canonical.limits.sentences(recourse is not None) if predicted else []
-    arrays, layout, M, removed = _reduce(arrays, layout, M, canonical, recourse)
+    notes += [] if terms is None else [terms.sentence()]
+    removable = np.ones(len(arrays.costs), dtype=bool) if terms is None else ~terms.columns()
+    arrays, layout, M, columns, removed = _reduce(arrays, layout, M, removable, kept, recourse)
     cost_map = None if M is None else CostMap(M, arrays.costs, labels)
     made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
     constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers])
-    return replace(made, constraint_map=constraint_map, recourse=_row_recourse(canonical, arrays.rows, recourse))
+    known_map = None if terms is None else terms.map(arrays, columns)
+    row_recourse = _row_recourse(canonical, arrays.rows, recourse)
+    return replace(made, constraint_map=constraint_map, recourse=row_recourse, known_map=known_map)
 
 
 def _reduce(
-    arrays: ModelArrays, layout: dict[str, Tensor], M: Any, canonical: CanonicalForm, recourse: Any
-) -> tuple[ModelArrays, dict[str, Tensor], Any, list[str]]:
+    arrays: ModelArrays,
+    layout: dict[str, Tensor],
+    M: Any,
+    removable: NDArray[np.bool_],
+    kept: NDArray[np.bool_],
+    recourse: Any,
+) -> tuple[ModelArrays, dict[str, Tensor], Any, NDArray[np.int_], list[str]]:
     """Remove CVXPY's own variables and the rows that the model does not need; the problem's variables all stay.
 
     A variable whose cost depends on predicted values stays, because the constant of the objective would depend on them.
@@ -122,30 +161,33 @@ def _reduce(
         arrays: the arrays of CVXPY's canonical form.
         layout: the columns of the problem's own variables.
         M: (n, k) the cost map, or None.
-        canonical: the canonical form, which knows the rows that are predicted or have a price.
+        removable: (n,) bool, variables that no known value multiplies.
+        kept: (r,) bool, rows of the canonical form that are predicted or known, or have a price.
         recourse: as the user passed it.
 
     Returns:
-        The arrays, the layout and the cost map after presolve, and sentences for the report.
+        The arrays, the layout and the cost map after presolve, the numbers of the variables that are left, and
+        sentences for the report.
     """
     n = len(arrays.costs)
-    removable = np.ones(n, dtype=bool)
+    removable = removable.copy()
     for at in layout.values():
         removable[at.numpy()] = False
     if M is not None:
         removable &= np.diff(M.indptr) == 0
     if any(np.ndim(one) for one in _recourse_numbers(recourse)):
-        return arrays, layout, M, []
-    small, reduction = arrays.reduced(removable, canonical.limits.mask()[arrays.rows.numbers])
+        return arrays, layout, M, np.arange(n), []
+    small, reduction = arrays.reduced(removable, kept[arrays.rows.numbers])
     if reduction is None:
-        return arrays, layout, M, []
+        return arrays, layout, M, np.arange(n), []
     place = torch.from_numpy(np.searchsorted(reduction.columns, np.arange(n)))
     moved = {name: place[at] for name, at in layout.items()}
     added = np.ones(len(small.variables), dtype=bool)
     for at in moved.values():
         added[at.numpy()] = False
     small = replace(small, variables=number_added(small.variables, added))
-    return small, moved, None if M is None else sparse.csr_array(reduction.T.T @ M), [reduction.sentence()]
+    M = None if M is None else sparse.csr_array(reduction.T.T @ M)
+    return small, moved, M, reduction.columns, [reduction.sentence()]
 
 
 def _recourse_numbers(recourse: Any) -> list[Any]:
@@ -207,27 +249,32 @@ def _report_notes(
     return [str(note) for note in notes if note]
 
 
-def _predicted_parameters(problem: Any, parameters: Any, cvxpy: Any) -> list[Any]:
-    """The parameters that are predicted: those given, or all of the problem."""
+def _predicted_parameters(problem: Any, given: Any, known: list[Any], cvxpy: Any) -> list[Any]:
+    """The parameters that are predicted: those given, or all of the problem that are not known."""
+    if given is None:
+        return [p for p in problem.parameters() if not any(p is one for one in known)]
+    return _chosen_parameters(problem, given, "predicted", cvxpy)
+
+
+def _chosen_parameters(problem: Any, given: Any, name: str, cvxpy: Any) -> list[Any]:
+    """The parameters that the argument ``name`` gives, one or several."""
     inside = problem.parameters()
-    if parameters is None:
-        return list(inside)
-    chosen = [parameters] if isinstance(parameters, cvxpy.Parameter) else list(parameters)
+    chosen = [given] if isinstance(given, cvxpy.Parameter) else list(given)
     for i, one in enumerate(chosen):
         if not isinstance(one, cvxpy.Parameter):
-            raise DataError(f"{WHERE}: parameters[{i}] is a {type(one).__name__}; expected a cvxpy.Parameter")
+            raise DataError(f"{WHERE}: {name}[{i}] is a {type(one).__name__}; expected a cvxpy.Parameter")
         if not any(one is p for p in inside):
             raise DataError(
                 f"{WHERE}: the parameter {one.name()} is not in it; its parameters: "
-                f"{join_names(parameter_names(inside)) or 'none'}. Pass those that are predicted, the same objects as "
-                "in the problem"
+                f"{join_names(parameter_names(inside)) or 'none'}. Pass those that are {name}, the same objects as in "
+                "the problem"
             )
         if any(one is other for other in chosen[:i]):
             raise DataError(f"{WHERE}: the parameter {one.name()} is given twice; pass each once")
     return chosen
 
 
-def _check_variables_and_parameters(problem: Any, predicted: list[Any]) -> None:
+def _check_variables_and_parameters(problem: Any, predicted: list[Any], known: list[Any]) -> None:
     """Check that variables are plain, other parameters have values, and names of predicted parameters are unique."""
     if not problem.variables():
         raise DataError(f"{WHERE} has no variables; a decision needs at least one")
@@ -237,16 +284,17 @@ def _check_variables_and_parameters(problem: Any, predicted: list[Any]) -> None:
                 f"{WHERE}: variable {v.name()} is declared {structure[0]}, which cannot be taken; declare a plain "
                 "variable and write the property as constraints (X == X.T, for example)"
             )
-        if bound_by := parameter_names(parameters_in(v, predicted)):
+        if bound_by := parameter_names(parameters_in(v, [*predicted, *known])):
+            kind = "predicted" if parameters_in(v, predicted) else "known"
             raise DataError(
-                f"{WHERE}: the predicted parameter {bound_by[0]} stands in the bounds of variable {v.name()}; write "
+                f"{WHERE}: the {kind} parameter {bound_by[0]} stands in the bounds of variable {v.name()}; write "
                 f"them as constraints, which can have a price: {v.name()} <= {bound_by[0]}"
             )
     for p in problem.parameters():
-        if not any(p is one for one in predicted) and p.value is None:
+        if not any(p is one for one in (*predicted, *known)) and p.value is None:
             raise DataError(
                 f"{WHERE}: the parameter {p.name()} is not predicted and has no value; set {p.name()}.value, or name "
-                "it in parameters"
+                "it in predicted, or in known where it comes with every sample"
             )
     for p in predicted:
         if structure := [name for name in _STRUCTURES if p.attributes.get(name)]:
@@ -259,7 +307,7 @@ def _check_variables_and_parameters(problem: Any, predicted: list[Any]) -> None:
         raise DataError(f"{WHERE}: two predicted parameters are called {twice[0]}; give each its own name")
 
 
-def _check_constraint(constraint: Any, i: int, predicted: list[Any]) -> None:
+def _check_constraint(constraint: Any, i: int, predicted: list[Any], known: list[Any]) -> None:
     """Check that a constraint of the copied problem is linear, or becomes linear, also in predicted parameters."""
     what = f"{WHERE}: {constraint_name(constraint, i)}, {_shorten(constraint)},"
     if type(constraint).__name__ not in _LINEAR_KINDS:
@@ -283,12 +331,18 @@ def _check_constraint(constraint: Any, i: int, predicted: list[Any]) -> None:
             f"{what} is not linear in decisions and predicted parameters ({join_names(inside)}); expected a linear "
             "constraint, as A @ x <= p: write it so, or predict the product or the function itself as one parameter"
         )
+    told = parameter_names(parameters_in(constraint, known))
+    if told and not constraint.is_dcp(dpp=True):
+        raise DataError(
+            f"{what} is not linear in its parameters ({join_names([*inside, *told])}): a product of two of them, a "
+            "power or a function; pass the product or the function itself as one parameter"
+        )
 
 
-def _check_objective(objective: Any, predicted: list[Any]) -> None:
-    """Check that the objective is convex, at most quadratic, and linear in the predicted parameters."""
+def _check_objective(objective: Any, predicted: list[Any], known: list[Any]) -> None:
+    """Check that the objective is convex, at most quadratic, and linear in the predicted and known parameters."""
     expression = objective.expr
-    inside = parameters_in(expression, predicted)
+    inside = parameters_in(expression, [*predicted, *known])
     if not objective.is_dcp():
         unsigned = [p.name() for p in inside if not sign_of(p)]
         hint = f"; where {unsigned[0]} multiplies a convex expression, declare it with nonneg=True" if unsigned else ""
@@ -301,9 +355,10 @@ def _check_objective(objective: Any, predicted: list[Any]) -> None:
         )
     if not objective.is_dcp(dpp=True):
         raise DataError(
-            f"{WHERE}: the objective is not linear in the predicted parameters "
-            f"({join_names(parameter_names(inside))}): a product of two of them, a power or a function; predict the "
-            "product or the function itself as one parameter"
+            f"{WHERE}: the objective is not linear in the {'' if parameters_in(expression, known) else 'predicted '}"
+            f"parameters ({join_names(parameter_names(inside))}): a product of two of them, a power or a function; "
+            f"{'pass' if parameters_in(expression, known) else 'predict'} the product or the function itself as one "
+            "parameter"
         )
 
 

@@ -126,11 +126,21 @@ class RowLimits:
         Args:
             D: (k, values) derivatives of both limits of every row by the predicted values.
         """
-        equal, above, below = self.kinds()
-        b, h = D[equal], sparse.csr_array(sparse.vstack([D[above], -D[below]]))
+        b, h = self.split(D)
         if not b.nnz and not h.nnz:
             return None
         return ConstraintMap(b=b if b.nnz else None, h=h if h.nnz else None)
+
+    def split(self, D: sparse.csr_array, width: int = 1) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
+
+        Args:
+            D: (k · width, values) derivatives of the limits, or of the coefficients row by row.
+            width: the number of coefficients of a row; 1 for the limits.
+        """
+        blocks = (kind[:, None] * width + np.arange(width) for kind in self.kinds())
+        equal, above, below = (D[block.reshape(-1)] for block in blocks)
+        return equal, sparse.csr_array(sparse.vstack([above, -below]))
 
     def penalty(self, little: Array, much: Array) -> Penalty:
         """The ``Penalty`` with prices (k,) for falling below (``little``) and exceeding (``much``) the rows' limits."""

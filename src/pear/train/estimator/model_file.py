@@ -241,7 +241,7 @@ def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) ->
     estimator.smoothing_ = None
     if estimator.loss is None:
         return
-    estimator.loss_ = make_estimator_loss(estimator)
+    estimator.loss_ = make_estimator_loss(estimator, estimator.problem)
     if state is not None:
         estimator.loss_.set_extra_state(state)
         estimator.smoothing_ = estimator.loss_.chosen_smoothing

@@ -16,7 +16,6 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import is_frame
-from pear.problem.model import input_count
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
@@ -27,6 +26,8 @@ from pear.train.estimator.result_tables import as_group_table, as_series, as_tab
 from pear.train.estimator.training_rows import (
     check_columns,
     forecast_offset,
+    problem_of_rows,
+    problem_to_decide,
     read_groups,
     read_training_rows,
     true_values,
@@ -63,7 +64,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     Args:
         problem: the decision problem. With a ``Model`` the k values that its cost map takes are predicted, and C has k
-            columns. Where samples have fields or known costs of their own, their rows are those of ``fit``'s X.
+            columns. Where samples have fields or known costs of their own, their rows are those of ``fit``'s X; where
+            the model has known values (``known=`` of an importer), they come with every call as ``known``.
         model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and sees X as
             it comes. With groups it maps rows (B, p) to a value each, (B, 1) or (B,).
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the paper's settings, "mse",
@@ -152,6 +154,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         *,
         groups: Any = None,
         base_forecast: Any = None,
+        known: Any = None,
         **unsupported: Any,
     ) -> Self:
         """Train from scratch.
@@ -161,15 +164,17 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) the costs C that came true, or the values that the cost map takes; (N,) where k is 1. With groups
                 (N·k,), a value for each row.
             validation: features and costs of rows held out, (X, y), or a dict of these and ``groups`` and
-                ``base_forecast``; left out, as ``validation_fraction`` says.
+                ``base_forecast`` and ``known``; left out, as ``validation_fraction`` says.
             groups: (N·k,) ids of the samples that rows belong to, such as days. Every group has k rows, in the order
                 of the problem's values; groups are ordered by their first rows.
             base_forecast: forecasts that are corrected, in the shape of y, in place of ``base``. They should be of rows
                 that their forecaster had not seen. ``predict``, ``decide`` and ``score`` then need those of their rows.
+            known: what is known about each sample, where the problem is a model with known values: a dictionary from
+                their names to arrays (N, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
             **unsupported: nothing; ``sample_weight`` is refused.
         """
         _refuse_arguments(unsupported)
-        given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast}
+        given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
         own, held_out = own_rows(self.problem), None
         if own not in (None, len(rows.costs)):
@@ -177,14 +182,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if validation is not None:
             named = validation if isinstance(validation, Mapping) else dict(zip(("X", "y"), validation, strict=True))
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
-        config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, rows.costs)
+        problem = problem_of_rows(self.problem, rows, held_out)
+        config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
         scaled, network = model
         with show_progress(self.verbose) as progress:
             history = fit(
                 network,
                 loss,
                 rows.batch(scaled)[:2],
-                self.validation_fraction if held_out is None else held_out.batch(scaled)[:2],
+                self.validation_fraction if held_out is None else held_out.samples(scaled, after=len(rows.costs)),
                 None if problem_of_loss(loss) is not None else self._regret,
                 config,
                 progress=progress,
@@ -210,13 +216,16 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             **unsupported: nothing; ``sample_weight`` is refused.
         """
         _refuse_arguments(unsupported)
-        if own_rows(self.problem) is not None:
-            raise ProblemError("partial_fit takes a problem that all samples share; this one has fields per sample")
+        if own_rows(self.problem) is not None or getattr(self.problem, "known_map", None) is not None:
+            raise ProblemError(
+                "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
+                "call fit with all rows"
+            )
         fresh = not hasattr(self, "model_")
         given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast}
         rows = read_training_rows(self, given, dtype=None if fresh else next(self.model_.parameters()).dtype)
         if not hasattr(self, "loss_"):  # that of a model file may have been an object, which the file does not hold
-            self.loss_ = make_estimator_loss(self, rows.costs)
+            self.loss_ = make_estimator_loss(self, self.problem, rows.costs)
         if fresh:
             self.model_, self._scale = build_model(self, rows), deviation(rows.costs)
         done = getattr(self, "n_iter_", 0)
@@ -250,21 +259,28 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return values[:, 0] if self._flat and not self._long else values
 
     def decide(
-        self, X: Any, problem: Problem | Model | None = None, *, groups: Any = None, base_forecast: Any = None
+        self,
+        X: Any,
+        problem: Problem | Model | None = None,
+        *,
+        groups: Any = None,
+        base_forecast: Any = None,
+        known: Any = None,
     ) -> Any:
         """(N, n) decisions under the predicted costs; integer variables get integer values.
 
         Args:
-            X, groups, base_forecast: rows as in ``fit``.
+            X, groups, base_forecast, known: rows as in ``fit``.
             problem: the problem of these rows, where samples have fields or known costs of their own.
 
         Returns:
             A DataFrame where X is one or C was: columns are named as the variables of a ``Model``, or as the costs, and
             the rows of a long table's decisions as its groups. Otherwise an array.
         """
-        problem, predicted = self._problem_of(problem), self._forecast(X, base_forecast)
+        predicted = self._forecast(X, base_forecast)
         table = read_groups(self, groups, len(predicted))
         values = predicted if table is None else table.gather(predicted)
+        problem = problem_to_decide(self.problem, problem, known, values)
         decisions = solve(problem, as_tensor(problem, values)).x.cpu().numpy()
         if not is_frame(X) and self._columns is None:
             return decisions
@@ -273,19 +289,27 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return as_table(decisions, X, variable_names(problem, self._columns))
 
     def score(
-        self, X: Any, y: Any, problem: Problem | Model | None = None, *, groups: Any = None, base_forecast: Any = None
+        self,
+        X: Any,
+        y: Any,
+        problem: Problem | Model | None = None,
+        *,
+        groups: Any = None,
+        base_forecast: Any = None,
+        known: Any = None,
     ) -> float:
         """Minus the normalised regret, which is 0 where every decision is the best one; it is not R².
 
         Args:
-            X, groups, base_forecast: rows as in ``fit``.
+            X, groups, base_forecast, known: rows as in ``fit``.
             y: (N, k) what came true; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
-        problem, predicted = self._problem_of(problem), self._forecast(X, base_forecast)
+        predicted = self._forecast(X, base_forecast)
         check_columns(self, y)
         table = read_groups(self, groups, len(predicted))
         values = predicted if table is None else table.gather(predicted)
+        problem = problem_to_decide(self.problem, problem, known, values)
         return minus_regret(problem, values, true_values(self, y, table))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -346,7 +370,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
         """The validation metric for a loss without a problem."""
-        return normalized_regret(self._problem_of(None), predicted, true)
+        return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
 
     def _forecast(self, X: Any, base_forecast: Any = None) -> Array:
         """Predicted values (N, k), or (N·k,) of a long table, in the dtype of the model."""
@@ -357,20 +381,6 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self.model_.eval()
         with torch.no_grad():
             return self.model_(torch.from_numpy(np.array(rows)).to(like), *others).cpu().numpy()
-
-    def _problem_of(self, given: Problem | Model | None) -> Problem | Model:
-        """The problem to decide on: the estimator's, or the caller's for rows with fields of their own."""
-        own = own_rows(self.problem)
-        if given is None and own is not None:
-            raise ProblemError(
-                f"the problem has fields of its own for the {own} rows of fit, and nobody says what those of "
-                "other rows are; pass problem=…, with a row for each of X"
-            )
-        if given is not None and input_count(given) != input_count(self.problem):
-            raise ProblemError(
-                f"the problem given takes {input_count(given)} values, and {input_count(self.problem)} are predicted"
-            )
-        return self.problem if given is None else given
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -387,4 +397,4 @@ def _refuse_arguments(unsupported: dict[str, Any]) -> None:
             "sample_weight is not supported: a decision is taken for every sample alike; repeat rows that count more"
         )
     if given:
-        raise TypeError(f"unexpected argument {given[0]!r}; fit takes X, y, validation, groups and base_forecast")
+        raise TypeError(f"unexpected argument {given[0]!r}; fit takes X, y, validation, groups, base_forecast, known")

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names
+from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
 from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.samples.memory_samples import SampleBatch
+from pear.train.validation import own_rows
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -32,16 +35,58 @@ class TrainingRows(NamedTuple):
         features: (N, p), or (N, k, p) of a long table.
         costs: (N, k).
         offset: (N, k) forecasts of the base; None where there is no base.
+        known: (N, ·) known numbers, in the order of the model's ``known_map``; None where it has none.
     """
 
     features: Tensor
     costs: Tensor
     offset: Tensor | None
+    known: Tensor | None = None
 
     def batch(self, scaled: Any) -> SampleBatch:
         """The samples as the network gets them: standardised features, and forecasts of the base where there is one."""
         features: Tensor = scaled(self.features)
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
+
+    def samples(self, scaled: Any, after: int) -> tuple[Any, ...]:
+        """Features and costs of validation samples; and their ids where they have known numbers, which follow others.
+
+        Args:
+            scaled: the standardisation of the features.
+            after: the number of training samples, whose rows come first in the problem.
+        """
+        features, costs, _ = self.batch(scaled)
+        return (features, costs) if self.known is None else (features, costs, torch.arange(len(costs)) + after)
+
+
+def problem_of_rows(problem: Problem | Model, rows: TrainingRows, held_out: TrainingRows | None) -> Problem | Model:
+    """The problem with the known numbers of these rows, and of validation rows behind them; itself without any."""
+    if not isinstance(problem, Model) or problem.known_map is None:
+        return problem
+    parts = [part.known for part in (rows, held_out) if part is not None and part.known is not None]
+    bound: Problem | Model = with_numbers(problem, torch.cat(parts))
+    return bound
+
+
+def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known: Any, values: Any) -> Problem | Model:
+    """The problem of rows that are decided: the estimator's, or the caller's, with their known data where it has some.
+
+    Args:
+        own: the problem of the estimator.
+        given: the caller's, for rows with fields of their own, or None.
+        known: the known data of the rows, or None.
+        values: (N, k) predicted values of the rows.
+    """
+    rows = own_rows(own)
+    if given is None and rows is not None:
+        raise ProblemError(
+            f"the problem has fields of its own for the {rows} rows of fit, and nobody says what those of "
+            "other rows are; pass problem=…, with a row for each of X"
+        )
+    if given is not None and input_count(given) != input_count(own):
+        raise ProblemError(f"the problem given takes {input_count(given)} values, and {input_count(own)} are predicted")
+    found: Problem | Model = bring_known(own if given is None else given, known, values)
+    return found
 
 
 def read_training_rows(
@@ -51,7 +96,7 @@ def read_training_rows(
 
     Args:
         estimator: the estimator; a fresh one gets the names and the kind of table from these rows.
-        given: X, y, groups and base_forecast.
+        given: X, y, groups, base_forecast and known.
         dtype: of the model; None for rows that a fresh model gets its type, its columns and its names from.
         least: so many rows are needed.
     """
@@ -81,6 +126,7 @@ def read_training_rows(
         (features if groups is None else features[torch.from_numpy(groups.rows)]).to(device, kind),
         costs,
         None if offset is None else torch.from_numpy(offset).to(device, kind),
+        read_known(estimator.problem, given.get("known"), len(costs)),
     )
 
 

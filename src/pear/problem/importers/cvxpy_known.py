@@ -1,0 +1,189 @@
+"""Known parameters of a CVXPY problem: how its matrices depend on them, as a ``KnownMap``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.importers.cvxpy_matrices import WHERE, CanonicalForm, parameter_names, sign_of
+from pear.problem.importers.linear_map import linear_map
+from pear.problem.importers.model_arrays import ModelArrays, join_names
+from pear.problem.importers.row_limits import Array
+from pear.problem.known_map import KnownMap, KnownValue
+
+
+@dataclass(frozen=True)
+class KnownTerms:
+    """The derivatives of CVXPY's matrices by the k numbers of known parameters.
+
+    Attributes:
+        values: the known parameters as values of a model.
+        q: (n, k) of the costs, in the problem's own sense.
+        d: (1, k) of the objective's constant, likewise.
+        b: (r, k) of the right-hand sides.
+        R: (r·n, k) of the rows, flattened row by row, so that ``rows ≤ right-hand sides``.
+        P: (n·n, k) of the curvature, in the problem's own sense.
+    """
+
+    values: tuple[KnownValue, ...]
+    q: sparse.csr_array
+    d: sparse.csr_array
+    b: sparse.csr_array
+    R: sparse.csr_array
+    P: sparse.csr_array
+
+    @classmethod
+    def read(cls, canonical: CanonicalForm, parameters: Sequence[Any], copies: Sequence[Any]) -> KnownTerms:
+        """Read the terms off CVXPY's canonical form.
+
+        Args:
+            canonical: the canonical form, as a function of its parameters.
+            parameters: the known parameters of the problem.
+            copies: the parameters that stand for them in the canonical form.
+        """
+        n, r, sign = len(canonical.q), len(canonical.b), canonical.sign
+        parts = [_derivatives(canonical, copy) for copy in copies]
+        q, d, b, R, P = (sparse.csr_array(sparse.hstack(blocks)) for blocks in zip(*parts, strict=True))
+        assert R.shape[0] == r * n
+        signs = [sign_of(p) for p in parameters]
+        values = tuple(
+            KnownValue(p.name(), p.shape, sign=1 if "nonneg" in s else -1 if s else 0)
+            for p, s in zip(parameters, signs, strict=True)
+        )
+        return cls(values, sign * q, sign * d, b, -R, sign * P)
+
+    def rows(self) -> NDArray[np.bool_]:
+        """Which rows depend on known numbers, (r,) bool. They stay rows, and presolve keeps them."""
+        n = self.q.shape[0]
+        return _touched(self.b) | _touched(self.R).reshape(-1, n).any(1)
+
+    def columns(self) -> NDArray[np.bool_]:
+        """Which variables have costs, rows or curvature that depend on known numbers, (n,) bool. Presolve keeps them.
+
+        The others may disappear, because no known number multiplies them.
+        """
+        n = self.q.shape[0]
+        return _touched(self.q) | _touched(self.R).reshape(-1, n).any(0) | _touched(self.P).reshape(n, n).any(0)
+
+    def check_costs(self, predicted: Sequence[Any]) -> None:
+        """Raise DataError where known parameters stand in costs, and all costs are predicted."""
+        if not predicted and self.q.nnz:
+            at = int(self.q.tocoo().col[0])
+            name = [one.name for one in self.values for _ in one.labels][at]
+            raise DataError(
+                f"{WHERE}: the known parameter {name} stands in the costs, and no parameter is predicted, so that all "
+                "costs are; name the parameters that are predicted: predicted=[…]"
+            )
+
+    def map(self, arrays: ModelArrays, columns: NDArray[np.int_]) -> KnownMap:
+        """The known map of a model made of these arrays, which have the original variables ``columns``."""
+        n, rows = self.q.shape[0], arrays.rows
+        numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
+        b, h = rows.split(self.b[numbers])
+        flat = (numbers[:, None] * n + columns).reshape(-1)
+        A, G = rows.split(self.R[flat], len(columns))
+        square = (columns[:, None] * n + columns).reshape(-1)
+        given = {"cost": self.q[columns], "offset": self.d, "b": b, "h": h, "Q": self.P[square], "A": A, "G": G}
+        return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
+
+    def sentence(self) -> str:
+        """What is known for every sample, in a sentence for the report."""
+        return f"Known for every sample: {join_names([one.name for one in self.values])}; pass them as known=."
+
+
+def _derivatives(canonical: CanonicalForm, parameter: Any) -> tuple[sparse.csr_array, ...]:
+    """The derivatives of q (n, ·), d (1, ·), b (r, ·), A (r·n, ·) and P (n·n, ·) by the entries of one parameter."""
+    n, r = len(canonical.q), len(canonical.b)
+    somewhere = np.random.default_rng(0).uniform(1.0, 2.0, parameter.shape)
+    P, _, _, A, _ = canonical.matrices_at({parameter.id: somewhere})
+    at_A, at_P = _pattern(A, (r, n)), _pattern(P, (n, n))
+
+    def terms(values: Array) -> Array:
+        P, q, d, A, b = canonical.matrices_at({parameter.id: values.reshape(parameter.shape)})
+        return np.concatenate([q, [d], b, _entries(A, at_A), _entries(P, at_P)])
+
+    M = linear_map(terms, parameter.size)
+    if M is None:
+        raise DataError(
+            f"{WHERE}: the known parameter {parameter.name()} does not stand in it linearly; pass the function of it "
+            "as the parameter"
+        )
+    sizes = np.cumsum([n, 1, r, len(at_A[0]), len(at_P[0])])
+    q, d, b, a, p = (M[first:last] for first, last in zip([0, *sizes[:-1]], sizes, strict=True))
+    return q, d, b, _spread(a, at_A, (r, n)), _spread(p, at_P, (n, n))
+
+
+_Places = tuple[NDArray[np.int_], NDArray[np.int_]]
+
+
+def _pattern(matrix: Any, shape: tuple[int, int]) -> _Places:
+    """Rows and columns of the non-zeros of a matrix, which may be None."""
+    entries = sparse.coo_array(shape if matrix is None else matrix)
+    some = entries.data != 0
+    return entries.row[some], entries.col[some]
+
+
+def _entries(matrix: Any, at: _Places) -> Array:
+    """The entries of a matrix at these places."""
+    if not len(at[0]):
+        return np.zeros(0)
+    return np.asarray(sparse.csr_array(matrix)[at[0], at[1]], dtype=float).reshape(-1)
+
+
+def _spread(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.csr_array:
+    """Derivatives of all entries of a matrix, (rows · columns, ·), from those of its entries ``at``."""
+    places, size = at[0].astype(np.int64) * shape[1] + at[1], shape[0] * shape[1]
+    placed = (np.ones(len(places)), (places, np.arange(len(places))))
+    return sparse.csr_array(sparse.csr_array(placed, shape=(size, len(places))) @ entries)
+
+
+def _touched(matrix: sparse.csr_array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.diff(matrix.indptr) > 0
+    return found
+
+
+def copy_parameter(parameter: Any, cvxpy: Any) -> tuple[Any, Any]:
+    """A plain parameter, and the expression that stands for a parameter of the problem in its copy.
+
+    CVXPY replaces parameters with a structure by others of its own; the structure is declared around a plain one.
+    """
+    plain = cvxpy.Parameter(
+        parameter.shape, name=parameter.name(), value=np.zeros(parameter.shape), **sign_of(parameter)
+    )
+    if parameter.attributes.get("PSD"):
+        return plain, cvxpy.psd_wrap(plain)
+    if parameter.attributes.get("NSD"):
+        return plain, -cvxpy.psd_wrap(-plain)
+    if parameter.attributes.get("symmetric"):
+        return plain, cvxpy.symmetric_wrap(plain)
+    return plain, plain
+
+
+def check_known(known: Sequence[Any], predicted: Sequence[Any]) -> None:
+    """Raise DataError where a known parameter is predicted as well, complex, or called like another one."""
+    for p in known:
+        if any(p is one for one in predicted):
+            raise DataError(f"{WHERE}: the parameter {p.name()} is predicted and known; name it once")
+        if structure := [name for name in ("complex", "imag", "hermitian") if p.attributes.get(name)]:
+            raise DataError(
+                f"{WHERE}: the known parameter {p.name()} is declared {structure[0]}; expected real numbers"
+            )
+    names = parameter_names(known)
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise DataError(f"{WHERE}: two known parameters are called {twice[0]}; give each its own name")
+
+
+def parametric_quadratic_forms(cvxpy: Any) -> AbstractContextManager[Any]:
+    """A context in which CVXPY's rules for parameters allow ``quad_form(x, P)`` with a parameter P.
+
+    Solvers of quadratic programs take such a P; older versions of CVXPY refuse it, and there the context does nothing.
+    """
+    scope = getattr(cvxpy.utilities.scopes, "quad_form_dpp_scope", None)
+    return nullcontext() if scope is None else cast("AbstractContextManager[Any]", scope())

@@ -1,0 +1,267 @@
+"""``KnownMap``: costs, right-hand sides, bounds and matrices as functions of values that are known for every sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import field_checks
+from pear.problem.array_conversion import MATRICES, given_fields, shape_of, to_float64
+from pear.problem.constraint_map import SIDES, own_sides
+from pear.problem.cost_map import CostMap, read_map
+from pear.problem.problem import Problem
+
+TARGETS = ("cost", "offset", *SIDES, *MATRICES)
+"""What known values may change: the costs, the objective's constant, right-hand sides, bounds, and Q, A and G."""
+_MOST_NAMED = 6  # names in an error message
+
+
+def entry_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
+    """Names of the entries of an array, row by row: level, or price[0], …, or Sigma[0,1], …."""
+    if not len(shape):
+        return (name,)
+    return tuple(f"{name}[{','.join(str(i) for i in at)}]" for at in np.ndindex(*shape))
+
+
+@dataclass(frozen=True)
+class KnownValue:
+    """A value that is known for every sample: a battery's level this morning, or today's holdings.
+
+    Attributes:
+        name: its name.
+        shape: its shape, () for a number.
+        labels: the names of its entries, row by row; by default name[0], name[1], ….
+        sign: 1 where it may not be negative, −1 where it may not be positive, 0 where it may be both.
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    sign: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        object.__setattr__(self, "labels", tuple(self.labels) or entry_names(self.name, self.shape))
+
+    @property
+    def size(self) -> int:
+        """The number of its entries."""
+        return int(np.prod(self.shape))
+
+
+class KnownMap:
+    """``field = the model's own + matrix · κ``: known values κ set costs, right-hand sides, bounds, Q, A and G.
+
+    Importers make it of what ``known=`` names, and ``Model.with_known`` puts the values of samples in their places.
+
+    Args:
+        values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ, in
+            which each is flattened row by row; or ``KnownValue`` objects.
+        cost: (n, k) matrix for the costs, dense or sparse, where k is the number of all entries.
+        offset: (1, k) for the constant of the objective.
+        b: (p, k) for the right-hand sides of equalities.
+        h: (m, k) for those of inequalities.
+        lb: (n, k) for lower bounds.
+        ub: (n, k) for upper bounds.
+        Q: (n·n, k) for the curvature, flattened row by row.
+        A: (p·n, k) for the equality rows.
+        G: (m·n, k) for the inequality rows.
+
+    Attributes:
+        values: the ``KnownValue`` objects.
+        names: the names of the k entries.
+        targets: what the values change, among ``cost``, ``offset``, ``b``, ``h``, ``lb``, ``ub``, ``Q``, ``A``, ``G``.
+
+    Raises:
+        ProblemError: matrices of different k, or an entry that is not finite.
+
+    Example:
+        >>> level = KnownMap({"level": ()}, b=[[1.0], [0.0]])
+        >>> level
+        KnownMap(level → b)
+        >>> level.read({"level": [5.0, 7.0]})
+        tensor([[5.],
+                [7.]], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Sequence[int]] | Iterable[KnownValue],
+        cost: Any = None,
+        offset: Any = None,
+        b: Any = None,
+        h: Any = None,
+        lb: Any = None,
+        ub: Any = None,
+        Q: Any = None,
+        A: Any = None,
+        G: Any = None,
+    ) -> None:
+        named = isinstance(values, Mapping)
+        self.values = tuple(KnownValue(name, tuple(size)) for name, size in values.items()) if named else tuple(values)
+        self.names = tuple(label for one in self.values for label in one.labels)
+        given = given_fields(cost=cost, offset=offset, b=b, h=h, lb=lb, ub=ub, Q=Q, A=A, G=G)
+        self._maps = {
+            name: CostMap(read_map(matrix, f"{name} of a known map", "(size, k)")) for name, matrix in given.items()
+        }
+        self.targets = tuple(self._maps)
+        for name, one in self._maps.items():
+            if one.inputs != len(self.names):
+                raise ProblemError(
+                    f"{name} of a known map must have a column for each of the {len(self.names)} known numbers; got "
+                    f"{one.inputs} columns"
+                )
+
+    def matrix(self, name: str) -> Any:
+        """The matrix of one of ``TARGETS``, a tensor or SciPy's CSR; None where it has none."""
+        return self._maps[name].M if name in self._maps else None
+
+    def check(self, problem: Problem) -> None:
+        """Check that the map fits the problem.
+
+        Raises:
+            ProblemError: a matrix has another number of rows, or the matrices of a sparse problem are to differ.
+        """
+        n, own = problem.n, own_sides(problem)
+        p, m = own["b"].shape[-1], own["h"].shape[-1]
+        sizes = {"cost": n, "offset": 1, "b": p, "h": m, "lb": n, "ub": n, "Q": n * n, "A": p * n, "G": m * n}
+        for name, one in self._maps.items():
+            if one.n != sizes[name]:
+                raise ProblemError(f"{name} of the known map must have {sizes[name]} rows; got {one.n}")
+            if problem.is_sparse and name in MATRICES:
+                raise ProblemError(
+                    f"known values stand in {name}, and the problem, of {n} variables, is sparse: its matrices are the "
+                    f"same for all samples. Give them values and leave them out of known"
+                )
+
+    def read(self, known: Any, count: int | None = None) -> Tensor:
+        """Convert known data of samples to numbers κ, in the order of ``names``.
+
+        Args:
+            known: a dictionary from names to arrays (N, …), or (…) where all samples share a value; a DataFrame with a
+                column for each of ``names``; or an array, where there is one known value.
+            count: the expected number of samples N; None for any.
+
+        Returns:
+            (N, k) float64; (k,) where all samples share all values.
+
+        Raises:
+            ProblemError: nothing came, a name is missing or unknown, a shape is wrong, or a number is not finite or has
+                the wrong sign. The message says which, and what to do.
+        """
+        parts = self._parts(known)
+        sizes = {one.name: len(part) for one, part in zip(self.values, parts, strict=True) if part.ndim == 2}
+        counts = sorted(set(sizes.values()))
+        if (count is not None and counts not in ([], [count])) or len(counts) > 1:
+            name = next(name for name in sizes if sizes[name] != count)
+            expected = f"{count}, one for each sample" if count is not None else "the same number of each"
+            came = f"{sizes[name]} of {name}" if count is not None else ", ".join(f"{sizes[x]} of {x}" for x in sizes)
+            raise ProblemError(f"known has rows of another number: {came}; expected {expected}")
+        for one, part in zip(self.values, parts, strict=True):
+            _check_numbers(one, part)
+        if not counts:
+            return torch.cat(parts)
+        return torch.cat([part.expand(counts[0], -1) for part in parts], 1)
+
+    def fields(self, problem: Problem, values: Tensor) -> dict[str, Tensor]:
+        """The fields of a problem under known values κ (k,) or (N, k), by name: those of ``targets`` among them.
+
+        Raises:
+            ProblemError: bounds cross, or Q has the wrong curvature.
+        """
+        own, n, found = own_sides(problem), problem.n, {}
+        for name in self.targets:
+            if name in ("cost", "offset"):
+                continue
+            change = self.change(name, values).to(problem.device)
+            if name in MATRICES:
+                base = getattr(problem, name)
+                change = change.reshape(*change.shape[:-1], -1, n)
+                found[name] = change if base is None else base + change
+            else:
+                found[name] = own[name] + change
+        if "Q" in found:
+            found["Q"] = field_checks.symmetrise(found["Q"], found["Q"])
+            field_checks.check_definite(found["Q"], problem.sense)
+        bounds = {name: found.get(name, getattr(problem, name)) for name in ("lb", "ub")}
+        field_checks.check_bounds({name: bound for name, bound in bounds.items() if bound is not None})
+        return found
+
+    def change(self, name: str, values: Tensor) -> Tensor:
+        """``matrix · κ`` of one of ``targets``: (size,) or (N, size)."""
+        return self._maps[name](values)
+
+    def _parts(self, known: Any) -> list[Tensor]:
+        """The numbers of each known value: (N, size), or (size,) where all samples share it."""
+        if known is None:
+            raise ProblemError(
+                f"the model has known values, {_join(self._names())}, and none came; pass known={{name: array}} with a "
+                "row for each sample, or model.with_known(…) in place of the model"
+            )
+        table = {name: known[name].to_numpy() for name in known.columns} if hasattr(known, "columns") else known
+        if not isinstance(table, Mapping):
+            if len(self.values) > 1:
+                raise ProblemError(
+                    f"known came as an array, and there are {len(self.values)} known values, {_join(self._names())}; "
+                    "pass a dictionary from their names to arrays, or a DataFrame with columns of their names"
+                )
+            table = {self.values[0].name: table}
+        taken: set[str] = set()
+        parts = [self._part(one, table, taken) for one in self.values]
+        if unknown := [name for name in table if name not in taken]:
+            raise ProblemError(
+                f"known holds {unknown[0]!r}, which is no known value of the model; expected {_join(self._names())}"
+            )
+        return parts
+
+    def _part(self, one: KnownValue, table: Mapping[Any, Any], taken: set[str]) -> Tensor:
+        """The numbers of a known value, from an array under its name or from one column for each of its entries."""
+        if one.name in table:
+            taken.add(one.name)
+            value = to_float64(f"known {one.name}", table[one.name])
+            shape = shape_of(value)
+            if shape in ((*one.shape,), (*shape[:1], *one.shape)) or (shape == (*shape[:1], 1) and one.size == 1):
+                return value.reshape(one.size) if shape == one.shape else value.reshape(-1, one.size)
+            text = ", ".join(str(size) for size in ("N", *one.shape))
+            raise ProblemError(
+                f"known {one.name} has shape {shape}; expected ({text}{',' * (not one.shape)}), a row for each sample, "
+                f"or {one.shape} where all samples share it"
+            )
+        missing = [label for label in one.labels if label not in table]
+        if missing:
+            raise ProblemError(
+                f"known has no {missing[0] if len(missing) < len(one.labels) else one.name}; it must hold "
+                f"{_join(self._names())}: arrays by these names, or a column for each entry, such as {one.labels[0]}"
+            )
+        taken.update(one.labels)
+        columns = [to_float64(f"known {label}", table[label]) for label in one.labels]
+        return torch.stack(list(torch.broadcast_tensors(*columns)), -1)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.values)
+
+    def __repr__(self) -> str:
+        return f"KnownMap({_join(self._names())} → {', '.join(self.targets) or 'nothing'})"
+
+
+def _check_numbers(one: KnownValue, numbers: Tensor) -> None:
+    """Raise ProblemError where a number is not finite or has a sign that the model does not allow."""
+    wrong = ~numbers.isfinite() | (one.sign * numbers < 0)
+    if bool(wrong.any()):
+        at = wrong.nonzero()[0].tolist()
+        row = "" if len(at) == 1 else f" of row {at[0]}"
+        sign = {1: " that is not negative", -1: " that is not positive"}.get(one.sign, "")
+        raise ProblemError(
+            f"known {one.labels[at[-1]]}{row} is {float(numbers[tuple(at)]):g}; expected a finite number{sign}: "
+            "correct it, or leave the row out"
+        )
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{', '.join(names[:_MOST_NAMED])}, …"

@@ -1,0 +1,90 @@
+"""Training with known data per sample: the estimator, ``fit``, its validation samples and its model file."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+
+import pear
+from pear.errors import ProblemError
+
+N, T = 48, 3
+
+
+def store():
+    """What is in stock is sold at predicted prices, until the price falls below what is left is worth."""
+    price, stock, space = cp.Parameter(T, name="price"), cp.Parameter(name="stock"), cp.Parameter(T, name="space")
+    sold = cp.Variable(T, name="sold", nonneg=True)
+    rows = [cp.sum(sold) <= stock, sold <= space]
+    value = price @ sold - 0.05 * cp.sum_squares(sold)
+    return pear.from_cvxpy(cp.Problem(cp.Maximize(value), rows), predicted=[price], known=[stock, space])
+
+
+@pytest.fixture(scope="module")
+def data():
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(N, 2))
+    Y = np.abs(X @ draw.normal(size=(2, T)) + 1.0 + 0.3 * draw.normal(size=(N, T)))
+    return X, Y, {"stock": draw.uniform(0.5, 3, N), "space": draw.uniform(0.2, 2, (N, T))}
+
+
+def rows(known, some):
+    return {name: values[some] for name, values in known.items()}
+
+
+@pytest.fixture(scope="module")
+def trained(data):
+    X, Y, known = data
+    model = pear.DecisionRegressor(store(), max_epochs=16)
+    return model.fit(X[:32], Y[:32], known=rows(known, slice(32)))
+
+
+def test_the_estimator_decides_and_scores_with_known_data(trained, data):
+    X, Y, known = data
+    new, m = rows(known, slice(32, None)), store()
+    decided = trained.decide(X[32:], known=new)
+    assert decided.shape == (16, T)
+    assert (decided.sum(1) <= new["stock"] + 1e-9).all()
+    assert (decided <= new["space"] + 1e-9).all()
+    forecast = trained.predict(X[32:])
+    np.testing.assert_allclose(decided, pear.solve(m, forecast, known=new).x.numpy())
+    assert trained.score(X[32:], Y[32:], known=new) == -pear.normalized_regret(m, forecast, Y[32:], known=new)
+    assert trained.score(X[32:], Y[32:], known=new) > -0.2
+
+
+def test_training_sees_the_known_data_of_its_own_rows(trained, data):
+    """The same training with the samples' problems given as they are ends in the same weights."""
+    X, Y, known = data
+    bound = store().with_known(rows(known, slice(32)))
+    again = pear.DecisionRegressor(bound, max_epochs=16).fit(X[:32], Y[:32])
+    np.testing.assert_array_equal(trained.predict(X), again.predict(X))
+    loss = pear.PEARLoss(bound)
+    history = pear.fit(torch.nn.Linear(2, T).double(), loss, (X[:32], Y[:32]), config=pear.FitConfig(max_epochs=2))
+    assert history.best is not None
+
+
+def test_validation_rows_have_known_data_of_their_own(data):
+    X, Y, known = data
+    first, last = slice(32), slice(32, None)
+    held_out = {"X": X[last], "y": Y[last], "known": rows(known, last)}
+    model = pear.DecisionRegressor(store(), max_epochs=4).fit(X[first], Y[first], held_out, known=rows(known, first))
+    assert model.history_.best.metric == pytest.approx(-model.score(X[last], Y[last], known=rows(known, last)))
+    with pytest.raises(ProblemError, match="none came; pass known="):
+        model.fit(X[first], Y[first], (X[last], Y[last]), known=rows(known, first))
+
+
+def test_missing_and_unexpected_known_data_is_refused(trained, data):
+    X, Y, known = data
+    with pytest.raises(ProblemError, match="the model has known values, stock, space, and none came"):
+        pear.DecisionRegressor(store()).fit(X, Y)
+    with pytest.raises(ProblemError, match="rows of another number: 48 of stock; expected 16"):
+        trained.decide(X[32:], known=known)
+    with pytest.raises(ProblemError, match="none came"):
+        trained.score(X, Y)
+    with pytest.raises(ProblemError, match="known= came, and the problem has no known values"):
+        pear.DecisionRegressor(pear.Problem(lb=0, ub=1, n=T)).fit(X, Y, known=known)
+    with pytest.raises(ProblemError, match="pass a function from the problem to the loss"):
+        loss = pear.PEARLoss(store().with_known(known))
+        pear.DecisionRegressor(store(), loss=loss).fit(X, Y, known=known)
+    with pytest.raises(ProblemError, match="partial_fit takes a problem that all samples share"):
+        trained.partial_fit(X, Y)
