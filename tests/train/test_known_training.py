@@ -83,8 +83,8 @@ def test_missing_and_unexpected_known_data_is_refused(trained, data):
         trained.score(X, Y)
     with pytest.raises(ProblemError, match="known= came, and the problem has no known values"):
         pear.DecisionRegressor(pear.Problem(lb=0, ub=1, n=T)).fit(X, Y, known=known)
+    loss = pear.PEARLoss(store().with_known(known))
     with pytest.raises(ProblemError, match="pass a function from the problem to the loss"):
-        loss = pear.PEARLoss(store().with_known(known))
         pear.DecisionRegressor(store(), loss=loss).fit(X, Y, known=known)
     with pytest.raises(ProblemError, match="partial_fit takes a problem that all samples share"):
         trained.partial_fit(X, Y)

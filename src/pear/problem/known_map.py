@@ -103,8 +103,9 @@ class KnownMap:
         A: Any = None,
         G: Any = None,
     ) -> None:
-        named = isinstance(values, Mapping)
-        self.values = tuple(KnownValue(name, tuple(size)) for name, size in values.items()) if named else tuple(values)
+        if isinstance(values, Mapping):
+            values = [KnownValue(name, tuple(size)) for name, size in values.items()]
+        self.values: tuple[KnownValue, ...] = tuple(values)
         self.names = tuple(label for one in self.values for label in one.labels)
         given = given_fields(cost=cost, offset=offset, b=b, h=h, lb=lb, ub=ub, Q=Q, A=A, G=G)
         self._maps = {
