@@ -88,3 +88,44 @@ def test_missing_and_unexpected_known_data_is_refused(trained, data):
         pear.DecisionRegressor(store(), loss=loss).fit(X, Y, known=known)
     with pytest.raises(ProblemError, match="partial_fit takes a problem that all samples share"):
         trained.partial_fit(X, Y)
+
+
+def test_a_model_file_holds_what_is_known(trained, data, tmp_path):
+    X, _, known = data
+    trained.save(tmp_path / "store.pear")
+    again = pear.DecisionRegressor.load(tmp_path / "store.pear")
+    np.testing.assert_array_equal(again.decide(X, known=known), trained.decide(X, known=known))
+    assert again.problem.known_map.names == ("stock", "space[0]", "space[1]", "space[2]")
+    assert again.smoothing_ == trained.smoothing_
+    again.save(tmp_path / "again.pear")
+    with pytest.raises(ProblemError, match="none came"):
+        pear.DecisionRegressor.load(tmp_path / "again.pear").decide(X)
+    X2, Y2 = X[:8], data[1][:8]
+    assert again.fit(X2, Y2, known=rows(known, slice(8))).predict(X2).shape == (8, T)
+
+
+def test_a_walk_forward_trains_and_decides_with_known_data(data):
+    X, Y, known = data
+    m = store()
+    model = pear.DecisionRegressor(m, max_epochs=4)
+    found = pear.walk_forward(m, X, Y, {"pear": model}, splits=2, known=known)
+    bound = m.with_known(known)
+    tested = found.sample.tolist()
+    expected = pear.regret(bound[tested], found.forecasts["pear"], Y[tested])
+    np.testing.assert_allclose(found.regret[0], expected, atol=1e-12)
+    last = tested[-len(tested) // 2 :]
+    first = list(range(last[0]))
+    alone = pear.DecisionRegressor(m, max_epochs=4).fit(X[first], Y[first], known=rows(known, first))
+    np.testing.assert_array_equal(found.forecasts["pear"][-len(last) :], alone.predict(X[last]))
+    with pytest.raises(ProblemError, match="none came"):
+        pear.walk_forward(m, X, Y, {"pear": model}, splits=2)
+
+
+def test_a_diagnosis_attributes_regret_under_known_data(data):
+    _, Y, known = data
+    m, forecast = store(), Y[::-1].copy()
+    report = pear.diagnose(m, forecast, Y, known=known)
+    np.testing.assert_allclose(report.regret, pear.regret(m, forecast, Y, known=known), atol=1e-9)
+    np.testing.assert_allclose(report.attribution.sum(1), report.regret, atol=1e-8)
+    with pytest.raises(ProblemError, match="none came"):
+        pear.diagnose(m, forecast, Y)

@@ -25,6 +25,7 @@ from pear.losses.regret_metrics import check_pair, compare_decisions
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
+from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
@@ -37,6 +38,7 @@ def diagnose(
     names: Sequence[Any] | None = None,
     smoothing: float | Literal["auto"] = "auto",
     solver: str = "auto",
+    known: Any = None,
 ) -> Diagnosis:
     """Measure what the errors of a forecast cost, and which errors cause the cost. No gradient is needed.
 
@@ -53,6 +55,7 @@ def diagnose(
         names: names of the predicted values; left out, those of the columns or of the model.
         smoothing: λ of the smoothed problem at which the squared error is split; "auto" as ``PEARLoss`` picks it.
         solver: "auto" or a name that ``pear solvers`` lists.
+        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
 
     Raises:
         SolveError: a sample has no decision under the forecast or under the truth; the message names it.
@@ -66,6 +69,7 @@ def diagnose(
     """
     check_smoothing(smoothing)
     check_solver(solver)
+    problem = bring_known(problem, known, predicted)
     given = DiagnosisInputs(problem, predicted, true, names)
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost

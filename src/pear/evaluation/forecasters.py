@@ -15,6 +15,7 @@ from pear.evaluation.time_splits import Fold
 from pear.evaluation.walk_samples import Array, FeatureTable, Samples
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_same_order, is_frame
+from pear.problem.known_samples import with_numbers
 from pear.train.validation import own_rows
 
 _REFUSALS = (ValueError, TypeError)
@@ -77,14 +78,19 @@ class EstimatorForecaster:
         return np.stack(found, axis=1)
 
     def _copy(self, samples: Samples, fold: Fold) -> Any:
-        """Return an untrained copy; a problem among its parameters with a row per sample gets the training samples."""
+        """Return an untrained copy.
+
+        A problem among its parameters with a row per sample, or with known values, gets those of the training samples.
+        """
         if not hasattr(self.estimator, "get_params"):
             return copy.deepcopy(self.estimator)
         from sklearn.base import clone
 
         fresh = clone(self.estimator)
         for name, value in fresh.get_params(deep=True).items():
-            if isinstance(value, (Problem, Model)) and own_rows(value) == len(samples):
+            if isinstance(value, Model) and value.known_map is not None and samples.known is not None:
+                fresh.set_params(**{name: with_numbers(value, samples.known[fold.train.tolist()])})
+            elif isinstance(value, (Problem, Model)) and own_rows(value) == len(samples):
                 fresh.set_params(**{name: value[fold.train.tolist()]})
         return fresh
 

@@ -58,6 +58,7 @@ def walk_forward(
     reference: str | None = None,
     block: int | None = None,
     progress: Callable[[WalkProgress], None] | None = None,
+    known: Any = None,
 ) -> WalkForward:
     """Compare forecasters by what their decisions cost over time: train on the past, decide for what follows.
 
@@ -85,6 +86,8 @@ def walk_forward(
         block: length of the blocks of the bootstrap, in rows; about the cube root of the number of tested rows if left
             out. Take a week, a season or another span after which losses have forgotten each other.
         progress: a function that is called after each fold of each forecaster.
+        known: what is known about each of the N samples, where the model has known values; see ``Model.with_known``. A
+            ``DecisionRegressor`` of this model is trained with the known data of its rows.
 
     Raises:
         ForecasterError: a forecaster fails; the message names it and the fold.
@@ -100,7 +103,7 @@ def walk_forward(
         >>> found.best_forecaster, found.regret.shape
         ('least squares', (2, 90))
     """
-    samples = Samples(problem, X, C, groups)
+    samples = Samples(problem, X, C, groups, known)
     folds = read_folds(splits, samples.true, samples.true, len(samples))
     compared = _read_forecasters(forecasters, samples)
     reference = next(iter(compared)) if reference is None else reference

@@ -13,6 +13,7 @@ from pear.errors import ProblemError
 from pear.evaluation.time_splits import Rows
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_same_order, is_frame
+from pear.problem.known_samples import read_known, with_numbers
 from pear.problem.model import input_count
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
@@ -69,8 +70,11 @@ class Samples:
         X: (N, p) features; with groups also (N·k, p).
         C: (N, k) what came true, or (N,) where k is 1; with groups also (N·k,).
         groups: (N·k,) the ids of the samples that rows of long tables belong to; None without long tables.
+        known: what is known about each sample, where the problem is a model with known values.
 
     Attributes:
+        problem: the problem, with the known data of all samples in it.
+        known: (N, ·) known numbers, in the order of the model's ``known_map``; None where it has none.
         true: (N, k) float64.
         features: the features.
         groups: the rows of each sample in long tables, or None.
@@ -82,7 +86,7 @@ class Samples:
         ProblemError: numbers of rows or columns do not fit, a value is not finite, or dates are not in order.
     """
 
-    def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None) -> None:
+    def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None, known: Any = None) -> None:
         self.problem, self.C = problem, as_rows(C)
         self.groups = None if groups is None else group_rows(groups, len(groups), input_count(problem))
         self.true = self.read_values(self.C, "C")
@@ -96,6 +100,8 @@ class Samples:
         own = own_rows(problem)
         if own not in (None, count):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")
+        self.known = read_known(problem, known, count)
+        self.problem = with_numbers(problem, self.known)
         self.features = self.read_features("X", X)
         _check_dates("C", self.C)
         tables = [table for table in (self.features.X, self.C) if is_frame(table)]

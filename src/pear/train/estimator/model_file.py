@@ -12,8 +12,9 @@ from torch import nn
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.losses.decision_module import DecisionModule
-from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
+from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
+from pear.problem.known_map import KnownValue
 from pear.problem.problem import FIELDS
 from pear.train import file_format
 from pear.train.estimator.architecture import build_model
@@ -151,7 +152,7 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
         own = model.cost_map
         said["model"] = {
             "known": model.known if own is None else own.known,
-            "offset": float(model.offset),
+            "offset": model.offset if isinstance(model.offset, torch.Tensor) else float(model.offset),
             "variables": list(model.variables),
             "rows": list(model.rows),
             "report": model.report,
@@ -160,7 +161,25 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
         }
         if model.constraint_map is not None:
             said["model"] |= _constraints_content(model.constraint_map, model.recourse)
+        if model.known_map is not None:
+            said["model"]["known_map"] = _known_content(model.known_map)
     return said
+
+
+def _known_content(known: KnownMap) -> dict[str, Any]:
+    """The names, shapes and matrices of a known map."""
+    fields = ("name", "shape", "labels", "sign")
+    return {
+        "values": [{field: getattr(one, field) for field in fields} for one in known.values],
+        "matrices": {name: known.matrix(name) for name in known.targets},
+    }
+
+
+def _restore_known(said: dict[str, Any] | None) -> KnownMap | None:
+    """Make the known map that a result of ``_known_content`` describes; None where there is none."""
+    if said is None:
+        return None
+    return KnownMap([KnownValue(**one) for one in said["values"]], **said["matrices"])
 
 
 def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
@@ -207,6 +226,7 @@ def _restore_problem(said: dict[str, Any]) -> Problem | Model:
         cost_map=None if own is None else CostMap(own["M"], known, own["names"]),
         layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
+        known_map=_restore_known(model.get("known_map")),
         **_restore_constraints(model),
     )
 
@@ -232,14 +252,17 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
 
 def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
     """Return the state of PEAR's loss, with which training can continue; None for other losses."""
-    loss = estimator.loss_
+    loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
 
 def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
-    """Restore the loss as training left it. A file holds no loss that was an object; training then needs another."""
-    estimator.smoothing_ = None
-    if estimator.loss is None:
+    """Restore the loss as training left it. A file holds no loss that was an object; training then needs another.
+
+    The loss of a model with known values belongs to the rows of its training, which no file holds.
+    """
+    estimator.smoothing_ = None if state is None else state["smoothing"]
+    if estimator.loss is None or getattr(estimator.problem, "known_map", None) is not None:
         return
     estimator.loss_ = make_estimator_loss(estimator, estimator.problem)
     if state is not None:
