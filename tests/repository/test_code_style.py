@@ -64,6 +64,7 @@ def is_record(path, node):
         "problem/problem.py": "__init__",
         "train/estimator/regressor.py": "__init__",
         "cli/compare.py": "compare",
+        "evaluation/walk_forward.py": "walk_forward",
     }
     return records.get(name(path)) == node.name
 
