@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pear.evaluation.walk_forward_result import WalkForward
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
     from pear.optimality.duals_and_active_sets import Status
-    from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Penalty, Problem, Projection, Smooth
+    from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection, Smooth
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -59,6 +59,7 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "NotUniqueError",
+    "Oracle",
     "PEARLoss",
     "ParquetSamples",
     "PearError",
@@ -109,7 +110,10 @@ _NAMES = {
     "pear.evaluation.walk_forward_result": ("WalkForward",),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
     "pear.optimality.duals_and_active_sets": ("Status",),
-    "pear.problem": ("ConstraintMap", "CostMap", "KnownMap", "Model", "Penalty", "Problem", "Projection", "Smooth"),
+    "pear.problem": (
+        *("ConstraintMap", "CostMap", "KnownMap", "Model", "Oracle", "Penalty", "Problem", "Projection"),
+        "Smooth",
+    ),
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
     "pear.problem.presolved_problem": ("Recovery", "presolve"),
     "pear.train": ("FitConfig", "fit", "tune"),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, list_positions
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.duals_and_active_sets import Duals, Status
+from pear.optimality.duals_and_active_sets import Duals, Status, has_decision
 from pear.optimality.rule import RANK, ROUNDOFF
 from pear.problem.matrix import sample_of
 from pear.problem.quadratic_program import QuadraticProgram
@@ -308,7 +308,7 @@ def report_failures(
     Raises:
         SolveError: a sample is not solved, and ``on_failure`` is "raise".
     """
-    bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
+    bad = (~has_decision(status)).nonzero()[:, 0].tolist()
     if not bad:
         return
     statuses = [Status(int(status[i])) for i in bad]

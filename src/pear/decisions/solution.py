@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.continuous_programs import objective_value
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord, has_decision
 from pear.problem import Problem
 from pear.problem.html_tables import html_table
 from pear.problem.matrix import matvec
@@ -20,15 +20,15 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. A row whose status is not SOLVED holds NaN. Only a row with TIME_LIMIT may hold the best
-            feasible point that was found in time.
+        x: (B, n) decisions. A row whose status is neither SOLVED nor CLAIMED holds NaN. Only a row with TIME_LIMIT may
+            hold the best feasible point that was found in time.
         value: (B,) objective in the problem's own sense, smoothing included.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.
         weak: the tight constraints whose multiplier is zero; they count as active.
         duals: multipliers of the minimised problem; None for integer problems.
         kkt_residual: (B,) largest of the scaled primal, dual and complementarity residuals; for integer problems the
-            largest of constraint violation, distance to integers and relative gap.
+            largest of constraint violation, distance to integers and relative gap; NaN where an oracle decides.
         repaired: (B,) bool, whether the solver's active set was wrong and has been corrected.
         gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
             infinite without a bound, NaN without a point.
@@ -46,8 +46,8 @@ class Solution(TensorRecord):
 
     @property
     def solved(self) -> Tensor:
-        """Whether each sample is solved, (B,) bool."""
-        return self.status == Status.SOLVED
+        """Whether each sample has a decision, proven or claimed by an oracle, (B,) bool."""
+        return has_decision(self.status)
 
     @property
     def weakly_active(self) -> Tensor:

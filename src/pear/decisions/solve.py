@@ -13,10 +13,11 @@ from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.integer_programs import solve_integer
 from pear.decisions.one_pass import solve_in_one_pass
+from pear.decisions.oracle_decisions import decide_by_oracle
 from pear.decisions.recourse_decider import refuse_fields, solve_forecast
 from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
 from pear.decisions.solution import Solution, as_solution
-from pear.problem import Model, Problem
+from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch, given_fields
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known
@@ -44,7 +45,8 @@ def solve(
 
     Args:
         problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs. Where
-            it predicts right-hand sides too, the elastic problem of its recourse is solved.
+            it predicts right-hand sides too, the elastic problem of its recourse is solved. The function of an
+            ``Oracle`` decides; whether its decisions are the best ones is its word, and their status CLAIMED.
         cost: (B, n) or (n,), tensor, array or list; (B, k) or (k,) values that a cost map takes.
         smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" picks λ_j for each variable from costs
             and decisions, in any units, adds ``½ Σ λ_j z_j²``, and logs it.
@@ -75,14 +77,17 @@ def solve(
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     if model is not None:
         refuse_fields(overrides)
+    what = "the problem"
     with within(time_limit):
         if model is not None:
             solution = solve_forecast(model, costs, smoothing, solver)
+        elif isinstance(plain, Oracle):
+            solution, what = decide_by_oracle(plain, costs, smoothing, solver, **overrides)
         elif plain.is_integer:
             solution = solve_integer(plain, costs, smoothing, solver, **overrides)
         else:
             solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
-    report_failures(solution.status, on_failure, "the problem", gap=solution.gap)
+    report_failures(solution.status, on_failure, what, gap=solution.gap)
     if costs.dtype == torch.float64:  # that of every solution
         return solution
     return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
 from pear.problem import Model, Problem
+from pear.problem.oracle import decided_by
 
 
 class MSELoss(nn.Module):
@@ -19,7 +20,8 @@ class MSELoss(nn.Module):
 
     Args:
         problem: not used by the loss. ``fit`` computes its default metric, the regret, on this problem.
-        decide: not used; all losses of ``METHODS`` take it.
+        decide: not used by the loss. Maps costs (B, n) to decisions (B, n) in the default metric of ``fit``; left out,
+            the problem is solved.
 
     Attributes:
         seconds: zero for "solve" and "gradient", because nothing is solved.
@@ -31,9 +33,11 @@ class MSELoss(nn.Module):
         tensor(2.)
     """
 
-    def __init__(self, problem: Problem | Model | None = None, decide: Any = None) -> None:
+    def __init__(self, problem: Problem | Model | None = None, decide: Decide | None = None) -> None:
         super().__init__()
-        self.given = problem
+        if problem is None and decide is not None:
+            raise ProblemError("decide came without a problem, which says what a decision is worth; pass both")
+        self.given = problem if problem is None or decide is None else decided_by(problem, decide)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:

@@ -11,13 +11,13 @@ from torch import Tensor
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import Values, refuse_fields
-from pear.errors import naming_variables
+from pear.errors import ProblemError, naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECISION
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
-from pear.problem.model import variable_names
+from pear.problem.model import plain_problem, variable_names
 from pear.problem.problem import FIELDS
 from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
@@ -59,6 +59,11 @@ class DecisionLayer(DecisionModule):
         solver: str = "auto",
         on_failure: OnFailure = "raise",
     ) -> None:
+        if not plain_problem(problem).has_program:
+            raise ProblemError(
+                "a DecisionLayer returns the decisions that it differentiates, and those of an Oracle have no "
+                "derivative; pass its relaxation: pear.DecisionLayer(oracle.relaxation)"
+            )
         super().__init__(problem, smoothing, solver, on_failure)
         self.status: Tensor | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
@@ -18,6 +17,8 @@ from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import describe_problem, problem_and_cost_map
+from pear.problem.oracle import decided_by
+from pear.problem.oracle_calls import argument_names
 from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 Result = TypeVar("Result")
@@ -36,7 +37,7 @@ class DecisionLoss(nn.Module):
         problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
             rows. A ``Model`` maps predicted values to costs.
         decide: maps costs (B, n), and ``keys`` where it takes them, to best decisions (B, n); ``pear.solve`` on
-            ``problem`` where left out.
+            ``problem`` where left out. It decides in the default metric of ``pear.fit``, too.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; u is the unit of the costs.
         cost_unit: u, the unit in which settings of the loss measure costs. "auto" is the typical deviation of the true
             costs (``typical_deviation``), so that costs in cents are trained as those in euros. It is chosen once: by
@@ -45,6 +46,9 @@ class DecisionLoss(nn.Module):
 
     Attributes:
         cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
+        given: what decides in the default metric of ``pear.fit``: the problem as given, or, where ``decide`` was
+            given, an ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a loss that trains
+            on relaxed decisions.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
@@ -56,6 +60,7 @@ class DecisionLoss(nn.Module):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__()
+        self._decide = decide
         if cost_unit != "auto":
             check_number("cost_unit", cost_unit, least=0.0, strict=True)
         self.cost_unit: float | Literal["auto"] = cost_unit if cost_unit == "auto" else float(cost_unit)
@@ -68,7 +73,6 @@ class DecisionLoss(nn.Module):
         check_number("mse_weight", mse_weight, least=0.0)
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._decide = decide
 
     @eager
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
@@ -103,6 +107,7 @@ class DecisionLoss(nn.Module):
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         self._problem, self.cost_map = problem_and_cost_map(problem)
+        self.given = problem if self._decide is None else decided_by(problem, self._decide)
         self.starts = WarmStarts()
         self._unit = None if self.cost_unit == "auto" else self.cost_unit
 
@@ -177,6 +182,9 @@ class DecisionLoss(nn.Module):
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
             )
+        if self._decide is not None and not bool(z.isfinite().all()):
+            sample = int((~z.isfinite().all(1)).nonzero()[0, 0])
+            raise ProblemError(f"decide must return finite numbers; those of sample {sample} are not")
         return z.detach().to(cost)
 
     def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
@@ -217,8 +225,7 @@ def typical_deviation(costs: Tensor) -> float:
 
 def takes_keys(function: Callable[..., Any]) -> bool:
     """Whether a function, or the ``forward`` of a module, has an argument ``keys`` for the sample ids."""
-    function = function.forward if isinstance(function, nn.Module) else function
-    return "keys" in inspect.signature(function).parameters
+    return "keys" in argument_names(function)
 
 
 def call_with_keys(function: Callable[..., Result], rows: Tensor, ids: list[Hashable] | None) -> Result:

@@ -28,6 +28,7 @@ from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
+from pear.problem.oracle import program_of
 
 logger = logging.getLogger("pear")
 
@@ -82,8 +83,8 @@ class DecisionModule(nn.Module):
     ``state_dict``, so that a resumed run uses the same λ.
 
     Args:
-        problem: the decision problem; an integer problem is relaxed. With a ``Model``, predicted values take the place
-            of costs.
+        problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` has a relaxation. With a
+            ``Model``, predicted values take the place of costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
@@ -119,10 +120,11 @@ class DecisionModule(nn.Module):
         self.smoothing = self._smoothing  # the λ of "auto" belonged to the other problem
 
     def _set_problem(self, problem: Problem | Model) -> None:
-        self.given = problem  # with its integers, because the validation metric needs them
-        self.recourse_model = recourse_model(problem)
-        self._problem = plain_problem(problem).relaxed()
-        self.cost_map = problem.cost_map if isinstance(problem, Model) else None
+        self.given = problem  # with its integers, or as an oracle, because the validation metric needs them
+        trained = program_of(problem, type(self).__name__)
+        self.recourse_model = recourse_model(trained)
+        self._problem = plain_problem(trained).relaxed()
+        self.cost_map = trained.cost_map if isinstance(trained, Model) else None
 
     @property
     def decision_device(self) -> torch.device | None:

@@ -12,6 +12,7 @@ from pear.losses.decision_loss import Decide, DecisionLoss, call_with_keys, chec
 from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
+from pear.problem.oracle import decided_by
 
 Adjacent = Callable[..., list[Tensor]]
 """A function from vertices (B, n) to B tensors (k, n), the neighbours of each vertex; it may take ``keys``."""
@@ -57,6 +58,7 @@ class LAVALoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem.relaxed(), decide, cost_unit=cost_unit)
+        self.given = problem if decide is None else decided_by(problem, decide)  # with its integers, for the metric
         check_number("threshold", threshold)
         self.threshold = float(threshold)
         self._adjacent = adjacent

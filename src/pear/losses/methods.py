@@ -20,10 +20,15 @@ from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import problem_and_cost_map
+from pear.problem.oracle import decided_by
 
 
 class TaskLike(Protocol):
-    """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``."""
+    """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``.
+
+    The default metric of ``pear.fit`` is decided by ``decide``, or, where a task says ``decides_problem = True``, by
+    solving its problem, which must come to the same.
+    """
 
     @property
     def name(self) -> str:
@@ -59,6 +64,7 @@ class OwnProblem:
     """
 
     name = "own problem"
+    decides_problem = True
 
     def __init__(self, problem: Problem | Model) -> None:
         self.problem = problem
@@ -77,7 +83,7 @@ class OwnProblem:
 
     def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
         """Find the neighbours of each vertex in z (B, n), as ``adjacent_in_problem`` does: B tensors (k, n)."""
-        return adjacent_in_problem(self._problem_of(keys), z)
+        return adjacent_in_problem(self._problem_of(keys).relaxed(), z)
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,11 @@ class Method:
             if not hasattr(task, attribute):
                 raise ProblemError(f"method '{self.name}' needs a task with {attribute}(), and {task.name} has none")
             given[argument] = getattr(task, attribute)
-        return self.loss(task.problem, **given, **settings)
+        solved = getattr(task, "decides_problem", not hasattr(task, "decide"))
+        problem = task.problem if solved else decided_by(task.problem, task.decide)
+        loss: Any = self.loss(problem, **given, **settings)
+        loss.given = problem  # the metric is exact where training decides on the relaxation
+        return loss
 
 
 _TUNABLE = Strengths._fields

@@ -24,6 +24,7 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
+from pear.problem.oracle import program_of
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -70,7 +71,7 @@ def regret_gradient(
     """
     check_on_failure(on_failure)
     check_strength("injection", injection)
-    problem = bring_known(problem, known, predicted)
+    problem = program_of(bring_known(problem, known, predicted), "regret_gradient")
     plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
     names, problem = variable_names(problem), plain.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))

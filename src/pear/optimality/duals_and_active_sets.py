@@ -21,6 +21,8 @@ class Status(IntEnum):
     NOT_FINITE = 4
     NOT_CONVEX = 5
     TIME_LIMIT = 6
+    CLAIMED = 7
+    REJECTED = 8
 
     @property
     def sentence(self) -> str:
@@ -38,7 +40,15 @@ _SENTENCES = {
     Status.NOT_CONVEX: "the curvature given for this sample is indefinite; predict it as LLᵀ, or shift its eigenvalues",
     Status.TIME_LIMIT: "time was up before a best point was proven; raise time_limit, or take the best point so far, "
     "which on_failure='mask' returns with its gap",
+    Status.CLAIMED: "decided by an oracle: the decision passed its checks, and that it is the best one is the oracle's "
+    "word",
+    Status.REJECTED: "what the oracle returned is no decision: its numbers are not finite, or its check refuses it",
 }
+
+
+def has_decision(status: Tensor) -> Tensor:
+    """Whether samples (B,) have a decision, proven by optimality conditions or claimed by an oracle; (B,) bool."""
+    return (status == Status.SOLVED) | (status == Status.CLAIMED)
 
 
 class TensorRecord:

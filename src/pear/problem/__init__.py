@@ -4,6 +4,7 @@ from pear.problem.constraint_map import ConstraintMap
 from pear.problem.cost_map import CostMap
 from pear.problem.known_map import KnownMap
 from pear.problem.model import Model
+from pear.problem.oracle import Oracle
 from pear.problem.penalty_and_projection import Penalty, Projection
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
@@ -14,6 +15,7 @@ __all__ = [
     "CostMap",
     "KnownMap",
     "Model",
+    "Oracle",
     "Penalty",
     "Problem",
     "Projection",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.model import Model
+from pear.problem.oracle import Oracle
 from pear.problem.problem import Problem
 
 
@@ -48,6 +49,8 @@ def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:
     Raises:
         ProblemError: a key names no row of ``problem``.
     """
+    if isinstance(problem, Oracle) and problem.batch is None and keys is not None:
+        return problem.of_samples(keys)
     if keys is None or problem.batch is None:
         return problem
     _check_row_numbers(problem, keys)

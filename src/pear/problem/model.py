@@ -76,6 +76,8 @@ class Model:
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
+        if not self.problem.has_program and (rows is not None or self.known_map is not None):
+            raise ProblemError("an Oracle has no right-hand sides that could be predicted or known; predict its costs")
         object.__setattr__(self, "known", _read_known_costs(self.known, n))
         given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
@@ -176,6 +178,8 @@ class Model:
             >>> m.names, m.right_hand_sides([[1.0, 2.0, 3.0]])
             (('x0', 'x1', 'b[0]'), {'b': tensor([[3.]], dtype=torch.float64)})
         """
+        if not problem.has_program:
+            raise ProblemError("an Oracle has no right-hand sides that could be predicted; pass the Oracle itself")
         plain, cost_map, rows = map_predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
         fixed = torch.empty(0) if known is None else cost_map.known
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)

@@ -132,6 +132,8 @@ def presolve(problem: Problem) -> tuple[Problem, Recovery]:
         raise ProblemError(
             f"presolve takes a pear.Problem, got {type(problem).__name__}; pass model.problem of a model"
         )
+    if not problem.has_program:
+        raise ProblemError("presolve makes a program smaller, and an Oracle has none; pass its relaxation")
     if problem.batch is not None or problem.phi is not None:
         came = "a smooth term" if problem.phi is not None else f"fields of {problem.batch} samples"
         raise ProblemError(

@@ -96,6 +96,9 @@ class Problem:
     is_sparse: bool
     _plans: dict[str, Any]
 
+    has_program = True
+    """False for an ``Oracle``, which is a function from costs to decisions and has no constraints of its own."""
+
     __iter__ = None  # a shared problem returns itself at any index, so that a loop over it would never end
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ class Task:
         name: short, for tables and file names.
         problem: what is decided.
     """
+
+    decides_problem: ClassVar[bool] = True  # ``decide`` finds what solving ``problem`` finds
 
     name: str
     problem: Problem

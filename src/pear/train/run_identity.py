@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.problem import Model, Penalty, Problem
+from pear.problem import Model, Oracle, Penalty, Problem
 from pear.problem.constraint_map import SIDES
 from pear.problem.matrix import is_sparse, to_csr
 from pear.problem.problem import FIELDS
@@ -195,6 +195,8 @@ def _problem_identity(problem: Any) -> str | None:
     if not isinstance(plain, Problem):
         return None
     parts = [plain.sense, *([name, getattr(plain, name)] for name in (*FIELDS, "integer"))]
+    if isinstance(plain, Oracle):
+        parts.append(["oracle", _name(plain.function), _problem_identity(plain.relaxation)])
     if model is not None and model.cost_map is not None:
         parts.append(["cost map", model.cost_map.M, model.cost_map.known])
     if model is not None and model.constraint_map is not None:

@@ -16,6 +16,7 @@ from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem, recourse_model
+from pear.problem.oracle import DECISIONS_ALONE
 from pear.train.estimator.networks import make_network
 from pear.train.fit_config import FitConfig
 from pear.train.history import History
@@ -69,13 +70,19 @@ class TuneResult:
         return "\n".join(lines)
 
 
+_DECIDING = tuple(name for name in DECISIONS_ALONE if name != "mse")
+
+
 def default_candidates(problem: Problem | Model) -> list[Settings]:
     """Return the default candidates of ``tune``, at most twelve.
 
     They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. Where the problem
     has a quadratic term, the smoothing is not varied. SPO+ is left out for such a problem and for
-    predicted right-hand sides.
+    predicted right-hand sides. An ``Oracle`` without a relaxation is trained by the methods that need decisions alone.
     """
+    if not (oracle := plain_problem(problem)).has_program and getattr(oracle, "relaxation", None) is None:
+        weights = [0.0, 0.01]
+        return [{"method": "mse"}, *({"method": name, "mse_weight": w} for name in _DECIDING for w in weights)]
     costs_alone, problem = recourse_model(problem) is None, plain_problem(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]

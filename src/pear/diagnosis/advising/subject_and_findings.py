@@ -20,6 +20,7 @@ from pear.problem.array_conversion import as_batch, is_per_sample
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.matrix import to_csr
 from pear.problem.model import input_count, plain_problem, recourse_model
+from pear.problem.oracle import program_of
 from pear.problem.problem import FIELDS
 from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
@@ -117,7 +118,7 @@ class Subject:
     """
 
     def __init__(self, problem: Problem | Model, costs: Any) -> None:
-        plain_problem(problem)  # raises for anything that is not a problem
+        problem = program_of(problem, "advise")  # raises for anything that is not a problem
         columns = tuple(map(str, getattr(costs, "columns", ())))
         values, self.notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
         if values is not None:

@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses.methods import make_loss
-from pear.problem import Model, Problem
+from pear.problem import Model, Oracle, Problem
+from pear.problem.model import plain_problem
+from pear.problem.oracle import same_decider
+from pear.train.loss_interface import problem_of_loss
 from pear.train.successive_halving import multiple_of_auto
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     """
     names = ("smoothing", "injection", "guidance")
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
-    given = estimator.loss
+    given = default_method(problem) if estimator.loss == "auto" else estimator.loss
     if isinstance(given, str):
         times = multiple_of_auto(options.get("smoothing"))
         options |= {} if times is None else {"smoothing": "auto"}
@@ -50,7 +53,37 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     loss = copy.deepcopy(given) if isinstance(given, nn.Module) else given(problem)
     if not callable(loss):
         raise ProblemError(f"loss must be a name, a loss, or a function from the problem to one; it gave {loss!r}")
+    _check_same_decider(loss, problem)
     return loss
+
+
+def default_method(problem: Problem | Model) -> str:
+    """The method that the loss "auto" stands for: PEAR with our defaults, or SPO+ where an oracle has no relaxation."""
+    plain = plain_problem(problem)
+    return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
+
+
+def describe_method(estimator: DecisionRegressor) -> str:
+    """A sentence on the method that was chosen for the estimator where it is not PEAR; "" elsewhere."""
+    if estimator.loss != "auto" or default_method(estimator.problem) == "pear-guided":
+        return ""
+    return "the loss is SPO+, because the oracle has no relaxation that PEAR could train on"
+
+
+def _check_same_decider(loss: Any, problem: Problem | Model) -> None:
+    """Raise ProblemError where training and ``score`` would decide by different functions.
+
+    Without this check a loss with a function of its own is trained on its decisions and scored on those of the problem.
+    """
+    judged = problem_of_loss(loss)
+    if isinstance(judged, (Problem, Model)) and not same_decider(judged, problem):
+        by_loss = not plain_problem(judged).has_program
+        came = "the loss decides by a function of its own" if by_loss else "the problem is an Oracle, the loss's is not"
+        raise ProblemError(
+            f"{came}, so that training and score would decide differently; pass the function once, "
+            "oracle = pear.Oracle(decide, n=…), and make estimator and loss with it: "
+            "DecisionRegressor(oracle, loss=SPOPlusLoss(oracle))"
+        )
 
 
 def seed_of(random_state: Any) -> int:

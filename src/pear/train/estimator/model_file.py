@@ -12,7 +12,7 @@ from torch import nn
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.losses.decision_module import DecisionModule
-from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Penalty, Problem, Projection
+from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
 from pear.problem.known_map import KnownValue
 from pear.problem.problem import FIELDS
@@ -53,11 +53,13 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
     file_format.write(path, KIND, VERSION, content)
 
 
-def load(kind: type[Regressor], path: Path, model: nn.Module | None, base: Any) -> Regressor:
-    """Read a fitted estimator from a file; ``model`` and ``base`` are the user's own module and forecaster."""
+def load(
+    kind: type[Regressor], path: Path, model: nn.Module | None, base: Any, oracle: Oracle | None = None
+) -> Regressor:
+    """Read a fitted estimator from a file; ``model``, ``base`` and ``oracle`` are what the user has to give again."""
     said = file_format.read(path, KIND, VERSION, _REMEDY)
     try:
-        return _restore_estimator(kind, said, path, model, base)
+        return _restore_estimator(kind, said, path, model, base, oracle)
     except PearError:
         raise
     except file_format.MALFORMED as error:
@@ -65,7 +67,12 @@ def load(kind: type[Regressor], path: Path, model: nn.Module | None, base: Any) 
 
 
 def _restore_estimator(
-    kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None, base: Any
+    kind: type[Regressor],
+    said: dict[str, Any],
+    path: Path,
+    model: nn.Module | None,
+    base: Any,
+    oracle: Oracle | None,
 ) -> Regressor:
     """Make the regressor that the content of a model file describes, with its weights."""
     if (said["own_module"] is None) != (model is None):
@@ -73,7 +80,8 @@ def _restore_estimator(
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
     _check_base(said, path, base)
     architecture = said["parameters"].pop("model") if model is None else model
-    estimator = kind(_restore_problem(said["problem"]), architecture, base=base, **said["parameters"])
+    problem = _restore_problem(said["problem"], _check_oracle(said["problem"], path, oracle))
+    estimator = kind(problem, architecture, base=base, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
     estimator._scale = float(said["scale"])
     if said["feature_names"] is not None:
@@ -148,6 +156,9 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")
     fields = {name: getattr(plain, name) for name in (*FIELDS, "integer")}
     said: dict[str, Any] = {"fields": fields, "sense": plain.sense, "n": plain.n}
+    if isinstance(plain, Oracle):
+        name = getattr(plain.function, "__name__", type(plain.function).__name__)
+        said |= {"fields": {}, "oracle": name, "relaxation": plain.relaxation is not None}
     if model is not None:
         own = model.cost_map
         said["model"] = {
@@ -210,9 +221,32 @@ def _restore_constraints(said: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _restore_problem(said: dict[str, Any]) -> Problem | Model:
-    """Make the problem or model that the content of a model file describes."""
-    problem = Problem(**said["fields"], sense=said["sense"], n=said["n"])
+def _check_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Oracle | None:
+    """Return the oracle that the user gives again; None where the file holds a problem.
+
+    Raises:
+        ProblemError: it is missing, has other variables or no relaxation, or the file was written without one.
+    """
+    if "oracle" not in said:
+        if oracle is not None:
+            raise ProblemError(f"{path} was written with a problem of its own, not an oracle; pass no oracle")
+        return None
+    trained = ", with a relaxation" if said["relaxation"] else ""
+    wanted = f"oracle=pear.Oracle(…, n={said['n']}, sense={said['sense']!r}){trained}"
+    if oracle is None:
+        raise ProblemError(
+            f"{path} was written with the oracle {said['oracle']!r}, and a model file does not hold its function; "
+            f"pass {wanted}"
+        )
+    fits = isinstance(oracle, Oracle) and (oracle.n, oracle.sense) == (said["n"], said["sense"])
+    if not fits or (said["relaxation"] and oracle.relaxation is None):
+        raise ProblemError(f"{path} was written with another oracle than {oracle!r}; pass {wanted}")
+    return oracle
+
+
+def _restore_problem(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
+    """Make the problem or model that the content of a model file describes, around the oracle where there is one."""
+    problem = oracle if oracle is not None else Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:
         return problem

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret_metrics import normalized_regret
-from pear.problem import Model, Problem
+from pear.problem import Model, Oracle, Problem
 from pear.problem.keys_and_columns import is_frame
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
-from pear.train.estimator.loss_setup import make_estimator_loss, seed_of
+from pear.train.estimator.loss_setup import describe_method, make_estimator_loss, seed_of
 from pear.train.estimator.progress_display import show_progress
 from pear.train.estimator.regret_scorer import as_tensor, minus_regret
 from pear.train.estimator.result_tables import as_group_table, as_series, as_table, variable_names
@@ -30,6 +30,7 @@ from pear.train.estimator.training_rows import (
     problem_to_decide,
     read_groups,
     read_training_rows,
+    refuse_arguments,
     true_values,
 )
 from pear.train.fit import fit
@@ -69,7 +70,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and sees X as
             it comes. With groups it maps rows (B, p) to a value each, (B, 1) or (B,).
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the paper's settings, "mse",
-            "spo+", …), a loss, which is copied, or a function from the problem to a loss.
+            "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" is "pear-guided", and
+            "spo+" for an ``Oracle`` without a relaxation.
         smoothing: λ of PEAR's loss; "auto*3" is three times the choice of "auto". None uses the method's default.
         injection: β of PEAR's loss; None uses the method's default.
         guidance: α of PEAR's loss; None uses the method's default.
@@ -111,7 +113,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self,
         problem: Problem | Model,
         model: Literal["linear", "mlp"] | nn.Module = "linear",
-        loss: str | Callable[..., Any] | None = "pear-guided",
+        loss: str | Callable[..., Any] | None = "auto",
         *,
         smoothing: float | str | None = None,
         injection: float | None = None,
@@ -173,7 +175,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 their names to arrays (N, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
             **unsupported: nothing; ``sample_weight`` is refused.
         """
-        _refuse_arguments(unsupported)
+        refuse_arguments(unsupported)
         given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
         own, held_out = own_rows(self.problem), None
@@ -195,7 +197,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 config,
                 progress=progress,
             )
-        history.note = "; ".join(filter(None, (history.note, self._base_note)))
+        history.note = "; ".join(filter(None, (history.note, self._base_note, describe_method(self))))
         self.model_, self.loss_, self.history_ = model.eval(), loss, history
         self._scale = deviation(rows.costs)
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
@@ -215,7 +217,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             X, y, groups, base_forecast: rows as in ``fit``.
             **unsupported: nothing; ``sample_weight`` is refused.
         """
-        _refuse_arguments(unsupported)
+        refuse_arguments(unsupported)
         if own_rows(self.problem) is not None or getattr(self.problem, "known_map", None) is not None:
             raise ProblemError(
                 "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
@@ -317,25 +319,32 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         It holds the problem, the weights, the parameters and the names, and after ``partial_fit`` the last samples that
         it was given, so that updates go on where they were; not the history, nor a loss that was given as
-        an object, nor the base. Of a module of your own it holds the weights alone.
+        an object, nor the base, nor the function of an ``Oracle``. Of a module of your own it holds the weights alone.
         """
         check_is_fitted(self, "model_")
         model_file.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], model: nn.Module | None = None, base: Any = None) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: nn.Module | None = None,
+        base: Any = None,
+        oracle: Oracle | None = None,
+    ) -> Self:
         """The estimator in a model file.
 
         Args:
             path: the file to read.
             model: the module that the file's weights belong to, where it is one of your own.
             base: the fitted base that the file's weights correct, where there is one.
+            oracle: the ``Oracle`` that decides, where the file was written with one.
 
         Raises:
             DataError: the file is not there, is no model file, is cut off, or was altered.
-            ProblemError: the file needs a module or a base, or another one.
+            ProblemError: the file needs a module, a base or an oracle, or another one.
         """
-        return model_file.load(cls, Path(path), model, base)
+        return model_file.load(cls, Path(path), model, base, oracle)
 
     def _forget(self) -> None:
         """Drop the results of an earlier training, so that a fit that fails leaves no model."""
@@ -387,14 +396,3 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # the score is no R²: at best 0
         return tags
-
-
-def _refuse_arguments(unsupported: dict[str, Any]) -> None:
-    """Raise on keyword arguments that ``fit`` does not support, ``sample_weight`` among them."""
-    given = [name for name, value in unsupported.items() if value is not None]
-    if "sample_weight" in given:
-        raise ProblemError(
-            "sample_weight is not supported: a decision is taken for every sample alike; repeat rows that count more"
-        )
-    if given:
-        raise TypeError(f"unexpected argument {given[0]!r}; fit takes X, y, validation, groups, base_forecast, known")

@@ -238,3 +238,14 @@ def _names_of(y: Any, groups: GroupRows | None) -> tuple[Any, ...] | None:
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return column_names(y)
+
+
+def refuse_arguments(unsupported: dict[str, Any]) -> None:
+    """Raise on keyword arguments that ``fit`` does not support, ``sample_weight`` among them."""
+    given = [name for name, value in unsupported.items() if value is not None]
+    if "sample_weight" in given:
+        raise ProblemError(
+            "sample_weight is not supported: a decision is taken for every sample alike; repeat rows that count more"
+        )
+    if given:
+        raise TypeError(f"unexpected argument {given[0]!r}; fit takes X, y, validation, groups, base_forecast, known")

@@ -1,0 +1,63 @@
+"""Decisions of an ``Oracle`` as a ``Solution``: claimed by its function, with what was wrong in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.decisions.solution import Solution
+from pear.errors import ProblemError
+from pear.optimality.duals_and_active_sets import ActiveSet, Status, has_decision
+from pear.problem.array_conversion import given_fields
+from pear.problem.oracle import Oracle
+
+_MOST_COMPLAINTS = 3  # that a message quotes
+
+
+def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, **fields: Any) -> tuple[Solution, str]:
+    """Decide for costs (B, n) by the function of an oracle.
+
+    Args:
+        oracle: the oracle.
+        cost: (B, n) on the device of the oracle.
+        smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not take.
+
+    Returns:
+        The decisions, and in words who was to decide and what was wrong with which sample.
+
+    Raises:
+        ProblemError: an argument came that an oracle does not take.
+    """
+    extra = [*given_fields(**fields), *(["smoothing"] if smoothing else []), *(["solver"] if solver != "auto" else [])]
+    if extra:
+        raise ProblemError(
+            f"{extra[0]} came with an Oracle, whose function takes costs alone; leave it out, or let the function "
+            "know it"
+        )
+    found = oracle.decisions(cost)
+    kinds = [
+        Status.NOT_FINITE if one is None else Status.REJECTED if one.complaint else Status.CLAIMED for one in found
+    ]
+    status = torch.tensor([int(kind) for kind in kinds], dtype=torch.int8, device=cost.device)
+    x = torch.full(cost.shape, torch.nan, dtype=torch.float64, device=cost.device)
+    for i, one in enumerate(found):
+        if one is not None and not one.complaint:
+            x[i] = torch.from_numpy(one.z)
+    unknown = torch.full((len(cost),), torch.nan, dtype=torch.float64, device=cost.device)
+    none = ActiveSet.none(len(cost), oracle.n, 0, cost.device)
+    solution = Solution(
+        x=x,
+        value=oracle.objective(x, cost.double()),
+        status=status,
+        active=none,
+        weak=none,
+        duals=None,
+        kkt_residual=unknown,
+        repaired=torch.zeros_like(status, dtype=torch.bool),
+        gap=torch.where(has_decision(status), torch.inf, unknown),  # nobody has proven a bound
+    )
+    wrong = [(i, one.complaint) for i, one in enumerate(found) if one is not None and one.complaint]
+    said = "; ".join(f"sample {i}: {complaint}" for i, complaint in wrong[:_MOST_COMPLAINTS])
+    return solution, f"the oracle ({said})" if said else "the oracle"

@@ -1,0 +1,281 @@
+"""``Oracle``: a function from costs to decisions in the place of a problem, and the program that PEAR trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Never
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import field_checks
+from pear.problem.array_conversion import sample_index
+from pear.problem.html_tables import html_table
+from pear.problem.model import Model, input_count, plain_problem
+from pear.problem.oracle_calls import CheckedDecision, OracleFunction, TensorFunction
+from pear.problem.problem import FIELDS, Problem
+
+DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
+"""Methods of ``pear.losses.METHODS`` that need decisions alone, and thus no relaxation."""
+
+
+class Oracle(Problem):
+    """A decision problem that is known by a function from costs to decisions alone.
+
+    The function may be a heuristic, a constraint solver, a simulator or a service. Everything that takes a ``Problem``
+    decides with it: ``pear.solve``, ``regret``, ``fit``, ``tune``, ``DecisionRegressor``, ``diagnose``,
+    ``walk_forward``. What a decision costs is ``cᵀz``. Methods that need decisions alone (SPO+, PFYL, DBB, the
+    squared error) train with it. PEAR needs a program: it trains on ``relaxation``, and the function decides.
+
+    Whether a decision is the best one is the function's word; its status is ``CLAIMED``, not ``SOLVED``. The regret of
+    a sample may be negative where a heuristic decides better under a forecast than under the truth.
+
+    Args:
+        decide: maps the costs of one sample, an array (n,), to its decision (n,); or those of a batch (B, n) to
+            (B, n). It may return tensors. Where samples have data of their own, it takes the id of the sample as
+            ``key``, or those of the batch as ``keys``; they are None where nobody knows them.
+        n: the number of variables; left out, that of the relaxation.
+        sense: "min" or "max".
+        batched: whether ``decide`` takes a batch; None lets the first call find out.
+        processes: the number of processes of this machine that share the samples, for a slow function. Needs joblib.
+        check: a function of a decision (n,): returns True or None where it is right, and False or a sentence that
+            says what is wrong. Shape and finite numbers are always checked.
+        relaxation: a ``Problem`` that contains all decisions, with the same variables, costs and sense, such as the
+            degree constraints of a tour; or a ``Model`` that takes the n costs as predicted values. Its Q, where it has
+            one, is also that of the decisions' objective.
+        cache: whether decisions are stored by their costs, so that equal costs are decided once. False for a
+            function that answers at random.
+
+    Attributes:
+        function: ``decide`` as given.
+        relaxation: as given, or None.
+
+    Raises:
+        ProblemError: an argument is wrong, or the relaxation does not fit.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> cheapest = pear.Oracle(lambda cost: cost == cost.min(), n=3)
+        >>> pear.solve(cheapest, [[2.0, 1.0, 3.0]])
+        Solution(1 sample of 3 variables: 1 CLAIMED; mean value 1)
+        >>> pear.regret(cheapest, [[2.0, 1.0, 3.0]], [[1.0, 4.0, 3.0]])
+        tensor([3.], dtype=torch.float64)
+    """
+
+    has_program = False
+    relaxation: Problem | Model | None
+    _calls: OracleFunction
+    _keys: tuple[Hashable, ...] | None
+
+    def __init__(
+        self,
+        decide: Callable[..., Any],
+        n: int | None = None,
+        sense: str = "min",
+        *,
+        batched: bool | None = None,
+        processes: int = 1,
+        check: Callable[[Any], Any] | None = None,
+        relaxation: Problem | Model | None = None,
+        cache: bool = True,
+    ) -> None:
+        field_checks.check_sense(sense)
+        for name, function in (("decide", decide), ("check", check)):
+            if not callable(function) and (function is not None or name == "decide"):
+                raise ProblemError(f"{name} must be a function; got {function!r}")
+        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+            raise ProblemError(f"processes must be a whole number of at least 1; got {processes!r}")
+        size = _read_size(n, sense, relaxation)
+        inner = relaxation if isinstance(relaxation, Problem) else None
+        self.__dict__.update(
+            dict.fromkeys(FIELDS),
+            Q=None if inner is None else inner.Q,
+            phi=None if inner is None else inner.phi,
+            sense=sense,
+            integer=None,
+            n=size,
+            batch=None if inner is None else inner.batch,
+            dtype=torch.float64,
+            device=torch.device("cpu") if inner is None else inner.device,
+            is_sparse=inner is not None and inner.is_sparse,
+            relaxation=relaxation,
+            _plans={},
+            _calls=OracleFunction(decide, size, batched, processes, check, cache),
+            _keys=None,
+        )
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function from costs to decisions, as the user gave it."""
+        inner = self._calls.function
+        return inner.decide if isinstance(inner, TensorFunction) else inner
+
+    def decisions(self, cost: Tensor) -> list[CheckedDecision | None]:
+        """Decide for costs (B, n); None for samples whose costs are not finite.
+
+        Raises:
+            ProblemError: the function returns something else than a decision for each cost.
+        """
+        field_checks.check_cost(cost, self.n, self.batch, {})
+        costs = cost.detach().double().cpu().numpy()
+        if self._keys is not None and len(self._keys) != len(costs):
+            raise ProblemError(f"the oracle was given the ids of {len(self._keys)} samples, and {len(costs)} costs")
+        usable = torch.isfinite(cost).all(1).nonzero()[:, 0].tolist()
+        keys = None if self._keys is None else [self._keys[i] for i in usable]
+        found: list[CheckedDecision | None] = [None] * len(costs)
+        for i, one in zip(usable, self._calls.decide(costs[usable], usable, keys), strict=True):
+            found[i] = one
+        return found
+
+    def of_samples(self, keys: Sequence[Hashable]) -> Oracle:
+        """The oracle of the samples with these ids, which its function gets where it takes them."""
+        if self.batch is not None:
+            return self[keys]
+        return self._with(_keys=tuple(keys)) if self._calls.takes_keys else self  # type: ignore[return-value]
+
+    def __getitem__(self, index: Any) -> Oracle:
+        """The samples at ``index``, as of a ``Problem``; the function gets their row numbers where it takes ids."""
+        if self.batch is None:
+            return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self._calls.takes_keys else self
+        numbers = torch.arange(self.batch)[sample_index(index, self.batch, torch.device("cpu"))].tolist()
+        keys = tuple(numbers if self._keys is None else (self._keys[i] for i in numbers))
+        assert isinstance(self.relaxation, Problem)
+        inner = self.relaxation[index]
+        return self._with(relaxation=inner, Q=inner.Q, batch=inner.batch, _keys=keys)  # type: ignore[return-value]
+
+    def relaxed(self) -> Problem:
+        """The relaxation without integers.
+
+        Raises:
+            ProblemError: there is none, or it is a model with other variables.
+        """
+        if isinstance(self.relaxation, Model):
+            raise ProblemError(
+                "the relaxation is a Model with variables of its own, and this needs one with the variables of the "
+                "oracle; pass a Problem as relaxation=, or train by PEARLoss"
+            )
+        if self.relaxation is None:
+            raise ProblemError(_no_program("this"))
+        return self.relaxation.relaxed()
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Oracle:
+        """The same oracle with its relaxation on another device; the function itself always gets NumPy arrays."""
+        moved = super().to(device, dtype)
+        inner = self.relaxation
+        if isinstance(inner, Model):
+            inner = replace(inner, problem=inner.problem.to(moved.device))
+        elif inner is not None:
+            inner = inner.to(moved.device)
+        return moved._with(relaxation=inner)  # type: ignore[return-value]
+
+    def canonical(self, *_: Any, **__: Any) -> Never:
+        """Raise ProblemError: an oracle has no program."""
+        raise ProblemError(_no_program("this"))
+
+    checked = canonical
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        inner = "" if self.relaxation is None else f", relaxation={self.relaxation!r}"
+        return f"Oracle({self.sense}, n={self.n}, {name}{inner})"
+
+    def _repr_html_(self) -> str:
+        facts = {"sense": self.sense, "variables": self.n, "relaxation": self.relaxation}
+        return html_table("Oracle", facts, "Whether a decision is the best one is the function's word.")
+
+    def __deepcopy__(self, _: Any) -> Oracle:
+        """The oracle itself: it cannot be changed, and what its function holds can often not be copied."""
+        return self
+
+
+def decided_by(problem: Problem | Model, decide: Callable[..., Tensor]) -> Problem | Model:
+    """Return the same problem or model with a function of tensors in the place of its solver.
+
+    Args:
+        problem: the problem, which becomes the relaxation.
+        decide: maps costs (B, n), and ``keys`` where it takes them, to decisions (B, n).
+    """
+    plain = plain_problem(problem)
+    inner = plain.relaxation if isinstance(plain, Oracle) else plain
+    oracle = Oracle(TensorFunction(decide), plain.n, plain.sense, batched=True, relaxation=inner)
+    return replace(problem, problem=oracle) if isinstance(problem, Model) else oracle
+
+
+def program_of(problem: Problem | Model, asks: str) -> Problem | Model:
+    """Return what has derivatives: the problem or model itself, or the relaxation of an oracle.
+
+    Args:
+        problem: the decision problem.
+        asks: what needs it, at the beginning of a sentence.
+
+    Raises:
+        ProblemError: an oracle has no relaxation.
+    """
+    plain = plain_problem(problem)
+    if plain.has_program:
+        return problem
+    assert isinstance(plain, Oracle)
+    inner = plain.relaxation
+    if inner is None:
+        raise ProblemError(_no_program(asks))
+    if not isinstance(problem, Model):
+        return inner
+    if isinstance(inner, Problem):
+        return replace(problem, problem=inner)
+    if problem.cost_map is not None:
+        raise ProblemError(
+            "a Model with a cost map is decided by an oracle whose relaxation is a Model as well; pass a Problem with "
+            "the variables of the oracle as relaxation="
+        )
+    return inner
+
+
+def same_decider(one: Problem | Model, other: Problem | Model) -> bool:
+    """Whether two problems decide alike: both by programs, or by the same function."""
+    first, second = plain_problem(one), plain_problem(other)
+    if isinstance(first, Oracle) and isinstance(second, Oracle):
+        return bool(first.function == second.function)
+    return first.has_program and second.has_program
+
+
+def _no_program(asks: str) -> str:
+    """Say that an oracle has no program, and what to do about it."""
+    return (
+        f"{asks} needs a program, and an Oracle is a function without one; pass relaxation=, a Problem that contains "
+        f"its decisions, to pear.Oracle, or train by a method that needs decisions alone: {', '.join(DECISIONS_ALONE)}"
+    )
+
+
+def _read_size(n: int | None, sense: str, relaxation: Any) -> int:
+    """Return the number of variables, and check that the relaxation fits.
+
+    Raises:
+        ProblemError: n is missing or wrong, or the relaxation does not fit.
+    """
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        raise ProblemError(f"n must be a whole number of at least 1; got {n!r}")
+    if relaxation is None:
+        if n is None:
+            raise ProblemError("n, the number of variables, is needed where no relaxation tells it; pass n=…")
+        return n
+    plain, count = plain_problem(relaxation), input_count(relaxation)
+    if not plain.has_program:
+        raise ProblemError("the relaxation of an Oracle must be a Problem or a Model with a program; got an Oracle")
+    if isinstance(relaxation, Model) and (
+        relaxation.constraint_map is not None
+        or relaxation.known_map is not None
+        or plain.is_curved
+        or plain.batch is not None
+        or (relaxation.cost_map is not None and relaxation.cost_map.batch is not None)
+    ):
+        raise ProblemError(
+            "a Model as relaxation must have a linear objective, the same for all samples, and predict costs alone; "
+            "pass its problem where the variables are those of the oracle"
+        )
+    if n is not None and n != count:
+        raise ProblemError(f"the relaxation takes {count} costs, and n is {n}; give both the same variables")
+    if plain.sense != sense:
+        raise ProblemError(f"the relaxation has sense={plain.sense!r}, and the oracle {sense!r}; make them equal")
+    return count
