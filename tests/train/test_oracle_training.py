@@ -102,7 +102,7 @@ def test_a_function_of_a_loss_decides_in_the_default_metric(make):
     with pytest.raises(pear.ProblemError, match="the problem is an Oracle"):
         pear.DecisionRegressor(oracle(), loss=SPOPlusLoss(DUMMY)).fit(X[TRAIN], C[TRAIN])
     same = pear.Oracle(decide, n=10, batched=True)
-    assert make_estimator_loss(pear.DecisionRegressor(same, loss=make(decide))).given.function == decide
+    assert make_estimator_loss(pear.DecisionRegressor(same, loss=make(decide)), same).given.function == decide
 
 
 def test_a_function_of_a_loss_returns_finite_numbers_and_a_problem():
