@@ -83,9 +83,9 @@ def run_task(
         if project_at_solution(D, cost, table.predicted, slot, results.exact[i], w):
             outcome.code[i] = ix.SOLVED
     elif solve_sample.load_program(P, D, cost, at, w):
-        if task == ix.SOLVE:
-            solve_decision(D, table.predicted, slot, default, outcome, i, w)
-        elif solve_sample.find_feasible_start(D, w):
+        if task == ix.SOLVE or task == ix.DECIDE:
+            solve_decision(D, table.predicted, slot, default, outcome, i, task == ix.SOLVE, w)
+        elif solve_sample.find_feasible_start(D, w) and solve_sample.refresh_inverse(D, w):
             solve_sample.save_start(D, table.predicted, slot, np.bool_(True), w)
 
 
@@ -105,9 +105,19 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 @inner
 def solve_decision(
-    D: ProgramData, states: States, slot: int, default: States, outcome: CompiledSolutions, i: int, w: Workspace
+    D: ProgramData,
+    states: States,
+    slot: int,
+    default: States,
+    outcome: CompiledSolutions,
+    i: int,
+    centred: bool,
+    w: Workspace,
 ) -> None:
-    """Solve the loaded sample. Where multipliers are not unique, the primal method makes few of them zero."""
+    """Solve the loaded sample.
+
+    Where multipliers are not unique, the primal method makes few of them zero if they are to be ``centred``.
+    """
     if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         return
     code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
@@ -117,7 +127,7 @@ def solve_decision(
         outcome.code[i] = code
     elif code == ix.SOLVED:
         held = hold_tight_constraints(w)
-        if accept_centred_multipliers(D, w):
+        if not centred or accept_centred_multipliers(D, w):
             solve_sample.write_and_keep(D, states, slot, outcome, i, held, w)
 
 
@@ -304,13 +314,14 @@ def run_batch(
     =======  ==========================================================================================================
     START    find a feasible working set and keep it in ``table.predicted``, which stays empty if there is none
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
+    DECIDE   the same where the decisions alone matter: multipliers that are not unique are not centred
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
              the outcome is SOLVED where the projection converged
     REGRET   solve both problems, then compute regret, projection and injection
     =======  ==========================================================================================================
 
     Args:
-        task: START, SOLVE, PROJECT or REGRET.
+        task: START, SOLVE, DECIDE, PROJECT or REGRET.
         pair: the problem of the decision and, for REGRET, the true problem.
         samples: the costs of the samples.
         table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without

@@ -90,13 +90,14 @@ class CompiledPass:
             return None
         P, default, at = prepared
         states, slots = self.store.states(keys, len(cost))
-        outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
+        unique = self._own is not None and P is self._own[0] and self._is_definite(P)
+        outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default, not unique)
         left = np.flatnonzero(outcome.code != SOLVED)
         if len(left) == len(cost):
             return None
         # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = bool(outcome.weak.any()) and not self._is_definite(P)
+        doubtful = not unique and bool(outcome.weak.any()) and not self._is_definite(P)
         projector = CompiledProjector(P, mine, at)
         rest = torch.from_numpy(left) if len(left) else None
         return (

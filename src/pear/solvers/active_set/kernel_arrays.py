@@ -43,7 +43,7 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT, DRIFT = range(5)
 rounding error of the values in the dual search."""
 
 
-START, SOLVE, PROJECT, REGRET = range(4)
+START, SOLVE, PROJECT, REGRET, DECIDE = range(5)
 """Tasks of the compiled code; see ``batch_kernel.run_batch``."""
 
 SAMPLE, WORKER = range(2)

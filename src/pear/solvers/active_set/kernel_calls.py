@@ -13,6 +13,7 @@ from torch import Tensor
 from pear.compile import thread_pools
 from pear.solvers.active_set.dual_plan import no_dual_plan
 from pear.solvers.active_set.kernel_arrays import (
+    DECIDE,
     PROJECT,
     REGRET,
     SOLVE,
@@ -111,7 +112,7 @@ def default_start(P: Programs) -> States:
 
 
 def solve_batch(
-    P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States
+    P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States, centred: bool = True
 ) -> CompiledSolutions:
     """Solve a batch.
 
@@ -122,9 +123,10 @@ def solve_batch(
         states: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back there.
         slots: (B,) row numbers in ``states``.
         default: the start of samples that have none; see ``default_start``.
+        centred: whether few multipliers are to be zero where they are not unique. The decisions do not depend on it.
     """
     outcome = new_solutions(len(cost), cost.shape[1], P.equalities, P.J.shape[1] - P.equalities)
-    _run_decisions(SOLVE, P, SampleCosts(cost, _NO_ROWS, at, slots), states, default, outcome)
+    _run_decisions(SOLVE if centred else DECIDE, P, SampleCosts(cost, _NO_ROWS, at, slots), states, default, outcome)
     return outcome
 
 

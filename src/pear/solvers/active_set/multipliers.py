@@ -12,6 +12,7 @@ from pear.solvers.active_set.program_products import (
     add_abs_columns,
     add_abs_rows,
     curvature_terms,
+    largest_size,
     positive_or_one,
     subtract_columns,
 )
@@ -159,23 +160,22 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
         rough: compare multipliers without their natural sizes. This is enough to choose a direction, but not to stop.
         first: return the first variable with a wrong sign instead of the most wrong one.
     """
-    found, worst = -1, SIGN
-    if rough:
-        largest = 0.0
-        for j in span(D.n):
-            largest = max(largest, abs(w.grad[j]))
-        worst *= largest
-    for j in span(len(D.J) + D.n):
+    N, allowed = len(D.J) + D.n, SIGN * (largest_size(w.grad, D.n) if rough else 1.0)
+    for j in span(N):  # without branches, so that it runs in parallel lanes
         place = w.place[j]
-        if place in (ix.BASIC, ix.SUPER) or w.lo[j] == w.up[j]:
-            continue
         wrong = sign_violation(place, w.reduced[j])
-        if wrong > 0.0 and not rough:
-            wrong /= w.dual_scale[j]
-        if wrong > worst:
-            found, worst = j, wrong
-            if first:
-                break
+        held = (place != ix.BASIC) & (place != ix.SUPER) & (w.lo[j] != w.up[j])
+        w.step[j] = wrong if held & (wrong > 0.0) else 0.0
+    if not rough:
+        for j in span(N):
+            if w.step[j] > 0.0:
+                w.step[j] /= w.dual_scale[j]
+    worst = largest_size(w.step, N)
+    if not worst > allowed:
+        return -1
+    found = 0
+    while not w.step[found] > allowed if first else w.step[found] != worst:
+        found += 1
     return found
 
 

@@ -126,6 +126,22 @@ def curvature_terms(D: ProgramData, w: Workspace) -> float:
 
 
 @inner
+def largest_size(values: Array, count: int) -> float:
+    """Return the largest absolute value of the first entries.
+
+    Four maxima are taken side by side, because each has to wait for the one before.
+    """
+    a = b = c = d = 0.0
+    whole = count - count % 4
+    for j in range(0, whole, 4):
+        a, b = max(a, abs(values[j])), max(b, abs(values[j + 1]))
+        c, d = max(c, abs(values[j + 2])), max(d, abs(values[j + 3]))
+    for j in span(whole, count):
+        a = max(a, abs(values[j]))
+    return max(max(a, b), max(c, d))
+
+
+@inner
 def positive_or_one(value: float) -> float:
     """Return a positive value unchanged, and 1 instead of any other, so that it can be divided by."""
     return value if value > 0.0 else 1.0

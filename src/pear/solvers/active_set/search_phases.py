@@ -15,7 +15,7 @@ from pear.solvers.active_set.multipliers import (
     set_reduced_gradient,
     sign_violation,
 )
-from pear.solvers.active_set.program_products import add_abs_columns, move_with_gradient, set_slope
+from pear.solvers.active_set.program_products import add_abs_columns, largest_size, move_with_gradient, set_slope
 from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 from pear.solvers.active_set.tangent_space import search_direction
 from pear.solvers.active_set.working_set import (
@@ -111,9 +111,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
     """
     R = len(w.inverse)
     set_inverse_column(D, entering, w, w.column)
-    largest = 0.0
-    for b in span(R):
-        largest = max(largest, abs(w.column[b]))
+    largest = largest_size(w.column, R)
     far = w.up[entering] if direction > 0.0 else w.lo[entering]
     length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
     rate_taken = 0.0
@@ -228,11 +226,7 @@ def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int
         numbered first, then basic ones.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
-    largest = 0.0
-    for t in span(supers):
-        largest = max(largest, abs(w.along[t]))
-    for b in span(R):
-        largest = max(largest, abs(w.column[b]))
+    largest = max(largest_size(w.along, supers), largest_size(w.column, R))
     length, met, rate_taken = longest, -1, 0.0
     for a in span(supers + R):
         v = w.sup[a] if a < supers else w.basis[a - supers]

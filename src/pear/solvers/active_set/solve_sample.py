@@ -58,10 +58,19 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
             w.tally[ix.CHANGES] += 1
         elif len(fallback.has_start) > 0 or not find_own_start(D, w):
             continue
-        code = search_and_check(D, w) if w.tally[ix.AGE] <= REFRESH or invert_basis(D, w) else ix.GIVEN_UP
+        code = search_and_check(D, w) if refresh_inverse(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
             break
     return code
+
+
+@inner
+def refresh_inverse(D: ProgramData, w: Workspace) -> bool:
+    """Compute the inverse of the basic columns anew after many pivots; False where they are dependent.
+
+    The start that samples share is kept refreshed, so that they do not repeat this work.
+    """
+    return w.tally[ix.AGE] <= REFRESH or invert_basis(D, w)
 
 
 @inner

@@ -132,13 +132,16 @@ def exchange_basic(w: Workspace, b: int, column: Array) -> None:
     """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
+    row = w.scratch[0]  # a copy, because loops that read and write one array do not run in parallel lanes
     for k in span(R):
-        w.inverse[b, k] *= pivot
+        row[k] = w.inverse[b, k] * pivot
+    for k in span(R):
+        w.inverse[b, k] = row[k]
     for a in span(R):
         factor = column[a]
         if a != b and factor != 0.0:
             for k in span(R):
-                w.inverse[a, k] -= factor * w.inverse[b, k]
+                w.inverse[a, k] -= factor * row[k]
     for t in span(w.tally[ix.SUPERS]):
         factor = w.W[t, b] * pivot
         if factor != 0.0:
