@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         NotUniqueError,
         PearError,
+        PluginError,
         ProblemError,
         SolveError,
         UnknownSolverError,
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from pear.evaluation.walk_forward_result import WalkForward
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
     from pear.optimality.duals_and_active_sets import Status
+    from pear.plugins import register
     from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection, Smooth
     from pear.problem.importers import (
         from_cvxpy,
+        from_file,
         from_gurobipy,
         from_highs,
         from_mps,
@@ -64,6 +67,7 @@ __all__ = [
     "ParquetSamples",
     "PearError",
     "Penalty",
+    "PluginError",
     "Problem",
     "ProblemError",
     "Projection",
@@ -80,6 +84,7 @@ __all__ = [
     "diagnose",
     "fit",
     "from_cvxpy",
+    "from_file",
     "from_gurobipy",
     "from_highs",
     "from_mps",
@@ -89,6 +94,7 @@ __all__ = [
     "losses",
     "normalized_regret",
     "presolve",
+    "register",
     "regret",
     "regret_gradient",
     "regret_scorer",
@@ -110,6 +116,7 @@ _NAMES = {
     "pear.evaluation.walk_forward_result": ("WalkForward",),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
     "pear.optimality.duals_and_active_sets": ("Status",),
+    "pear.plugins": ("register",),
     "pear.problem": (
         *("ConstraintMap", "CostMap", "KnownMap", "Model", "Oracle", "Penalty", "Problem", "Projection"),
         "Smooth",
@@ -143,6 +150,10 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MOVED:
         raise ImportError(f"pear.{name} is now {_MOVED[name]}, in a package of its own; run pip install pear-lab")
+    if name.startswith("from_"):
+        row = import_module("pear.plugins").find("importer", name.removeprefix("from_"))
+        if row is not None:
+            return row.read
     raise AttributeError(f"module 'pear' has no attribute {name!r}")
 
 

@@ -85,6 +85,10 @@ class EngineError(PearError, RuntimeError):
     """An engine is unknown, cannot be reached, or cannot go on; the message says what to do."""
 
 
+class PluginError(PearError, RuntimeError):
+    """A plug-in cannot be used: its name is taken, or it cannot be loaded. The message names where it comes from."""
+
+
 class FailedSamplesWarning(UserWarning):
     """Samples were masked out of a batch because they could not be solved."""
 

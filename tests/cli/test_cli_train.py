@@ -64,6 +64,18 @@ def table(rows: int) -> pandas.DataFrame:
 QUICK = ("--max-epochs", "30")
 
 
+def test_another_loss_is_trained_by_its_name(run: Run) -> None:
+    result = run("train", "knapsack.mps", "data.csv", "--loss", "spo+relaxed", "--max-epochs", "3")
+    assert result.exit_code == 0, result.output
+    assert "trained with SPO+ (relaxed): model.pear" in result.output
+    assert pear.DecisionRegressor.load("model.pear").loss == "spo+relaxed"
+    result = run("train", "knapsack.mps", "data.csv", "--loss", "spo")
+    assert result.exit_code == 2
+    assert result.output.startswith("Error: --loss: unknown method 'spo'; there are mse, spo+,")
+    result = run("train", "knapsack.mps", "data.csv", "--loss", "mse")
+    assert "--loss names what is trained beside the squared error" in result.output
+
+
 def test_train_and_decide_from_end_to_end(run: Run) -> None:
     result = run("train", "knapsack.mps", "data.csv", "--features", "sun,wind,rain", "--costs", ",".join(ITEMS), *QUICK)
     assert result.exit_code == 0, result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -228,6 +229,45 @@ def test_every_method_races_on_a_problem_of_ones_own() -> None:
     found = pear.tune(problem, features, costs, candidates=candidates, config=SHORT)
     assert {row.candidate: row.note for row in found.rows} == {describe_settings(one): "" for one in candidates}
     assert all(math.isfinite(row.regret) for row in found.rows)
+
+
+def test_candidates_may_be_classes_functions_and_losses(samples: tuple[Tensor, Tensor]) -> None:
+    """Each comes to what its name would, and the best one can be given again."""
+
+    def gently(problem: pear.Problem) -> nn.Module:
+        return pear.losses.SPOPlusLoss(problem, mse_weight=0.5)
+
+    ready = pear.losses.SPOPlusLoss(TASK.problem, mse_weight=0.5)
+    given = [pear.losses.SPOPlusLoss, gently, ready, "mse", {"method": pear.PEARLoss, "smoothing": "auto*3"}]
+    named = [
+        {"method": "spo+", "mse_weight": 0.0},
+        *2 * [{"method": "spo+", "mse_weight": 0.5}],
+        {"method": "mse"},
+        {"method": "pear-guided", "smoothing": "auto*3"},
+    ]
+    found, same = (pear.tune(TASK.problem, *samples, candidates=them, config=SHORT) for them in (given, named))
+    assert [row.regret for row in found.rows] == [row.regret for row in same.rows]
+    titles = [row.candidate for row in found.rows]
+    assert titles[:2] == ["SPOPlusLoss", "gently"]
+    assert titles[2].startswith("SPOPlusLoss(Problem(min, n=12")
+    assert titles[3:] == ["MSE", "PEARLoss smoothing=auto*3"]
+    assert ready.chosen_unit is None  # it was copied
+    again = pear.tune(TASK.problem, *samples, candidates=[found.best], config=SHORT)
+    assert again.rows[0].candidate == found.table()[0].candidate
+
+
+@pytest.mark.parametrize(
+    ("candidate", "said"),
+    [
+        (3, "a method must be a name, a class of losses, a function from the problem to a loss, or a loss; got 3"),
+        ({"smoothing": 1.0}, "a candidate must name its method under 'method'"),
+        ("spo", "unknown method 'spo'"),
+        ({"method": nn.MSELoss(), "sigma": 1.0}, "has no option 'sigma'; its options: none"),
+    ],
+)
+def test_what_is_no_candidate(candidate: Any, said: str, samples: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(pear.ProblemError, match=re.escape(said)):
+        pear.tune(TASK.problem, *samples, candidates=[candidate], config=SHORT)
 
 
 def test_a_task_is_no_problem(samples: tuple[Tensor, Tensor]) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import pear
 from pear.cli.app import app
-from pear.problem.importers import Model, from_osqp_mat, read
+from pear.problem.importers import Model, from_file, from_osqp_mat
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, prepare_file_solver
 from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
@@ -171,7 +171,7 @@ def test_compressed_files(tmp_path: Path) -> None:
     for source in sources:
         packed = tmp_path / f"{source.name}.gz"
         packed.write_bytes(gzip.compress(source.read_bytes()))
-        assert value(read(packed)) == value(read(source))
+        assert value(from_file(packed)) == value(from_file(source))
 
 
 def test_small_coefficients_are_kept(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_large_file_stays_sparse(tmp_path: Path) -> None:
     high = np.r_[np.full(n, 1.0), np.full(n, 1.5)]
     args = (sp.eye_array(n), -np.ones(n), A, np.full(2 * n, 0.0), high)
     for path in (write_mat(tmp_path / "a.mat", *args), write_mps(tmp_path / "a.mps", *args)):
-        m = read(path)
+        m = from_file(path)
         assert m.problem.is_sparse
         assert (m.problem.lb.tolist(), m.problem.ub.tolist()) == ([0.0] * n, [1.0] * n)  # rows of the identity
         assert m.problem.G.shape == (2 * n - 2, n)  # the last of the others is a bound, too
@@ -235,7 +235,7 @@ BROKEN = {
 def test_what_cannot_be_taken_is_refused(tmp_path: Path, case: str) -> None:
     name, text, reason = BROKEN[case]
     with pytest.raises(pear.DataError, match=reason):
-        read(write(tmp_path, name, text))
+        from_file(write(tmp_path, name, text))
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_written_files_read_back_with_the_same_optimum(tmp_path: Path, integer: 
     data = osqp_arrays()
     P = None if integer else data["P"]
     args = (sp.csc_matrix((3, 3)) if P is None else P, np.ravel(data["q"]), data["A"], data["l"], data["u"], integer)
-    models = [read(write_mat(tmp_path / "a.mat", *args)), read(write_mps(tmp_path / "a.mps", *args))]
+    models = [from_file(write_mat(tmp_path / "a.mat", *args)), from_file(write_mps(tmp_path / "a.mps", *args))]
     values = [value(m) for m in models]
     assert values[0] == pytest.approx(values[1], abs=1e-9)
     assert all((m.problem.integer is not None) == bool(integer) for m in models)
@@ -338,7 +338,7 @@ def test_generate_writes_a_folder(tmp_path: Path) -> None:
     one = (np.eye(1), [1.0], [[1.0]], [0.0], [2.0])
     made = generate(tmp_path / "new", [("a", *one), ("b", *one, [True]), ("c", *one, None)])
     assert [path.name for path in made] == ["a.mat", "b.mps", "c.mat"]
-    assert read(made[1]).problem.integer.tolist() == [True]
+    assert from_file(made[1]).problem.integer.tolist() == [True]
 
 
 # --- the judge ------------------------------------------------------------------------------------------------------

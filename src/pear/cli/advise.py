@@ -28,7 +28,7 @@ def advise(
     if data is None:
         if costs:
             raise DataError("--costs names columns of a table, and none was given; pass a CSV file behind the model")
-        problem, samples = pear.from_mps(model), None
+        problem, samples = pear.from_file(model), None
     else:
         table = read_csv_table(data)
         problem, paid = read_model(model, split_at_commas(costs), table, {})

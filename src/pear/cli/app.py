@@ -9,10 +9,8 @@ import typer
 from pear.cli import advise, compare, decide, demo, diagnose, solvers, train
 from pear.cli.console import ErrorsAsSentences, LazyCommands, print_plain
 from pear.errors import MissingExtraError
+from pear.plugins import COMMANDS
 from pear.version import __version__
-
-GROUP = "pear.commands"
-"""Name of the entry-point group through which other packages add commands; each entry is a ``typer.Typer``."""
 
 LAB = {
     "reproduce": "Run the paper's experiments; a run that was stopped goes on where it was.",
@@ -36,7 +34,7 @@ class Commands(ErrorsAsSentences, LazyCommands):
         """
         from importlib.metadata import entry_points
 
-        for found in entry_points(group=GROUP, name=name):
+        for found in entry_points(group=COMMANDS, name=name):
             try:
                 return typer.main.get_command(found.load())
             except ModuleNotFoundError as error:

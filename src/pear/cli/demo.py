@@ -149,8 +149,8 @@ def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str
     print_plain(gain_sentence(regrets["MSE"], regrets["PEAR"]), "bold")
 
 
-def gain_sentence(mse: float, pear_regret: float) -> str:
-    """Say in one sentence how much regret PEAR saves compared with MSE.
+def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
+    """Say in one sentence how much regret PEAR, or the method called ``name``, saves compared with MSE.
 
     Example:
         >>> gain_sentence(0.20, 0.05)
@@ -158,11 +158,11 @@ def gain_sentence(mse: float, pear_regret: float) -> str:
         >>> gain_sentence(0.05, 0.05)
         'Nothing was gained here: decisions trained with PEAR lose 5.00 %, those trained with MSE 5.00 %.'
     """
-    ours, theirs = two_decimal_percent(pear_regret), two_decimal_percent(mse)
-    if pear_regret >= mse or ours == theirs:
-        return f"Nothing was gained here: decisions trained with PEAR lose {ours}, those trained with MSE {theirs}."
-    saved = f"{100 * (1 - pear_regret / mse):.0f} %"
-    return f"Decisions trained with PEAR lose {ours} instead of {theirs}: {saved} of what MSE gives away is saved."
+    ours, theirs = two_decimal_percent(regret), two_decimal_percent(mse)
+    if regret >= mse or ours == theirs:
+        return f"Nothing was gained here: decisions trained with {name} lose {ours}, those trained with MSE {theirs}."
+    saved = f"{100 * (1 - regret / mse):.0f} %"
+    return f"Decisions trained with {name} lose {ours} instead of {theirs}: {saved} of what MSE gives away is saved."
 
 
 _LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale

@@ -19,7 +19,8 @@ _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other
 
 
 def solvers() -> None:
-    """List the solvers: what they solve, whether they are installed, and how to get them."""
+    """List the solvers, those of other packages too: what they solve, whether they are installed, and where from."""
+    from pear.plugins import load_all
     from pear.solvers.registry import BACKENDS
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_CAPTION, caption_justify="left")
@@ -27,19 +28,29 @@ def solvers() -> None:
         table.add_column(heading, no_wrap=True)
     table.add_column("note")
     for backend in BACKENDS:
-        table.add_row(*_solver_cells(backend))
+        table.add_row(*_solver_cells(backend, backend.how_to_install.removeprefix("pip install ")))
+    plugins, problems = load_all("solver")
+    for one in plugins:
+        table.add_row(*_solver_cells(one.row, one.origin))
     out.print(table)
+    for problem in problems:
+        print_plain(f"{problem[0].upper()}{problem[1:]}.", "yellow")
 
 
-def _solver_cells(backend: Backend) -> tuple[Text, ...]:
-    """Return the cells of one solver in the table of ``pear solvers``."""
+def _solver_cells(backend: Backend, origin: str) -> tuple[Text, ...]:
+    """Return the cells of one solver in the table of ``pear solvers``.
+
+    Args:
+        backend: its row.
+        origin: what to install, or, for a solver of another package, that package and its version.
+    """
     installed = Text("yes", style="green") if backend.installed else Text("no", style="yellow")
     return (
         Text(backend.name, style="bold"),
         Text(", ".join(backend.kinds)),
         Text("yes" if backend.gpu else "no"),
         installed,
-        Text(backend.how_to_install.removeprefix("pip install ")),
+        Text(origin),
         Text(backend.note),
     )
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 GIVEN = "the given forecasts"
 _INTERRUPTED = 130
+_OURS = "pear-guided"
 
 
 class Architecture(StrEnum):
@@ -46,7 +47,10 @@ class Architecture(StrEnum):
 
 
 def train(
-    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz; or one that a plug-in reads."),
+    ],
     data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
     features: Annotated[
         str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
@@ -59,6 +63,7 @@ def train(
         ),
     ] = None,
     architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
+    loss: Annotated[str, typer.Option(help="The method that is trained beside MSE, also of a plug-in.")] = _OURS,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
     test_share: Annotated[float, typer.Option(help="Share of the rows, the last ones, to judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
@@ -79,7 +84,7 @@ def train(
         Path | None, typer.Option(help="Forecasts that are corrected: a CSV file with the same rows and cost columns.")
     ] = None,
 ) -> None:
-    """Train a forecaster of costs on its error (MSE) and on its decisions (PEAR), judge both, and save the latter.
+    """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), judge both, and save the latter.
 
     A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
     weights so far.
@@ -87,6 +92,7 @@ def train(
     from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
+    losses = _named_losses(loss)
     table, long = read_csv_table(data), long_columns(groups, variables)
     named, priced = parse_prices(split_at_commas(costs))
     if long is None:
@@ -103,7 +109,7 @@ def train(
     settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
         trained, stopped = _train_with_each_loss(
-            partial(DecisionRegressor, problem, architecture.value, **settings), samples.train
+            partial(DecisionRegressor, problem, architecture.value, **settings), samples.train, losses
         )
         judged = {name: _judge_on_test_rows(problem, estimator, samples.test) for name, estimator in trained.items()}
         given = _judge_given_forecast(problem, samples.test)
@@ -133,9 +139,9 @@ def read_long_model(
     """Read a model whose costs are in the rows of a long table; returns it with the column of true values."""
     if len(costs) != 1:
         raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
-    everything = pear.from_mps(path)
+    everything = pear.from_file(path)
     names = variables_in(table, long, everything.variables, data)
-    return everything if tuple(names) == everything.variables else pear.from_mps(path, predicted=names), costs
+    return everything if tuple(names) == everything.variables else pear.from_file(path, predicted=names), costs
 
 
 def _read_samples(
@@ -170,16 +176,40 @@ def _decide_command(to: Path, data: Path, long: LongColumns | None) -> str:
     return f"pear decide {to} {data}{options}"
 
 
+def _named_losses(loss: str) -> dict[str, str]:
+    """The losses to train with, by the names that tables show: the squared error, then the one the user wants.
+
+    Raises:
+        DataError: there is no such method, or it is the squared error.
+    """
+    if loss == _OURS:
+        return {"MSE": "mse", "PEAR": loss}
+    from pear.losses.methods import method
+
+    try:
+        title = method(loss).title
+    except pear.ProblemError as error:
+        raise DataError(f"--loss: {error}") from error
+    if title == "MSE":
+        raise DataError("--loss names what is trained beside the squared error, which is always there; got 'mse'")
+    return {"MSE": "mse", title: loss}
+
+
 def _train_with_each_loss(
-    make: Callable[..., DecisionRegressor], samples: SampleRows
+    make: Callable[..., DecisionRegressor], samples: SampleRows, losses: dict[str, str]
 ) -> tuple[dict[str, DecisionRegressor], str]:
     """Train with each loss.
+
+    Args:
+        make: makes an untrained forecaster, given its loss.
+        samples: the rows to train on.
+        losses: the names of the losses, by the names that tables show.
 
     Returns:
         The trained forecasters by the name of their loss, and the name of the training that Ctrl-C ended, or "".
     """
     trained: dict[str, DecisionRegressor] = {}
-    for name, loss in (("MSE", "mse"), ("PEAR", "pear-guided")):
+    for name, loss in losses.items():
         out.print(f"{name}:", end=" ", highlight=False)
         estimator = make(loss=loss).fit(samples.features, samples.costs, **samples.options())
         if estimator.history_.best is not None:
@@ -213,7 +243,7 @@ def read_model(
     Raises:
         DataError: columns, variables and rows do not go together.
     """
-    everything = pear.from_mps(path)
+    everything = pear.from_file(path)
     variables = everything.variables
     named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
@@ -230,8 +260,8 @@ def read_model(
         )
     predicted = None if by_order or tuple(named) == variables else named
     if priced:
-        return pear.from_mps(path, predicted, rows=list(priced), recourse=priced), [*named, *priced]
-    return (everything if predicted is None else pear.from_mps(path, predicted=predicted)), named
+        return pear.from_file(path, predicted=predicted, rows=list(priced), recourse=priced), [*named, *priced]
+    return (everything if predicted is None else pear.from_file(path, predicted=predicted)), named
 
 
 def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> Outcome:
@@ -269,7 +299,7 @@ def _describe_training(problem: pear.Model, samples: RowSplit, features: list[st
 
 
 def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
-    """Print the regret of each trained forecaster as a table, and what PEAR gains over MSE."""
+    """Print the regret of each trained forecaster as a table, and what the other method gains over MSE."""
     table = Table()
     for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
@@ -281,9 +311,9 @@ def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegre
     table.add_row("true costs known", two_decimal_percent(0.0), "0", "0", "", style="dim")
     out.print(table)
     print_plain(f"The best decisions are worth {float(best.mean()):.6g} a row.")
-    if "PEAR" in judged:
-        mse, ours = judged["MSE"], judged["PEAR"]
-        print_plain(gain_sentence(mse.normalized, ours.normalized), "bold")
+    for kept in [name for name in trained if name != "MSE" and name in judged]:
+        mse, ours = judged["MSE"], judged[kept]
+        print_plain(gain_sentence(mse.normalized, ours.normalized, kept), "bold")
         for name in ("MSE", GIVEN):
             if name in judged:
                 gained = float((judged[name].regret - ours.regret).mean())

@@ -10,12 +10,13 @@ from pear.engines.engine import (
     TaskStart,
     TaskUpdate,
 )
-from pear.engines.engine_table import check_name, start
+from pear.engines.engine_table import EngineRow, check_name, start
 from pear.errors import EngineError
 
 __all__ = [
     "Engine",
     "EngineError",
+    "EngineRow",
     "Resources",
     "SendMessage",
     "TaskLoss",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pear.engines.engine import Engine, Resources
-from pear.errors import EngineError
+from pear.errors import EngineError, PluginError
+from pear.plugins import find, load_all
 
 
 class EngineRow(NamedTuple):
     """One engine of the table.
 
     Attributes:
-        module: a module with a function ``start(address, jobs, resources) -> Engine``.
+        module: the name of a module with a function ``start(address, jobs, resources) -> Engine``.
         has_address: whether a user may write ``name://address``.
     """
 
@@ -40,18 +41,37 @@ def check_name(name: str) -> tuple[EngineRow, str | None]:
         ('10.0.0.1:10001', None)
     """
     kind, said, address = name.partition("://")
-    row = ENGINES.get(kind)
+    row: EngineRow | None = ENGINES.get(kind) or find("engine", kind)
     if row is None or (said and not (row.has_address and address)):
-        there = [f"{one} or {one}://HOST:PORT" if ENGINES[one].has_address else one for one in ENGINES]
+        rows = ENGINES | {one.name: one.row for one in load_all("engine").plugins}
+        there = [f"{one} or {one}://HOST:PORT" if rows[one].has_address else one for one in rows]
         raise EngineError(f"there is no engine {name!r}; there is {', '.join(there)}")
     return row, address or None
+
+
+def own_names() -> tuple[str, ...]:
+    """The names that an engine of another package cannot have."""
+    return tuple(ENGINES)
+
+
+def plugin_row(name: str, value: Any) -> EngineRow:
+    """Check the engine of another package, and return its row.
+
+    Raises:
+        PluginError: it is no ``EngineRow``, or its name would be read as an address.
+    """
+    if not isinstance(value, EngineRow):
+        raise PluginError(f"expected a pear.engines.EngineRow, got {value!r}")
+    if "://" in name:
+        raise PluginError("a name with :// is read as an address; has_address=True lets users add one")
+    return value
 
 
 def start(name: str = "local", jobs: int | None = None, resources: Resources | None = None) -> Engine:
     """Start an engine, or connect to it.
 
     Args:
-        name: "local" for this process, "ray", or "ray://HOST:PORT".
+        name: "local" for this process, "ray", "ray://HOST:PORT", or the name of a plug-in.
         jobs: tasks at once; left out, one in this process, and on Ray as many as the cluster has room for.
         resources: what a task needs; left out, a core.
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
-from pear.errors import ProblemError
+from pear.errors import PluginError, ProblemError
 from pear.losses.baselines import DBBLoss, MSELoss, PFYLLoss, SPOPlusLoss
 from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
 from pear.losses.pear_loss import PEARLoss
 from pear.losses.vertices import adjacent_in_problem
+from pear.plugins import find, plugin_names
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import problem_and_cost_map
@@ -93,7 +95,7 @@ class Method:
     Attributes:
         name: the name that users write.
         title: the name that tables print.
-        loss: the class of the loss.
+        loss: the class of the loss, or a function from the problem, and options, to a loss.
         needs: for each argument of the class that comes from the task, the name of the task's attribute.
         options: the settings in the published experiments, by kind of task (the beginning of the task's name);
             settings under "" hold for every task. Those that measure costs do so in the unit of the training costs; the
@@ -104,7 +106,7 @@ class Method:
 
     name: str
     title: str
-    loss: type[nn.Module]
+    loss: Callable[..., nn.Module]
     needs: dict[str, str] = field(default_factory=dict)
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     shuffled: bool = True
@@ -148,7 +150,7 @@ class Method:
         known = [name for name in inspect.signature(self.loss).parameters if name not in ("problem", *self.needs)]
         known = [] if self.loss is MSELoss else known
         for name in settings:
-            if name not in known:
+            if name not in known and not takes_any_option(self.loss):
                 there = ", ".join(known) if known else "none"
                 raise ProblemError(f"method '{self.name}' has no option {name!r}; its options: {there}")
         given = {}
@@ -161,6 +163,12 @@ class Method:
         loss: Any = self.loss(problem, **given, **settings)
         loss.given = problem  # the metric is exact where training decides on the relaxation
         return loss
+
+
+def takes_any_option(function: Callable[..., Any]) -> bool:
+    """True where a function or a class has an argument such as ``**options``."""
+    kinds = (one.kind for one in inspect.signature(function).parameters.values())
+    return inspect.Parameter.VAR_KEYWORD in kinds
 
 
 _TUNABLE = Strengths._fields
@@ -197,10 +205,11 @@ METHODS: tuple[Method, ...] = (
 
 
 def method(name: str) -> Method:
-    """Return the row of ``METHODS`` with this name.
+    """Return the row of ``METHODS`` with this name, or that of another package or of ``pear.register``.
 
     Raises:
         ProblemError: there is no such row; the message lists all names.
+        PluginError: another package has one that cannot be used.
 
     Example:
         >>> from pear.losses.methods import method
@@ -210,16 +219,69 @@ def method(name: str) -> Method:
     rows = {row.name: row for row in METHODS}
     if name in rows:
         return rows[name]
-    close = difflib.get_close_matches(name.lower(), rows, n=1)
+    if (plugin := find("loss", name)) is not None:
+        added: Method = plugin
+        return added
+    names = [*rows, *plugin_names("loss")]
+    close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise ProblemError(f"unknown method {name!r}; there are {', '.join(rows)}.{hint}")
+    raise ProblemError(f"unknown method {name!r}; there are {', '.join(names)}.{hint}")
 
 
-def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn.Module:
+def own_names() -> tuple[str, ...]:
+    """The names that a method of another package cannot have."""
+    return tuple(row.name for row in METHODS)
+
+
+def plugin_row(name: str, value: Any) -> Method:
+    """Check the method of another package, and return its row.
+
+    Raises:
+        PluginError: it is neither a ``Method`` of that name nor a class or function that makes a loss.
+    """
+    if isinstance(value, Method):
+        if value.name != name:
+            raise PluginError(f"its row is called {value.name!r}; the name must be the same in both places")
+        return value
+    if not callable(value) or isinstance(value, nn.Module):
+        raise PluginError(
+            f"expected a class of losses, a function from the problem to a loss, or a pear.losses.Method; got {value!r}"
+        )
+    return Method(name, name, value)
+
+
+def as_method(given: Any) -> Method:
+    """Return the method that a user means by a name, a row, a class of losses, a function that makes one, or a loss.
+
+    A loss is copied by every ``make``, and takes no options.
+
+    Raises:
+        ProblemError: it is none of these, or there is no method of that name.
+
+    Example:
+        >>> as_method("spo+").title, as_method(SPOPlusLoss).title
+        ('SPO+', 'SPOPlusLoss')
+    """
+    if isinstance(given, str):
+        return method(given)
+    if isinstance(given, Method):
+        return given
+    if isinstance(given, nn.Module):
+        title = " ".join(repr(given).split())
+        return Method(title, title, lambda problem: copy.deepcopy(given))
+    if callable(given):
+        title = getattr(given, "__name__", type(given).__name__)
+        return Method(title, title, given)
+    raise ProblemError(
+        f"a method must be a name, a class of losses, a function from the problem to a loss, or a loss; got {given!r}"
+    )
+
+
+def make_loss(name: Any, task: TaskLike | Problem | Model, **options: Any) -> nn.Module:
     """Make the loss of a method for a task, or for a problem of your own.
 
     Args:
-        name: the name of a row of ``METHODS``.
+        name: the name of a method, of ``METHODS`` or a plug-in; or what else ``as_method`` takes, such as a class.
         task: a ``Problem`` or a ``Model``; or an object with a name, a problem, ``decide``, ``decide_relaxed`` and,
             for LAVA, ``adjacent``.
         options: settings that replace those of the row.
@@ -234,4 +296,4 @@ def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn
         >>> make_loss("spo+", pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0))
         SPOPlusLoss(Problem(min, n=2, 1 equality, bounds), mse_weight=0.01, cost_unit='auto')
     """
-    return method(name).make(OwnProblem(task) if isinstance(task, (Problem, Model)) else task, **options)
+    return as_method(name).make(OwnProblem(task) if isinstance(task, (Problem, Model)) else task, **options)

@@ -1,7 +1,8 @@
 """The table of solvers. Each solver is one row; the pipeline tries rows from top to bottom.
 
 A new solver is one file with a ``solve`` function and one row here. Only users name a solver. The pipeline takes the
-first row whose capabilities fit, and continues down the table where that solver fails.
+first row whose capabilities fit, and continues down the table where that solver fails. Solvers of other packages
+(``pear.plugins``) are rows as well; they are asked where a user names them, and "auto" never chooses one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pear.errors import MissingExtraError, UnknownSolverError
+from pear.errors import MissingExtraError, PluginError, UnknownSolverError
+from pear.plugins import find, plugin_names
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
@@ -30,9 +32,9 @@ class Backend:
 
     Attributes:
         name: the name that users write in ``solver=``.
-        module: the module with the solver's ``solve(qp, tol, **options) -> Candidate``, imported on first use. It may
-            also have ``prepare(qp)``, which computes what depends on the constraints alone, and ``supports(qp)``, which
-            tells whether the solver takes these programs.
+        module: the name of the module with the solver's ``solve(qp, tol, **options) -> Candidate``, imported on first
+            use; or an object with that method. It may also have ``prepare(qp)``, which computes what depends on the
+            constraints alone, and ``supports(qp)``, which tells whether the solver takes these programs.
         packages: import names of the packages that the solver needs.
         extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
         kinds: the kinds of programs that it solves: "lp", "qp", "milp".
@@ -51,7 +53,7 @@ class Backend:
     """
 
     name: str
-    module: str
+    module: Any
     packages: tuple[str, ...] = ()
     extra: str = ""
     kinds: tuple[str, ...] = ("lp", "qp")
@@ -79,7 +81,9 @@ class Backend:
     @property
     def how_to_install(self) -> str:
         """The command that installs the required packages."""
-        return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
+        if self.extra:
+            return f"pip install 'pear-dfl[{self.extra}]'"
+        return f"pip install {' '.join(self.packages)}" if self.packages else "always there"
 
     def supports(self, qp: QuadraticProgram) -> bool:
         """True where the solver takes programs like these, as far as this is known without solving them."""
@@ -136,7 +140,7 @@ class Backend:
             raise MissingExtraError(
                 f"solver '{self.name}' needs the {packages}, not installed here; run {self.how_to_install}"
             )
-        return importlib.import_module(self.module)
+        return importlib.import_module(self.module) if isinstance(self.module, str) else self.module
 
 
 _PREFIX = "qpsolvers:"
@@ -234,7 +238,10 @@ def get(name: str) -> Backend:
     if name.startswith(_PREFIX) and len(name) > len(_PREFIX):
         options = {"name": name.removeprefix(_PREFIX)}
         return Backend(name, "pear.solvers.adapters.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
-    names = [backend.name for backend in BACKENDS]
+    if (plugin := find("solver", name)) is not None:
+        added: Backend = plugin
+        return added
+    names = [backend.name for backend in BACKENDS] + plugin_names("solver")
     if name in _RENAMED:
         raise UnknownSolverError(f"the solver '{name}' is now called '{_RENAMED[name]}': use solver='{_RENAMED[name]}'")
     close = difflib.get_close_matches(name.lower(), names, n=1)
@@ -243,6 +250,28 @@ def get(name: str) -> Backend:
         f"unknown solver '{name}': {hint}There are auto, {', '.join(names)}, "
         f"and {_PREFIX}NAME for any other solver of the qpsolvers package"
     )
+
+
+def own_names() -> tuple[str, ...]:
+    """The names that a solver of another package cannot have."""
+    return ("auto", *_RENAMED, *(backend.name for backend in BACKENDS))
+
+
+def plugin_row(name: str, value: Any) -> Backend:
+    """Check the solver of another package, and return its row.
+
+    Raises:
+        PluginError: it is no ``Backend``, has another name, or has no ``solve``.
+    """
+    if not isinstance(value, Backend):
+        raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")
+    if value.name != name:
+        raise PluginError(f"its row is called {value.name!r}; the name must be the same in both places")
+    if not isinstance(value.module, str) and not callable(getattr(value.module, "solve", None)):
+        raise PluginError(f"{value.module!r} has no method solve(qp, tol); name a module, or give an object with one")
+    if name.startswith(_PREFIX):
+        raise PluginError(f"names that begin with {_PREFIX} belong to the solvers of the qpsolvers package")
+    return value
 
 
 def kind_of(qp: QuadraticProgram) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pear.plugins import find
 from pear.tasks.knapsack import Knapsack, knapsack, random_knapsack
 from pear.tasks.portfolio import Portfolio, portfolio
 from pear.tasks.shortest_path import ShortestPath, shortest_path
@@ -27,7 +28,9 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Say where tasks on real data are now."""
+    """Return the task of another package; say where tasks on real data are now."""
     if name in _MOVED:
         raise ImportError(f"pear.tasks.{name} is now pear_lab.tasks.{name}; run pip install pear-lab")
+    if not name.startswith("_") and (made := find("task", name)) is not None:
+        return made
     raise AttributeError(f"module 'pear.tasks' has no attribute {name!r}")

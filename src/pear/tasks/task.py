@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from pear.decisions import solve
 from pear.decisions.failures import report_failures
-from pear.errors import ProblemError
+from pear.errors import PluginError, ProblemError
 from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
@@ -150,3 +151,22 @@ def check_finite(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
     report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)
+
+
+def own_names() -> tuple[str, ...]:
+    """The names that a task of another package cannot have."""
+    return tuple(vars(import_module("pear.tasks")))
+
+
+def plugin_row(name: str, value: Any) -> Callable[..., Task]:
+    """Check the task of another package, and return the function that makes it.
+
+    Raises:
+        PluginError: it is no function, or its name is no identifier.
+    """
+    if not callable(value):
+        raise PluginError(f"expected a function that makes a pear.tasks.Task, got {value!r}")
+    if not name.isidentifier() or name.startswith("_"):
+        raise PluginError("its name must be an identifier, because users write pear.tasks.NAME")
+    made: Callable[..., Task] = value
+    return made

@@ -15,7 +15,7 @@ from torch import nn
 
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError, TrainingError
-from pear.losses.methods import method
+from pear.losses.methods import as_method
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
@@ -24,7 +24,9 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]
-"""A method's name under "method", and options of its loss; "smoothing" may be a multiple of "auto", as "auto*3"."""
+"""A method under "method", by its name or as ``as_method`` takes it, and options of its loss.
+
+"smoothing" may be a multiple of "auto", as "auto*3"."""
 
 
 def describe_settings(settings: Settings) -> str:
@@ -36,7 +38,7 @@ def describe_settings(settings: Settings) -> str:
     """
     options = {name: value for name, value in settings.items() if name != "method"}
     said = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in options.items()]
-    return " ".join([method(settings["method"]).title, *said])
+    return " ".join([as_method(settings["method"]).title, *said])
 
 
 def multiple_of_auto(smoothing: Any) -> float | None:
@@ -169,7 +171,7 @@ def train_candidate(send: SendMessage, one: Candidate, epochs: int, common: Comm
                 replace(config, max_epochs=epochs),
                 progress=send if wanted else None,
                 checkpoint=path,
-                order=shuffled if method(one.settings["method"]).shuffled else in_order,
+                order=shuffled if as_method(one.settings["method"]).shuffled else in_order,
             )
             one.checkpoint = path.read_bytes() if path.exists() else b""
         except TrainingError as error:  # this candidate diverges; the others need not

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pear.engines import Resources, check_name, start
 from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
-from pear.losses.methods import make_loss
+from pear.losses.methods import as_method, make_loss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem, recourse_model
 from pear.problem.oracle import DECISIONS_ALONE
@@ -102,7 +102,7 @@ def tune(
     *,
     model: nn.Module | None = None,
     validation: float | tuple[Any, Any] | None = None,
-    candidates: Sequence[Settings] | None = None,
+    candidates: Sequence[Settings | Any] | None = None,
     config: FitConfig | None = None,
     metric: Metric | None = None,
     engine: str = "local",
@@ -122,8 +122,10 @@ def tune(
         model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from the seed.
         validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
             costs of samples of their own.
-        candidates: mappings with a method's name under "method" and options of its loss. "smoothing" may be a multiple
-            of "auto": ``{"method": "pear", "smoothing": "auto*3"}``. ``default_candidates`` where left out.
+        candidates: mappings with a method under "method" and options of its loss. A method is a name, a class of
+            losses, a function from the problem to a loss, or a loss, which is copied; without options it may stand
+            alone. "smoothing" may be a multiple of "auto": ``{"method": "pear", "smoothing": "auto*3"}``.
+            ``default_candidates`` where left out.
         config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
             that of the order of the samples, and of the first weights of a linear model.
         metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
@@ -155,10 +157,7 @@ def tune(
         config = replace(config, start="standardised")
     plain_problem(problem)  # raises for anything but a Problem or a Model
     train, held_out = _split_samples(problem, X, C, validation)
-    choices = default_candidates(problem) if candidates is None else list(candidates)
-    for settings in choices:
-        if "method" not in settings:
-            raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
+    choices = default_candidates(problem) if candidates is None else [_read_candidate(one) for one in candidates]
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
     first = _make_linear(train, seed) if model is None else model
@@ -177,6 +176,19 @@ def tune(
         best.history.held_out, best.history.note = len(held_out), held_out_note(len(held_out), len(train))
     rows = tuple(one.row() for one in field)
     return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
+
+
+def _read_candidate(given: Any) -> Settings:
+    """The settings of a candidate, which may be a method alone.
+
+    Raises:
+        ProblemError: it names no method, or one that does not exist.
+    """
+    settings: Settings = given if isinstance(given, Mapping) else {"method": given}
+    if "method" not in settings:
+        raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
+    as_method(settings["method"])
+    return settings
 
 
 def _tuning_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from pear.problem.importers.cvxpy_problem import from_cvxpy
 from pear.problem.importers.gurobi_model import from_gurobipy
 from pear.problem.importers.highs_model import from_highs
-from pear.problem.importers.importer_table import IMPORTERS, Importer, is_model_file, read
+from pear.problem.importers.importer_table import IMPORTERS, Importer, from_file, is_model_file
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
 from pear.problem.importers.pyepo_model import from_pyepo
@@ -16,6 +16,7 @@ __all__ = [
     "Importer",
     "Model",
     "from_cvxpy",
+    "from_file",
     "from_gurobipy",
     "from_highs",
     "from_mps",
@@ -24,5 +25,4 @@ __all__ = [
     "from_pyomo",
     "from_scipy",
     "is_model_file",
-    "read",
 ]

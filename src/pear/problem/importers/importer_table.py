@@ -1,12 +1,15 @@
-"""The table of file importers, by the endings of the files they read. A new importer adds a row here."""
+"""The table of file importers, by the endings of the files they read. A new importer adds a row here, or a plug-in."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pear.errors import DataError
+from pear.errors import DataError, PluginError
+from pear.plugins import load_all
 from pear.problem.importers import mps, osqp_mat
 from pear.problem.importers.files_and_packages import suffix_of
 from pear.problem.model import Model
@@ -18,13 +21,15 @@ class Importer:
 
     Attributes:
         name: the files it reads, in words.
-        suffixes: the endings of these files, without ``.gz``.
-        read: a function from a path to a model.
+        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of other
+            objects, which is called by its name alone: ``pear.from_name``.
+        read: a function from a path, or from another object, to a model. Where it has an argument ``predicted``, that
+            names the variables whose costs are predicted.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    read: Callable[[str | Path], Model]
+    read: Callable[..., Model]
 
 
 IMPORTERS = (
@@ -33,20 +38,86 @@ IMPORTERS = (
 )
 
 
+OWN_NAMES = ("cvxpy", "file", "gurobipy", "highs", "mps", "osqp_mat", "pyepo", "pyomo", "scipy")
+
+
 def is_model_file(path: Path) -> bool:
     """True where some importer reads files that end like this one."""
-    return any(suffix_of(path) in row.suffixes for row in IMPORTERS)
+    suffix = suffix_of(path)
+    return any(suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all("importer").plugins)))
 
 
-def read(path: str | Path) -> Model:
-    """Read a model from a file, by the importer for the ending of its name.
+def importer_of(path: Path) -> Importer:
+    """Return the importer for files that end like this one.
 
     Raises:
-        DataError: no importer reads such files, or the file cannot be imported.
+        DataError: there is none; the message lists all endings, and the plug-ins that cannot be loaded.
+        PluginError: several packages bring one.
+    """
+    suffix = suffix_of(path)
+    for row in IMPORTERS:
+        if suffix in row.suffixes:
+            return row
+    plugins, problems = load_all("importer")
+    able = [one for one in plugins if suffix in one.row.suffixes]
+    if len(able) > 1:
+        origins = " and ".join(f"{one.name!r} from {one.origin}" for one in able)
+        raise PluginError(f"files that end in '{suffix}' are read by {origins}; call pear.from_NAME for one of them")
+    if able:
+        found: Importer = able[0].row
+        return found
+    known = ", ".join(suffix for row in (*IMPORTERS, *(one.row for one in plugins)) for suffix in row.suffixes)
+    also = "".join(f"; {problem}" for problem in problems)
+    raise DataError(f"{path} ends in '{suffix}'; expected one of {known}, or one of these with .gz{also}")
+
+
+def from_file(path: str | Path, **options: Any) -> Model:
+    r"""Read a model from a file, by the importer for the ending of its name, also that of a plug-in.
+
+    Args:
+        path: the path of the file.
+        options: arguments of the importer, such as ``predicted`` or ``rows``; those that are None are left out.
+
+    Raises:
+        DataError: no importer reads such files, it has no such argument, or the file cannot be imported.
+        PluginError: several packages bring an importer for such files.
+
+    Example:
+        >>> import pear, tempfile
+        >>> path = Path(tempfile.mkdtemp(), "plan.lp")
+        >>> _ = path.write_text("max\n profit: 3 x + 2 y\nst\n hours: x + y <= 4\nbounds\n x <= 3\nend\n")
+        >>> pear.from_file(path, predicted=["x"]).inputs
+        1
     """
     path = Path(path)
-    for row in IMPORTERS:
-        if suffix_of(path) in row.suffixes:
-            return row.read(path)
-    known = ", ".join(suffix for row in IMPORTERS for suffix in row.suffixes)
-    raise DataError(f"{path} ends in '{suffix_of(path)}'; expected one of {known}, or one of these with .gz")
+    row = importer_of(path)
+    given = {name: value for name, value in options.items() if value is not None}
+    known = inspect.signature(row.read).parameters
+    for name in given:
+        if name not in known:
+            raise DataError(f"{path}: the importer of {row.name} takes no argument {name!r}; leave it out")
+    return row.read(path, **given)
+
+
+def own_names() -> tuple[str, ...]:
+    """The names that an importer of another package cannot have."""
+    return OWN_NAMES
+
+
+def plugin_row(name: str, value: Any) -> Importer:
+    """Check the importer of another package, and return its row.
+
+    Raises:
+        PluginError: it is no ``Importer``, its name is no identifier, or its files are read already.
+    """
+    if not isinstance(value, Importer):
+        raise PluginError(f"expected a pear.problem.importers.Importer, got {value!r}")
+    if not name.isidentifier():
+        raise PluginError("its name must be an identifier, because users call pear.from_NAME")
+    for suffix in value.suffixes:
+        if not suffix.startswith(".") or suffix != suffix.lower() or suffix == ".gz":
+            raise PluginError(f"an ending must be as '.abc', in lower case; got {suffix!r}")
+        for row in IMPORTERS:
+            if suffix in row.suffixes:
+                raise PluginError(f"files that end in '{suffix}' are read as {row.name}; choose another ending")
+    return value

@@ -30,7 +30,7 @@ from pear.decisions import solve
 from pear.errors import FailedSamplesWarning, MissingExtraError, PearError, UnknownSolverError
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
-from pear.problem.importers import Model, read
+from pear.problem.importers import Model, from_file
 from pear.solvers.registry import get
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.judge.answer_accuracy import SolverAnswer
@@ -80,7 +80,7 @@ def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], Solve
         PearError: the file cannot be read.
     """
     if is_ours(name):
-        model = read(path)
+        model = from_file(path)
         _warm_up(model.problem, name)
         return lambda: _solve_ours(model, name)
     program = read_model_file(path).program
