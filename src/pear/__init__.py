@@ -13,6 +13,7 @@ from pear.version import __version__ as __version__
 if TYPE_CHECKING:
     from pear import boosting, losses, tasks
     from pear.decisions import solve
+    from pear.decisions.lazy_rows import lazy_oracle
     from pear.decisions.solution import Solution
     from pear.diagnosis.advice import advise
     from pear.diagnosis.diagnose import diagnose
@@ -91,6 +92,7 @@ __all__ = [
     "from_pyepo",
     "from_pyomo",
     "from_scipy",
+    "lazy_oracle",
     "losses",
     "normalized_regret",
     "presolve",
@@ -107,6 +109,7 @@ __all__ = [
 _MODULES = ("boosting", "losses", "tasks")
 _NAMES = {
     "pear.decisions": ("solve",),
+    "pear.decisions.lazy_rows": ("lazy_oracle",),
     "pear.decisions.solution": ("Solution",),
     "pear.diagnosis.advice": ("advise",),
     "pear.diagnosis.diagnose": ("diagnose",),

@@ -63,26 +63,28 @@ class _Search:
     Attributes:
         true: (B, n) true cost c of the minimised problem.
         error: (B, n) error e of the predicted cost.
-        qp: the relaxed programs.
+        qp: the relaxed programs; None for an oracle, whose objective is linear.
         linear: whether they have no curvature.
         jumps: whether decisions can jump.
+        by_solve: whether ``pear.solve`` decides, in integers or by an oracle.
         straight: (B,) κ up to which a piece is straight.
         tolerance: (B,) largest excess cost of a decision that still counts as optimal.
     """
 
     def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
         self.problem, self.true, self.error, self.solver = problem, true, error, solver
-        self.qp = problem.relaxed().canonical(true)
-        self.linear = self.qp.is_linear
-        self.jumps = self.linear or bool(is_singular_program(self.qp).any())
+        self.qp = problem.relaxed().canonical(true) if problem.has_program else None
+        self.linear = self.qp is None or self.qp.is_linear
+        self.jumps = self.qp is None or self.linear or bool(is_singular_program(self.qp).any())
         self.straight = (_SAME if self.linear else _STRAIGHT) * size
-        self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
+        self.by_solve = problem.is_integer or not problem.has_program
+        self.tolerance = (GAP if self.by_solve else _STRAIGHT) * size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """Decide samples ``rows`` at t (k,). Return decisions (k, n), NaN for failed ones, and their slopes dz/dt."""
         problem = self.problem[rows]
         cost = self.problem.sign * (self.true[rows] + t[:, None] * self.error[rows])
-        if self.problem.is_integer:
+        if self.by_solve:
             x = solve(problem, cost, solver=self.solver, on_failure="mask").x
             return x, torch.zeros_like(x)
         solved = solve_verified(problem, cost, 0.0, self.solver)
@@ -94,6 +96,8 @@ class _Search:
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
         """Return H d (k, n), with the curvature H of samples ``rows``."""
+        if self.qp is None:
+            return torch.zeros_like(d)
         H = self.qp.H
         return matvec(H if H.shape[0] == 1 else H[rows], d)
 
@@ -109,6 +113,7 @@ class _Search:
 
     def feasible(self, rows: Tensor, z: Tensor) -> Tensor:
         """Return a mask (k,) of the points z that satisfy the constraints."""
+        assert self.qp is not None
         qp = self.qp[rows]
         violations = [(matvec(qp.A, z) - qp.b).abs(), matvec(qp.G, z) - qp.h, qp.lb - z, z - qp.ub]
         worst = torch.cat([v.expand(len(z), -1) for v in violations], 1).amax(1)

@@ -22,7 +22,7 @@ from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.errors import ProblemError
 from pear.losses.regret_metrics import check_pair, compare_decisions
-from pear.problem import Model, Problem
+from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
@@ -48,7 +48,8 @@ def diagnose(
     active set stays the same.
 
     Args:
-        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
+        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs. Of an
+            ``Oracle``, whose function decides, constraints are not known, and its relaxation splits the squared error.
         predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
         true: the true costs or values, of the same shape.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
@@ -76,13 +77,7 @@ def diagnose(
     chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
     judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
     attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
-    relaxed = given.problem.relaxed()
-    parts_of_error, smoothing_note = split_error(relaxed, *costs, smoothing, solver)
-    qp = relaxed.canonical(given.true_cost)
-    constraints = name_constraints(problem, qp, given.variables)
-    (binding, price), (best_binding, best_price) = (
-        price_constraints(relaxed, cost, solver, constraints) for cost in costs
-    )
+    parts_of_error, about_program, more = _examine_program(problem, given, chosen, best, smoothing, solver)
     arrays: dict[str, Tensor] = {
         **attributed,
         **parts_of_error,
@@ -90,33 +85,88 @@ def diagnose(
         **{"predicted": given.predicted, "true": given.true},
     }
     found = Diagnosis(
-        **{name: value.cpu().numpy() for name, value in arrays.items()},
+        **{name: value.cpu().numpy() for name, value in arrays.items()},  # type: ignore[arg-type]
         sentences=[],
         normalized_regret=judged.normalized,
-        constraint_names=constraints.names,
-        constraint_kinds=constraints.kinds,
-        binding=binding,
-        shadow_price=price,
-        best_binding=best_binding,
-        best_shadow_price=best_price,
-        active=constraints.active(chosen.active, qp.p),
-        best_active=constraints.active(best.active, qp.p),
+        **about_program,
         names=given.names,
         variables=given.variables,
         groups=labels,
         grouped_by=name_group_column(grouped_by),
         sense=given.problem.sense,
         integer=given.problem.is_integer,
-        linear=given.problem.phi is None and qp.is_linear,
-        smoothing=smoothing_note,
     )
-    found.sentences.extend([*describe_diagnosis(found), *notes])
+    found.sentences.extend([*describe_diagnosis(found), *notes, *more])
     return found
+
+
+def _examine_program(
+    problem: Problem | Model,
+    given: DiagnosisInputs,
+    chosen: Solution | VerifiedSolutions,
+    best: Solution | VerifiedSolutions,
+    smoothing: float | Literal["auto"],
+    solver: str,
+) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
+    """Find what the constraints tell: the parts of the squared error, which constraints bind, and their prices.
+
+    Args:
+        problem: the problem with its names.
+        given: the predicted and true values.
+        chosen, best: the decisions under the forecast and under the truth.
+        smoothing, solver: arguments of ``diagnose``.
+
+    Returns:
+        Tensors and other attributes of a ``Diagnosis``, and sentences on what could not be found.
+    """
+    if not given.problem.has_program:
+        return _examine_oracle(given, smoothing, solver)
+    relaxed, costs = given.problem.relaxed(), (given.predicted_cost, given.true_cost)
+    parts_of_error, note = split_error(relaxed, *costs, smoothing, solver)
+    qp = relaxed.canonical(given.true_cost)
+    constraints = name_constraints(problem, qp, given.variables)
+    (binding, price), (best_binding, best_price) = (
+        price_constraints(relaxed, cost, solver, constraints) for cost in costs
+    )
+    about = {
+        "constraint_names": constraints.names,
+        "constraint_kinds": constraints.kinds,
+        "binding": binding,
+        "shadow_price": price,
+        "best_binding": best_binding,
+        "best_shadow_price": best_price,
+        "active": constraints.active(chosen.active, qp.p),
+        "best_active": constraints.active(best.active, qp.p),
+        "linear": given.problem.phi is None and qp.is_linear,
+        "smoothing": note,
+    }
+    return parts_of_error, about, []
+
+
+def _examine_oracle(
+    given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
+) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
+    """Find what can be told of an oracle: its relaxation splits the squared error, and there are no constraints."""
+    oracle, count = given.problem, len(given.true)
+    assert isinstance(oracle, Oracle)
+    notes = ["An oracle decides: that its decisions are the best ones is its word, and its constraints are not known."]
+    if isinstance(oracle.relaxation, Problem):
+        costs = given.predicted_cost, given.true_cost
+        parts, note = split_error(oracle.relaxed(), *costs, smoothing, solver)
+        notes.append("The squared error is split on its relaxation.")
+    else:
+        unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
+        names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
+        parts, note = dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}, "there is no program"
+    nothing: dict[str, Any] = {name: np.zeros(0) for name in ("binding", "shadow_price", "best_binding")}
+    nothing |= {"best_shadow_price": np.zeros(0), "constraint_names": (), "constraint_kinds": ()}
+    nothing |= {name: np.zeros((count, 0), dtype=bool) for name in ("active", "best_active")}
+    return parts, {**nothing, "linear": not oracle.is_curved, "smoothing": note}, notes
 
 
 def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
     """Compute the optimal decisions for costs (B, n), in the same way as ``pear.regret`` computes them."""
-    if problem.is_integer:
+    if problem.is_integer or not problem.has_program:
         return solve(problem, cost, solver=solver)
     solved = solve_verified(problem, cost, 0.0, solver)
     report_failures(solved.status, "raise", "the problem")
@@ -132,10 +182,15 @@ def _attribute_regret(
         The attributes ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences on
         the samples whose regret is not attributed.
     """
-    if given.problem.phi is not None:
+    curved_oracle = not given.problem.has_program and given.problem.is_curved
+    if given.problem.phi is not None or curved_oracle:
         nothing = torch.full_like(given.true, torch.nan)
         unknown = torch.zeros(len(regret), dtype=torch.bool)
         note = "The objective has a smooth term φ, under which decisions move along curves: regret is not attributed."
+        if curved_oracle:
+            note = (
+                "The objective of the oracle is curved, and its decisions are not followed: regret is not attributed."
+            )
         empty = {"attribution": nothing, "attributed": unknown, "margin": nothing[:, 0], "pieces": unknown.long()}
         return empty, [note]
     path = follow_decisions(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)

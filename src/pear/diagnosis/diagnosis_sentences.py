@@ -233,7 +233,8 @@ def _flag_sentences(found: Diagnosis) -> list[str]:
             f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
             "no multiplier."
         )
-    unsplit = int((np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast)).sum())
+    split = np.isfinite(found.squared_error)  # it is NaN where an oracle has no program
+    unsplit = int((split & (np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast))).sum())
     if unsplit:
         lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")
     return lines

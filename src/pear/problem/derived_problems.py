@@ -28,6 +28,30 @@ def add_curvature(problem: Problem, curvature: Matrix) -> Problem:
     return problem._with(Q=added if problem.Q is None else problem.Q + added, _plans={})
 
 
+def add_rows(problem: Problem, G: Any, h: Any) -> Problem:
+    """The problem with further rows ``Gz ≤ h``.
+
+    Args:
+        problem: a problem whose G and h are shared by all samples, dense or sparse.
+        G: (r, n) NumPy array.
+        h: (r,) NumPy array.
+
+    Example:
+        >>> import numpy as np
+        >>> add_rows(Problem(G=[[1.0, 2.0]], h=[4.0]), np.eye(2), np.ones(2))
+        Problem(min, n=2, 3 inequalities)
+    """
+    sides = torch.from_numpy(h).to(problem.device)
+    more: Any = SparseMatrix(to_csr(G)) if problem.is_sparse else torch.from_numpy(G).to(problem.device)
+    if problem.G is None or problem.h is None:
+        return problem._with(G=more, h=sides, _plans={})
+    if problem.is_sparse:
+        stacked: Any = SparseMatrix(sparse.csr_array(sparse.vstack([to_csr(problem.G), more.csr])))
+    else:
+        stacked = torch.cat([problem.G, more])
+    return problem._with(G=stacked, h=torch.cat([problem.h, sides]), _plans={})
+
+
 def minimised_curvature(problem: Problem) -> Matrix:
     """The Q of a problem with the sign of the minimised objective, (n, n) or (N, n, n), dense or sparse."""
     Q: Any = problem.Q

@@ -1,0 +1,151 @@
+"""``lazy_oracle``: a problem whose rows are too many to write down, and are added where a decision violates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pear.decisions.solve import solve
+from pear.errors import ProblemError, SolveError
+from pear.problem import Oracle, Problem
+from pear.problem.derived_problems import add_rows
+
+Array = NDArray[np.float64]
+Separate = Callable[[Array], tuple[Any, Any] | None]
+"""A function from a decision z (n,) to rows (r, n), or one row (n,), and right-hand sides (r,), or a number, with
+``rows @ z > sides``; None where the decision violates no row."""
+
+_MOST_ROUNDS = 1_000  # of solving and separating
+
+
+class LazyRows:
+    """Decides a problem with rows that a function finds: solve, separate, add rows, and solve again.
+
+    Rows that one sample has needed are kept for all others.
+
+    Args:
+        problem: the problem without the rows, the same for all samples.
+        separate: finds rows that a decision violates.
+
+    Attributes:
+        rows: (r, n) the rows that were added so far.
+        sides: (r,) their right-hand sides.
+    """
+
+    def __init__(self, problem: Problem, separate: Separate) -> None:
+        self.problem, self.separate = problem, separate
+        self.rows, self.sides = np.zeros((0, problem.n)), np.zeros(0)
+        self._lock = Lock()
+
+    def __call__(self, costs: Array) -> Array:
+        """Decide for costs (B, n); returns decisions (B, n) that violate no row.
+
+        Raises:
+            ProblemError: ``separate`` returns something else than rows that are violated, or finds ever more of them.
+            SolveError: a sample has no decision.
+        """
+        decisions, todo = np.zeros_like(costs), np.arange(len(costs))
+        with self._lock:
+            for _ in range(_MOST_ROUNDS):
+                decisions[todo] = self._solve(costs[todo], todo.tolist())
+                known = {*_row_keys(self.rows, self.sides)}
+                found = [self._find_violated(decisions[i], known) for i in todo]
+                for rows, sides in found:
+                    self._add(rows, sides)
+                todo = todo[[len(sides) > 0 for _, sides in found]]
+                if not len(todo):
+                    return decisions
+        raise ProblemError(
+            f"separate still finds violated rows after {_MOST_ROUNDS:,} rounds, and {len(self.rows):,} rows were added"
+        )
+
+    def _solve(self, costs: Array, samples: list[int]) -> Array:
+        """Solve with the rows that were added so far; errors name these samples."""
+        problem = add_rows(self.problem, self.rows, self.sides) if len(self.rows) else self.problem
+        try:
+            return solve(problem, torch.from_numpy(costs)).x.numpy()
+        except SolveError as error:
+            raise error.at(samples) from None
+
+    def _find_violated(self, z: Array, known: set[tuple[float, ...]]) -> tuple[Array, Array]:
+        """Return the rows and right-hand sides that a decision (n,) violates; ``known`` were there when it was made."""
+        found, n = self.separate(z.copy()), self.problem.n
+        if found is None:
+            return np.zeros((0, n)), np.zeros(0)
+        rows, sides = (np.atleast_1d(np.asarray(part, dtype=np.float64)) for part in found)
+        rows = np.atleast_2d(rows) if rows.size else np.zeros((0, n))
+        if rows.shape != (len(sides), n) or not (np.isfinite(rows).all() and np.isfinite(sides).all()):
+            raise ProblemError(
+                f"separate must return finite rows (r, {n}) and right-hand sides (r,), or None; got shapes "
+                f"{rows.shape} and {sides.shape}"
+            )
+        excess = rows @ z - sides
+        if len(rows) and not (excess > 0).any():
+            raise ProblemError("separate returned rows that the decision satisfies; return None where none is violated")
+        again = [key in known for key in _row_keys(rows, sides)]
+        if any(again):
+            raise ProblemError(
+                f"separate finds a row violated by {excess[again].max():.1e} that was added before; let it accept "
+                "violations of the size of rounding"
+            )
+        return rows, sides
+
+    def _add(self, rows: Array, sides: Array) -> None:
+        """Add rows that are not there yet."""
+        known = {*_row_keys(self.rows, self.sides)}
+        new = [i for i, key in enumerate(_row_keys(rows, sides)) if key not in known]
+        self.rows, self.sides = np.vstack([self.rows, rows[new]]), np.append(self.sides, sides[new])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without the lock."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
+
+
+def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
+    """Make an ``Oracle`` of a problem with rows that a function finds, such as the subtours of a round trip.
+
+    A decision is solved for without the rows, ``separate`` finds those that it violates, they are added, and the
+    decision is solved for again, until none is violated. Rows stay for all samples. The decision is as exact as the
+    solver: it is optimal under the rows that were added, and thus under all of them, if ``separate`` misses none. PEAR
+    trains on the problem without the rows.
+
+    Args:
+        problem: the problem without the rows, the same for all samples; integers stay integers.
+        separate: maps a decision z (n,) to rows and right-hand sides with ``rows @ z > sides``, (r, n) and (r,), or
+            (n,) and a number; None where no row is violated.
+
+    Returns:
+        The oracle. Its ``function.rows`` and ``function.sides`` are the rows that were added so far.
+
+    Raises:
+        ProblemError: the problem has no program, or fields per sample.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> def at_most_one(z):  # of neighbours, whatever their number
+        ...     both = np.flatnonzero(z[:-1] + z[1:] > 1.5)
+        ...     return None if not len(both) else (np.eye(4)[both] + np.eye(4)[both + 1], np.ones(len(both)))
+        >>> shifts = pear.lazy_oracle(pear.Problem(lb=0, ub=1, n=4, integer=True, sense="max"), at_most_one)
+        >>> pear.solve(shifts, [[1.0, 3.0, 1.0, 1.0]]).x
+        tensor([[0., 1., 0., 1.]], dtype=torch.float64)
+    """
+    if not isinstance(problem, Problem) or not problem.has_program or problem.batch is not None:
+        raise ProblemError(
+            f"lazy_oracle takes a pear.Problem whose fields all samples share, to which rows are added; got {problem!r}"
+        )
+    if not callable(separate):
+        raise ProblemError(f"separate must be a function from a decision to rows that it violates; got {separate!r}")
+    return Oracle(LazyRows(problem, separate), sense=problem.sense, batched=True, relaxation=problem)
+
+
+def _row_keys(rows: Array, sides: Array) -> list[tuple[float, ...]]:
+    """Return a tuple of numbers for each row, by which equal rows are recognised."""
+    return [(*row, side) for row, side in zip(rows.tolist(), sides.tolist(), strict=True)]
