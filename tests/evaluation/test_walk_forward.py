@@ -289,7 +289,7 @@ def test_dates_must_be_in_order():
     with pytest.raises(ProblemError, match="dates of C are not in order"):
         pear.walk_forward(simplex(), X, pd.DataFrame(C, index=mixed), {"ridge": Ridge()})
     frames = pd.DataFrame(X, index=dates), pd.DataFrame(C, index=dates + pd.Timedelta(days=1))
-    with pytest.raises(ProblemError, match="different indexes"):
+    with pytest.raises(ProblemError, match="rows of X and C do not belong together"):
         pear.walk_forward(simplex(), *frames, {"ridge": Ridge()})
     numbered = pd.DataFrame(X, index=range(20, 0, -1))  # numbers of rows say nothing about time
     assert pear.walk_forward(simplex(), numbered, C, {"ridge": Ridge()}).label[0] == 15

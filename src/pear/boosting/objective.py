@@ -20,6 +20,7 @@ from pear.losses.defaults import BOOSTING, check_strength
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.long_table import group_rows
 from pear.train.validation import own_rows, regret_on
 
@@ -31,6 +32,7 @@ class _CallReader:
 
     def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
         self.problem, self.inputs = problem, input_count(problem)
+        check_paired_rows({"true": true, "groups": groups})
         self.groups = None if groups is None else group_rows(groups, np.size(groups), self.inputs)
         self.true = None if true is None else self._rows(true, "true")
 

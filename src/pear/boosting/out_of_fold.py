@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.base_forecast import FOLDS, held_out_forecast, is_refittable
 from pear.train.long_table import group_rows
 
@@ -43,6 +44,7 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
             f"out_of_fold fits copies of an estimator of scikit-learn, as LGBMRegressor or XGBRegressor; a "
             f"{type(base).__name__} cannot be fitted again"
         )
+    check_paired_rows({"X": X, "y": y, "groups": groups})
     blocks = None
     if groups is not None:
         count = len(X)

@@ -27,6 +27,7 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map
+from pear.problem.row_pairing import check_paired_rows
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
@@ -72,6 +73,7 @@ def diagnose(
     check_solver(solver)
     problem = bring_known(problem, known, predicted)
     given = DiagnosisInputs(problem, predicted, true, names)
+    check_paired_rows({"true": true, "predicted": predicted, "groups": groups})
     labels, grouped_by = read_groups(groups, len(given.true))
     costs = given.predicted_cost, given.true_cost
     chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)

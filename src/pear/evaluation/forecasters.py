@@ -14,8 +14,9 @@ from pear.errors import ProblemError
 from pear.evaluation.time_splits import Fold
 from pear.evaluation.walk_samples import Array, FeatureTable, Samples
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order, is_frame
+from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import with_numbers
+from pear.problem.row_pairing import has_index
 from pear.train.validation import own_rows
 
 _REFUSALS = (ValueError, TypeError)
@@ -126,6 +127,7 @@ class TableForecaster:
 
     def __init__(self, name: str, table: Any, samples: Samples) -> None:
         check_same_order(samples.problem, table, samples.C)
+        samples.check_pairing(f"the forecasts of {name!r}", table)
         self.values = samples.read_values(table, f"the forecasts of {name!r}")
         if len(self.values) != len(samples):
             raise ProblemError(
@@ -174,7 +176,7 @@ def as_forecaster(name: str, given: Any, samples: Samples) -> Forecaster:
             f"forecaster {name!r} has predict and no fit, and a walk forward trains anew on each fold; pass its "
             "forecasts of all rows as a table, if it was trained on none of the tested ones"
         )
-    if is_frame(given) or (isinstance(given, (Tensor, np.ndarray, Sequence)) and not isinstance(given, str)):
+    if has_index(given) or (isinstance(given, (Tensor, np.ndarray, Sequence)) and not isinstance(given, str)):
         return TableForecaster(name, given, samples)
     if callable(given):
         return FunctionForecaster(given, features)

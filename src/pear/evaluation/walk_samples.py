@@ -15,6 +15,7 @@ from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_same_order, is_frame
 from pear.problem.known_samples import read_known, with_numbers
 from pear.problem.model import input_count
+from pear.problem.row_pairing import check_paired_rows, has_index
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.validation import own_rows
@@ -79,7 +80,7 @@ class Samples:
         features: the features.
         groups: the rows of each sample in long tables, or None.
         C: the true values as they came.
-        labels: (N,) the ids of groups, or the index of X or of C where one is a DataFrame, dates as local times;
+        labels: (N,) the ids of groups, or the index of X or of C where one is a table of pandas, dates as local times;
             otherwise the numbers of the samples.
 
     Raises:
@@ -88,6 +89,7 @@ class Samples:
 
     def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None, known: Any = None) -> None:
         self.problem, self.C = problem, as_rows(C)
+        self._given = {"X": X, "C": C, "groups": groups, "known": known}
         self.groups = None if groups is None else group_rows(groups, len(groups), input_count(problem))
         self.true = self.read_values(self.C, "C")
         self._wide_C = len(self.C) == len(self.true) and is_frame(self.C)
@@ -100,23 +102,27 @@ class Samples:
         own = own_rows(problem)
         if own not in (None, count):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")
+        self.check_pairing("C", C)
         self.known = read_known(problem, known, count)
         self.problem = with_numbers(problem, self.known)
         self.features = self.read_features("X", X)
-        _check_dates("C", self.C)
-        tables = [table for table in (self.features.X, self.C) if is_frame(table)]
-        if len(tables) == 2 and len(tables[0]) == len(tables[1]) and not tables[0].index.equals(tables[1].index):
-            raise ProblemError(
-                "X and C have different indexes, and rows are paired by their place; pass C.loc[X.index]"
-            )
-        self.labels = self._find_labels(tables)
+        _check_dates("C", C)
+        self.labels = self._find_labels([table for table in (X, C) if has_index(table)])
 
     def __len__(self) -> int:
         return len(self.true)
 
     def read_features(self, name: str, X: Any) -> FeatureTable:
         """Return features of all samples, checked."""
-        return FeatureTable(name, X, len(self), self.groups)
+        found = FeatureTable(name, X, len(self), self.groups)
+        self.check_pairing(name, X)
+        return found
+
+    def check_pairing(self, name: str, table: Any) -> None:
+        """Raise ProblemError where a table has another index than X, C, groups or known with as many rows."""
+        if has_index(table):
+            as_long = {own: one for own, one in self._given.items() if has_index(one) and len(one) == len(table)}
+            check_paired_rows({**as_long, "known": self._given["known"], name: table})
 
     def read_values(self, values: Any, name: str) -> Array:
         """Return forecasts or true values of all samples as float64 (N, k), those of a long table by sample."""
@@ -172,7 +178,7 @@ def _plain_labels(index: Any) -> NDArray[Any]:
 
 def _check_dates(name: str, table: Any) -> None:
     """Raise ProblemError where the rows of a table carry dates that are not in order."""
-    if not is_frame(table):
+    if not has_index(table):
         return
     import pandas
 

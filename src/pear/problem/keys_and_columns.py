@@ -14,6 +14,7 @@ from pear.errors import ProblemError
 from pear.problem.model import Model
 from pear.problem.oracle import Oracle
 from pear.problem.problem import Problem
+from pear.problem.row_pairing import check_paired_rows
 
 
 def as_keys(
@@ -105,7 +106,7 @@ def check_same_order(problem: Problem | Model, predicted: Any, true: Any) -> Non
     """Check that DataFrames of predicted and true values have the same columns and rows in the same order.
 
     Raises:
-        ProblemError: their columns or rows differ in order, so that the wrong numbers would be compared.
+        ProblemError: their columns or rows differ in order, or their indices differ: wrong numbers would be compared.
     """
     columns = [column_names(table) for table in (predicted, true)]
     for name, own in zip(("predicted", "true"), columns, strict=True):
@@ -117,10 +118,4 @@ def check_same_order(problem: Problem | Model, predicted: Any, true: Any) -> Non
             f"predicted and true must have the same columns in the same order; got {list(columns[0] or ())[:5]} and "
             f"{list(columns[1] or ())[:5]}: {advice}"
         )
-    if None in columns or predicted.index.equals(true.index):
-        return
-    if set(predicted.index) == set(true.index):
-        raise ProblemError(
-            "predicted and true have the same index in different orders, and rows are paired by their place; bring "
-            "them together: predicted.loc[true.index]"
-        )
+    check_paired_rows({"true": true, "predicted": predicted})

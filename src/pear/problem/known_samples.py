@@ -9,6 +9,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.array_conversion import as_batch
 from pear.problem.model import Model
+from pear.problem.row_pairing import check_paired_rows
 
 
 def bring_known(problem: Any, known: Any, values: Any) -> Any:
@@ -23,6 +24,7 @@ def bring_known(problem: Any, known: Any, values: Any) -> Any:
         ProblemError: known data is missing, not expected, or not what the model expects.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
+        check_paired_rows({"predicted": values, "known": known})
         return problem.with_known(known, len(as_batch(values)))
     _refuse_unexpected(known)
     return problem

@@ -20,7 +20,7 @@ from pear.problem.oracle import DECISIONS_ALONE
 from pear.train.estimator.networks import make_network
 from pear.train.fit_config import FitConfig
 from pear.train.history import History
-from pear.train.samples.features import check_order, input_tensors, read_features, read_rows
+from pear.train.samples.features import check_sample_rows, input_tensors, read_features, read_rows
 from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.successive_halving import (
     Candidate,
@@ -253,5 +253,5 @@ def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> M
             f"{name} must be features (N, p) and costs (N, {wanted}) of the same samples; got shapes "
             f"{' and '.join(str(tuple(part.shape)) for part in (*parts, costs))}"
         )
-    check_order(pair[0], pair[1], name)
+    check_sample_rows(*pair)
     return MemorySamples(SampleBatch(features, costs, None))

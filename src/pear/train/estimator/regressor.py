@@ -16,6 +16,7 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
 from pear.problem.keys_and_columns import is_frame
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
@@ -279,7 +280,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             A DataFrame where X is one or C was: columns are named as the variables of a ``Model``, or as the costs, and
             the rows of a long table's decisions as its groups. Otherwise an array.
         """
-        predicted = self._forecast(X, base_forecast)
+        predicted = self._forecast(X, base_forecast, groups=groups, known=known)
         table = read_groups(self, groups, len(predicted))
         values = predicted if table is None else table.gather(predicted)
         problem = problem_to_decide(self.problem, problem, known, values)
@@ -307,7 +308,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) what came true; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
-        predicted = self._forecast(X, base_forecast)
+        predicted = self._forecast(X, base_forecast, y=y, groups=groups, known=known)
         check_columns(self, y)
         table = read_groups(self, groups, len(predicted))
         values = predicted if table is None else table.gather(predicted)
@@ -381,9 +382,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """The validation metric for a loss without a problem."""
         return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
 
-    def _forecast(self, X: Any, base_forecast: Any = None) -> Array:
-        """Predicted values (N, k), or (N·k,) of a long table, in the dtype of the model."""
+    def _forecast(self, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
+        """Predicted values (N, k), or (N·k,) of a long table; what comes beside X must have its index."""
         check_is_fitted(self, "model_")
+        check_paired_rows({"X": X, "base_forecast": base_forecast, **beside})
         rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         like, offset = next(self.model_.parameters()), forecast_offset(self, X, base_forecast)
         others = () if offset is None else (torch.from_numpy(offset).to(like),)

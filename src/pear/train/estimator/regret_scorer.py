@@ -12,6 +12,7 @@ from pear.errors import ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import input_count, plain_problem
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.validation import own_rows
 
 
@@ -63,6 +64,7 @@ class RegretScorer:
 
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
         """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
+        check_paired_rows({"X": X, "C": C})
         return minus_regret(self.problem, estimator.predict(X), C)
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
@@ -105,6 +106,7 @@ def read_training_rows(
     fresh, X, y = dtype is None, given["X"], given["y"]
     if fresh:
         estimator._forget()
+    check_paired_rows(given)
     numbers: dict[str, Any] = {"dtype": list(_KINDS), "reset": fresh, "ensure_min_samples": least}
     rows, true = validate_data(estimator, X, y, multi_output=True, y_numeric=True, **numbers)
     if fresh:

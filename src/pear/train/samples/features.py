@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError, list_positions
 from pear.problem.array_conversion import to_tensor
+from pear.problem.row_pairing import check_paired_rows
 
 Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """(N, …) for a model with one input; a tuple or a dict of such tensors for a model with several."""
@@ -109,15 +110,15 @@ def _check_distinct(ids: list[Hashable], name: str) -> None:
     )
 
 
-def check_order(features: Any, costs: Any, name: str) -> None:
-    """Raise ProblemError for tables with the same index in different orders, because rows are paired by position."""
-    if not (hasattr(features, "iloc") and hasattr(costs, "iloc")):
-        return
-    if not features.index.equals(costs.index) and set(features.index) == set(costs.index):
-        raise ProblemError(
-            f"features and costs of {name} have the same index in different orders, and rows are paired by their "
-            "place; bring them together: costs.loc[features.index]"
-        )
+def check_sample_rows(features: Any, costs: Any, ids: Any = None) -> None:
+    """Raise ProblemError where features of one input or several, costs and ids have indices that differ."""
+    if isinstance(features, Mapping):
+        inputs = {f"input {name!r}": part for name, part in features.items()}
+    elif isinstance(features, (tuple, list)):
+        inputs = {f"input {number}": part for number, part in enumerate(features)}
+    else:
+        inputs = {"features": features}
+    check_paired_rows({**inputs, "costs": costs, "ids": ids})
 
 
 def nonfinite_rows(features: Features) -> Tensor:

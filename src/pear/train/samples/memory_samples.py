@@ -15,7 +15,7 @@ from pear.train.sample_order import Order
 from pear.train.samples.features import (
     Features,
     Keys,
-    check_order,
+    check_sample_rows,
     find_unusable,
     input_tensors,
     map_features,
@@ -93,7 +93,7 @@ class MemorySamples:
                 f"{name} must be a pair of features and costs, a Dataset or a DataLoader of such samples; got "
                 f"{_describe_type(data)}"
             )
-        check_order(data[0], data[1], name)
+        check_sample_rows(*data)
         return cls(read_batch(data, name))
 
     def __len__(self) -> int:

@@ -1,0 +1,134 @@
+"""Tables of pandas are paired by their index: everywhere, and in one way."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import pear
+from pear.errors import ProblemError
+from pear.problem.row_pairing import check_paired_rows
+
+DAYS = pd.date_range("2026-01-01", periods=12)
+PROBLEM = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+RANDOM = np.random.default_rng(0)
+X = pd.DataFrame(RANDOM.normal(size=(12, 2)), DAYS)
+C = pd.DataFrame(RANDOM.uniform(1, 2, size=(12, 3)), DAYS)
+QUICK = pear.FitConfig(max_epochs=1)
+
+
+def fitted():
+    return pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X, C)
+
+
+def fit_directly(x, c):
+    model = torch.nn.Linear(2, 3, dtype=torch.float64)
+    return pear.fit(model, pear.PEARLoss(PROBLEM), (x, c), config=QUICK)
+
+
+def long_objective(x, c):
+    groups = pd.Series(np.repeat(np.arange(4), 3), c.index)
+    return pear.boosting.objective(PROBLEM, x[0], groups=groups)
+
+
+def out_of_fold(x, c):
+    from sklearn.linear_model import Ridge
+
+    return pear.boosting.out_of_fold(Ridge(), x, c)
+
+
+CALLS = {
+    "estimator.fit": lambda x, c: pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(x, c),
+    "estimator.validation": lambda x, c: pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X, C, (x, c)),
+    "estimator.partial_fit": lambda x, c: pear.DecisionRegressor(PROBLEM).partial_fit(x, c),
+    "estimator.base_forecast": lambda x, c: pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X, C, base_forecast=c),
+    "estimator.score": lambda x, c: fitted().score(x, c),
+    "regret_scorer": lambda x, c: pear.regret_scorer(PROBLEM)(fitted(), x, c),
+    "fit": fit_directly,
+    "tune": lambda x, c: pear.tune(PROBLEM, x, c, candidates=[{"method": "mse"}], config=QUICK),
+    "regret": lambda x, c: pear.regret(PROBLEM, C.set_axis(x.index), c),
+    "normalized_regret": lambda x, c: pear.normalized_regret(PROBLEM, C.set_axis(x.index), c),
+    "regret_gradient": lambda x, c: pear.regret_gradient(PROBLEM, C.set_axis(x.index), c),
+    "diagnose": lambda x, c: pear.diagnose(PROBLEM, C.set_axis(x.index), c),
+    "diagnose, groups": lambda x, c: pear.diagnose(PROBLEM, C.to_numpy(), c, groups=pd.Series("a", x.index)),
+    "walk_forward": lambda x, c: pear.walk_forward(PROBLEM, x, c, {"own": C.to_numpy()}, splits=2),
+    "walk_forward, table": lambda x, c: pear.walk_forward(PROBLEM, X, C.to_numpy(), {"own": c}, splits=2),
+    "boosting.objective": long_objective,
+    "boosting.out_of_fold": out_of_fold,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_day_apart_is_refused_everywhere(name):
+    later = C.set_axis(DAYS + pd.Timedelta(days=1))
+    with pytest.raises(ProblemError, match=r"11 are among the 12 of .* first in row 0: .*2026-01-0.*\.intersection\("):
+        CALLS[name](X, later)
+    with pytest.raises(ProblemError, match="same index in different orders"):
+        CALLS[name](X, C[::-1])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_index_and_no_index_are_taken(name):
+    CALLS[name](X, C)
+    CALLS[name](X, C.reset_index(drop=True))
+
+
+def test_what_the_sentence_says():
+    rows = X[0]
+    with pytest.raises(ProblemError) as shorter:
+        check_paired_rows({"X": X, "y": rows[2:]})
+    assert "of the 12 labels in the index of X, 10 are among the 10 of y; the two differ first in row 0" in str(
+        shorter.value
+    )
+    assert "set_axis" not in str(shorter.value)
+    with pytest.raises(ProblemError, match=r"first in row 10: 2026-01-11 00:00:00 in X, nothing in y"):
+        check_paired_rows({"X": X, "y": rows[:10]})
+    with pytest.raises(ProblemError, match=r"pass y\.set_axis\(X\.index\)"):
+        check_paired_rows({"X": X, "y": rows.set_axis(list("abcdefghijkl"))})
+    twice = pd.DataFrame({"a": [1, 2, 3]}, ["p", "p", "q"])
+    with pytest.raises(ProblemError, match="sort both in the same way"):
+        check_paired_rows({"X": twice, "y": twice.set_axis(["p", "q", "p"])})
+
+
+def test_an_advice_of_the_sentence_helps():
+    later = C.set_axis(DAYS + pd.Timedelta(days=1))
+    both = X.index.intersection(later.index)
+    check_paired_rows({"X": X.loc[both], "y": later.loc[both]})
+    check_paired_rows({"X": X, "y": later.set_axis(X.index)})
+    check_paired_rows({"X": X, "y": C[::-1].loc[X.index]})
+
+
+def test_the_default_index_names_nothing_unless_its_numbers_are_shuffled():
+    plain = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    check_paired_rows({"X": plain, "y": plain.set_axis([7, 3, 9])})  # a test set and forecasts of it as a fresh table
+    check_paired_rows({"X": plain.set_axis([7, 3, 9]), "y": plain})
+    for pair in (plain, plain.set_axis([2, 0, 1])), (plain.set_axis([2, 0, 1]), plain):
+        with pytest.raises(ProblemError, match="same index in different orders"):
+            check_paired_rows({"X": pair[0], "y": pair[1]})
+
+
+def test_known_data_is_paired_where_it_has_a_row_for_each_sample():
+    later = pd.Series(1.0, DAYS + pd.Timedelta(days=1))
+    check_paired_rows({"X": X, "known": {"level": X[0], "limit": pd.Series([1.0], ["all"])}})
+    check_paired_rows({"X": X, "known": later[:3]})  # of the groups of a long table
+    with pytest.raises(ProblemError, match=r"the rows of X and known\['level'\] do not belong together"):
+        check_paired_rows({"X": X, "known": {"level": later}})
+    variables = pear.Problem(lb=0.0, ub=1.0, A=[[1.0, 1.0, 1.0]], b=[0.0])
+    model = pear.Model(variables, known_map=pear.KnownMap({"level": ()}, b=[[1.0]]))
+    assert len(pear.regret(model, C, C, known={"level": X[0].abs() % 1})) == 12
+    calls = {
+        "solve": lambda known: pear.solve(model, C, known=known),
+        "regret": lambda known: pear.regret(model, C, C, known=known),
+        "diagnose": lambda known: pear.diagnose(model, C, C, known=known),
+        "walk_forward": lambda known: pear.walk_forward(model, X, C, {"own": C}, splits=2, known=known),
+        "fit": lambda known: pear.DecisionRegressor(model, max_epochs=1).fit(X, C, known=known),
+    }
+    for call in calls.values():
+        with pytest.raises(ProblemError, match="11 are among the 12 of known"):
+            call({"level": later})
+
+
+def test_several_inputs_are_checked_each():
+    later = X.set_axis(DAYS + pd.Timedelta(days=1))
+    with pytest.raises(ProblemError, match="the rows of input 'a' and input 'b' do not belong together"):
+        pear.fit(torch.nn.Linear(2, 3), pear.PEARLoss(PROBLEM), ({"a": X, "b": later}, C))
