@@ -9,8 +9,9 @@ import pytest
 import torch
 from browser import browser
 from built_site import site
+from forked_workers import forked_workers
 
-__all__ = ["browser", "site"]  # fixtures of all tests
+__all__ = ["browser", "forked_workers", "site"]  # fixtures of all tests
 
 torch.set_num_threads(1)  # small systems gain nothing from threads, and one thread makes results repeatable
 hypothesis.settings.register_profile("pear", deadline=None, derandomize=True, print_blob=False)

@@ -67,6 +67,7 @@ def database(tmp_path: Path) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_that_die_before_they_are_ready_or_at_work_lose_nothing(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_full_disk_ends_the_command_in_words_and_is_no_failure_of_a_run(tmp_pa
         assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_row_that_cannot_be_written_ends_the_command(database: Database) -> None:
     database._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(DatabaseError, match=r"cannot use the database .*make room and allow writing"):

@@ -594,6 +594,7 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
 # --- many runs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) -> None:
     runs = [path_run("mse"), path_run("pear"), knapsack_run("pear"), knapsack_run("pear", variant="capacity-shift")]
     failing = [path_run("pear", smoothing=-1.0), path_run(grid=[0, 0])]
@@ -616,6 +617,7 @@ def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_a_run_that_kills_its_process_twice_fails_and_costs_no_other(database: Database) -> None:
     long = path_run("pear", **LONG)
     runs = [long, *(path_run(seed=seed) for seed in range(3))]

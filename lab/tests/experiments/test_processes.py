@@ -14,7 +14,7 @@ from task_results import results
 from pear.engines import EngineError, TaskMessage, TaskResult, TaskStart, TaskUpdate
 from pear_lab.experiments.processes import start_engine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 
 class AwkwardError(Exception):

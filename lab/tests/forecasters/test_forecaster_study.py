@@ -109,6 +109,7 @@ def test_a_stopped_study_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_runs_in_processes_are_the_same(tmp_path: Path) -> None:
     runs = expand_runs(["paper-paths-2-0"], ["mean", "ridge", "mse-linear"], 1, quick=True)
     for name, jobs in (("one", 1), ("two", 2)):
