@@ -612,7 +612,7 @@ class TestOverrides:
             ({"G": [[1, 1]]}, r"G of shape \(1, 2\) has 1 rows but h of shape \(4, 3\) has 3 entries"),
             ({"b": 1.0}, r"b must have shape \(p,\) or per sample \(N, p\); got \(\)"),
             ({"Q": torch.eye(2, dtype=torch.complex64)}, "Q must hold real numbers, got type complex64"),
-            ({"Q": torch.eye(2, device="meta")}, "Q is on meta but the problem is on cpu"),
+            ({"Q": torch.empty(2, 2, device="meta")}, "Q is on meta but the problem is on cpu"),
         ],
     )
     def test_bad_override(self, mixed: Problem, new: dict[str, Any], message: str) -> None:

@@ -28,7 +28,7 @@ from sklearn.model_selection import cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-SHORT: dict[str, Any] = {"max_epochs": 11, "check_every": 5, "patience": 3}
+SHORT: dict[str, Any] = {"max_epochs": 5, "check_every": 2, "patience": 3}
 TASK = pear.tasks.shortest_path((3, 3))
 K = TASK.problem.n
 X, C = (np.asarray(part, dtype=float) for part in TASK.samples(150, degree=6, seed=3))

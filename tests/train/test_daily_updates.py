@@ -17,7 +17,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip instal
 
 from pear.train.estimator import daily_updates
 
-SHORT: dict[str, Any] = {"max_epochs": 41, "check_every": 10, "patience": 3}
+SHORT: dict[str, Any] = {"max_epochs": 11, "check_every": 5, "patience": 3}
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = (np.asarray(part, dtype=float) for part in TASK.samples(700, degree=4, noise=0.5, seed=3))
 OLD, NEW, TEST = slice(0, 160), slice(160, 200), slice(200, 700)

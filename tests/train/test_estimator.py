@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
-SHORT: dict[str, Any] = {"max_epochs": 21, "check_every": 5, "patience": 3}
+SHORT: dict[str, Any] = {"max_epochs": 6, "check_every": 2, "patience": 3}
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = (np.asarray(part) for part in TASK.samples(240, degree=6, seed=3))
 TRAIN, TEST = slice(0, 180), slice(180, 240)
@@ -78,7 +78,7 @@ def test_fit_leaves_its_parameters_alone() -> None:
 
 def test_decides_better_than_squared_error() -> None:
     x, c = (np.asarray(part) for part in TASK.samples(1300, degree=8, seed=1))
-    trained = [regressor(loss=loss, max_epochs=200).fit(x[:300], c[:300]) for loss in ("pear-guided", "mse")]
+    trained = [regressor(loss=loss, max_epochs=40).fit(x[:300], c[:300]) for loss in ("pear-guided", "mse")]
     ours, squared = (-model.score(x[300:], c[300:]) for model in trained)
     assert 0 < ours < squared
 

@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-SHORT: dict[str, Any] = {"max_epochs": 11, "check_every": 5, "patience": 3}
+SHORT: dict[str, Any] = {"max_epochs": 5, "check_every": 2, "patience": 3}
 PROBLEM = pear.Problem(A=np.ones((1, 4)), b=[1.0], lb=0.0)  # one of four
 G, K, P = 90, 4, 3
 rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from pear.train.ridge import STRENGTHS, fit_ridge
 TASK = pear.tasks.shortest_path((3, 3))
 FEATURES, COSTS = TASK.samples(660, degree=6, noise=0.25, seed=3)
 X, C, TEST = FEATURES[:160], COSTS[:160], (FEATURES[160:], COSTS[160:])
-CONFIG = FitConfig(max_epochs=16)
+CONFIG = FitConfig(max_epochs=8)
 
 
 def linear(seed: int = 0) -> nn.Linear:
