@@ -15,6 +15,7 @@ from pear.problem import field_checks
 from pear.problem.array_conversion import MATRICES, given_fields, shape_of, to_float64
 from pear.problem.constraint_map import SIDES, own_sides
 from pear.problem.cost_map import CostMap, read_map
+from pear.problem.matrix import to_csr
 from pear.problem.problem import Problem
 
 TARGETS = ("cost", "offset", *SIDES, *MATRICES)
@@ -186,13 +187,20 @@ class KnownMap:
                 change = change.reshape(*change.shape[:-1], -1, n)
                 found[name] = change if base is None else base + change
             else:
-                found[name] = own[name] + change
+                found[name] = self._own(name, own[name]) + change
         if "Q" in found:
             found["Q"] = field_checks.symmetrise(found["Q"], found["Q"])
             field_checks.check_definite(found["Q"], problem.sense)
         bounds = {name: found.get(name, getattr(problem, name)) for name in ("lb", "ub")}
         field_checks.check_bounds({name: bound for name, bound in bounds.items() if bound is not None})
         return found
+
+    def _own(self, name: str, own: Tensor) -> Tensor:
+        """The model's own values of a side, with 0 for infinite bounds that known values replace."""
+        if name not in ("lb", "ub") or not bool(own.isinf().any()):
+            return own
+        touched = torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0).to(own.device)
+        return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
         """``matrix · κ`` of one of ``targets``: (size,) or (N, size)."""

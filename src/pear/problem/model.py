@@ -19,6 +19,7 @@ from pear.problem.cost_map import CostMap
 from pear.problem.elastic_problem import ElasticProblem
 from pear.problem.html_tables import html_table, problem_facts, summarise_names
 from pear.problem.known_map import KnownMap
+from pear.problem.named_decisions import NamedDecisions
 from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
 from pear.problem.problem import Problem
 
@@ -215,6 +216,9 @@ class Model:
     def decision(self, z: Any) -> dict[str, Tensor]:
         """Split decisions z (n,) or (B, n) by the names of ``layout``. Each part has its own shape, behind B.
 
+        Variables with an index (``charge[0]``, ``charge[1]``, …) make an array, ``charge``; a single one is found by
+        its own name as well.
+
         Args:
             z: a tensor, or any value that NumPy converts to an array, such as the result of
                 ``DecisionRegressor.decide``.
@@ -226,7 +230,8 @@ class Model:
         z = z if isinstance(z, Tensor) else torch.from_numpy(np.array(z))
         if z.ndim not in (1, 2) or z.shape[-1] != n:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
-        return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
+        parts = {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
+        return NamedDecisions(parts, z, self.variables)
 
     def with_recourse(self, recourse: Penalty | Projection) -> Model:
         """The same model with a recourse, the rule for decisions that violate the true constraints."""

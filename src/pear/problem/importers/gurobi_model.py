@@ -24,7 +24,9 @@ _REFUSED = {
 }
 
 
-def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
+def from_gurobipy(
+    model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
+) -> Model:
     """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
 
     Pending changes are processed (``model.update()``). Variables that Gurobi adds for ranges (``addRange``) become
@@ -33,12 +35,16 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
     Args:
         model: a ``gurobipy.Model``.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Left out, all costs are predicted.
+            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. Left out, all costs are
+            predicted that are not known.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.
         recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
             from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
             ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
+            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
+            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: SOS, quadratic or general constraints, lazy
@@ -50,7 +56,7 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
     if not isinstance(model, gurobipy.Model):
         raise DataError(f"expected a gurobipy.Model, got {type(model).__name__}; of a file, use pear.from_mps")
     model.update()
-    return gurobi_arrays(model).model(predicted, limits=rows, recourse=recourse)
+    return gurobi_arrays(model).model(predicted, limits=rows, recourse=recourse, known=known)
 
 
 def gurobi_arrays(model: Any) -> ModelArrays:

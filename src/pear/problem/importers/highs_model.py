@@ -14,7 +14,9 @@ from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model
 
 
-def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
+def from_highs(
+    model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
+) -> Model:
     """A linear, quadratic or integer program from ``highspy``: a ``Highs``, a ``HighsModel`` or a ``HighsLp``.
 
     Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
@@ -22,12 +24,16 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
     Args:
         model: an object of highspy.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Left out, all costs are predicted.
+            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. Left out, all costs are
+            predicted that are not known.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.
         recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
             from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
             ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
+            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
+            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
 
     Raises:
         DataError: it is another object, has no variables, or has semi-continuous ones.
@@ -56,7 +62,7 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
         )
     name = model.lp_.model_name_
     where = f"the HiGHS model {name}" if name else "the HiGHS model"
-    return highs_arrays(where, model).model(predicted, limits=rows, recourse=recourse)
+    return highs_arrays(where, model).model(predicted, limits=rows, recourse=recourse, known=known)
 
 
 def highs_arrays(where: str, model: Any) -> ModelArrays:

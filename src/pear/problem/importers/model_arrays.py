@@ -17,6 +17,8 @@ from pear.errors import ProblemError
 from pear.presolving import Reduction, RowProgram, reduce_program
 from pear.presolving.row_program import Mask
 from pear.problem.cost_map import CostMap
+from pear.problem.importers.indexed_names import expand_groups, group_indexed, indexed_layout
+from pear.problem.importers.known_names import KnownNames
 from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 from pear.problem.problem import Problem
@@ -60,17 +62,19 @@ class ModelArrays:
         notes: Sequence[str] = (),
         limits: Names = None,
         recourse: Any = None,
+        known: Names = None,
     ) -> Model:
         """Check the numbers and make the model.
 
         Args:
-            predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
-                May be empty where ``limits`` is not.
+            predicted: names of the variables whose costs are predicted, and of rows whose right-hand sides are; None
+                for all costs that are not known, or where there is a cost map. May be empty where ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
             layout: the columns of z that belong to each name, as in ``Model``.
             notes: further sentences for the report.
             limits: names of the rows whose right-hand sides are predicted. Their values follow the predicted costs.
             recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
+            known: names of rows and variables whose right-hand sides, bounds and costs are known for every sample.
 
         Raises:
             DataError: an entry is not finite where it must be.
@@ -82,16 +86,23 @@ class ModelArrays:
             raise ProblemError(
                 f"{self.where}: two variables are called {twice[0]}; decisions come back by name: give each its own"
             )
+        predicted, limits = self._split_predicted(names, predicted, limits)
+        told = None if known is None else KnownNames(self, names, [known] if isinstance(known, str) else list(known))
         at = self.rows.numbers_of(self.where, limits)
         behind = tuple(self.rows.names[i] for i in at)
+        if told is not None:
+            predicted = self._check_known(told, names, predicted, at, cost_map)
+            notes = (f"Known for every sample: {join_names([one.name for one in told.values])}.", *notes)
         if behind:
             predicted = names if predicted is None else predicted
             notes = (f"Predicted behind the costs: the right-hand sides of {join_names(behind)}.", *notes)
+        fixed = self if told is None else told.fixed(self)
+        costs = fixed.costs if told is not None else costs
         own = cost_map if predicted is None else self._predicted_costs(names, predicted, costs, behind)
         inputs = 0 if own is None else own.inputs
         columns = inputs - len(at) + np.arange(len(at))
         D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
-        fixed = replace(self, rows=self.rows.with_zero_limits(at))
+        fixed = replace(fixed, rows=fixed.rows.with_zero_limits(at))
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
@@ -100,11 +111,38 @@ class ModelArrays:
             rows=self.rows.names,
             constraints=fixed.rows.labels(),
             cost_map=own,
-            layout=layout or {},
+            layout=layout or indexed_layout(names),
             constraint_map=fixed.rows.constraint_map(D),
             recourse=self.rows.recourse(self.where, recourse, at),
+            known_map=None if told is None else told.map(fixed),
         )
-        return replace(made, report=fixed._report(made, notes))
+        return replace(made, report=self._report(made, notes))
+
+    def _split_predicted(self, names: tuple[str, ...], predicted: Names, limits: Names) -> tuple[Names, Names]:
+        """The names of predicted costs and of predicted rows, whose right-hand sides follow the costs."""
+        if predicted is None:
+            return None, limits
+        chosen = expand_groups([predicted] if isinstance(predicted, str) else list(predicted), names)
+        rows = {*self.rows.names, *group_indexed(self.rows.names)} - {*names}
+        more = [limits] if isinstance(limits, str) else list(limits or ())
+        return [name for name in chosen if name not in rows], [*(name for name in chosen if name in rows), *more]
+
+    def _check_known(
+        self, told: KnownNames, names: tuple[str, ...], predicted: Names, rows: Any, cost_map: CostMap | None
+    ) -> Names:
+        """The predicted costs beside known ones: those given, or all others where none were given.
+
+        Raises:
+            ProblemError: a cost or a right-hand side is predicted and known.
+        """
+        known = {names[i] for i in told.costs}
+        taken = [name for name in predicted or () if name in known]
+        taken += [self.rows.names[i] for i in rows if i in told.rows]
+        if cost_map is not None and known:
+            taken += sorted(known)
+        if taken:
+            raise ProblemError(f"{self.where}: {taken[0]} is predicted and known; name it once")
+        return predicted if predicted is not None or not known else [name for name in names if name not in known]
 
     def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, Reduction | None]:
         """The arrays after presolve, and what it did; the arrays themselves and None where it removes nothing.

@@ -32,7 +32,9 @@ _OPENED_WITH_MORE = {"NAME", "QSECTION", "OBJSENSE"}  # the same line goes on wi
 _NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that may have none
 
 
-def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
+def from_mps(
+    path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
+) -> Model:
     r"""A linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file, also compressed (``.gz``).
 
     Needs highspy (``pip install 'pear-dfl[highs]'``), whose reader is used. A quadratic objective comes from the
@@ -42,12 +44,16 @@ def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, reco
     Args:
         path: ends in .mps, .qps or .lp, or in one of these and .gz.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the costs of the file. Left out, all costs are predicted, and those of the file are ``m.known``.
+            the costs of the file. Names of rows stand for their right-hand sides, as in ``rows``. Left out, all costs
+            are predicted that are not known, and those of the file are ``m.known``.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.
         recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
             from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
             ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
+            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
+            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
 
     Returns:
         A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
@@ -72,7 +78,7 @@ def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, reco
         3.0
     """
     path = Path(path)
-    return highs_arrays(str(path), read_highs(path)).model(predicted, limits=rows, recourse=recourse)
+    return highs_arrays(str(path), read_highs(path)).model(predicted, limits=rows, recourse=recourse, known=known)
 
 
 def read_highs(path: Path) -> Any:

@@ -14,13 +14,13 @@ from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.gurobi_model import gurobi_arrays
 from pear.problem.importers.highs_model import highs_arrays
 from pear.problem.importers.linear_map import linear_map
-from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.pyomo_model import pyomo_arrays
 from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.model import Model
 
 
-def from_pyepo(optmodel: Any) -> Model:
+def from_pyepo(optmodel: Any, known: Names = None) -> Model:
     """A linear, quadratic or integer program from a ``pyepo.model.opt.optModel``.
 
     The matrices come from the model that the class builds (``_model``): of Gurobi, Pyomo or HiGHS, or from the arrays
@@ -29,6 +29,8 @@ def from_pyepo(optmodel: Any) -> Model:
 
     Args:
         optmodel: an object of PyEPO's classes or of your own; predictions have its ``num_cost`` columns.
+        known: names of rows whose right-hand sides are known for every sample, and come with every call; ``x.lb`` and
+            ``x.ub`` for bounds.
 
     Raises:
         DataError: it is another object, has no matrices, or its ``setObj`` does more than setting costs.
@@ -41,7 +43,7 @@ def from_pyepo(optmodel: Any) -> Model:
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
     where = f"the PyEPO model {type(optmodel).__name__}"
     if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
-        return _mpax_arrays(where, optmodel).model()
+        return _mpax_arrays(where, optmodel).model(known=known)
     k = int(optmodel.num_cost)
     start = _arrays_at(where, optmodel, np.zeros(k))
     M = linear_map(lambda costs: _arrays_at(where, optmodel, costs).costs - start.costs, k)
@@ -52,11 +54,11 @@ def from_pyepo(optmodel: Any) -> Model:
         )
     _check_sense(where, optmodel, start.sense, M)
     if M.shape[0] == k and not start.costs.any() and (sparse.eye_array(k) != M).nnz == 0:
-        return start.model()
+        return start.model(known=known)
     columns = sparse.csc_array(M)
     at = [columns.indices[columns.indptr[i] : columns.indptr[i + 1]] for i in range(k)]
     names = [start.variables[own[0]] if len(own) == 1 else f"cost[{i}]" for i, own in enumerate(at)]
-    return start.model(cost_map=CostMap(M, start.costs, names))
+    return start.model(cost_map=CostMap(M, start.costs, names), known=known)
 
 
 def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:

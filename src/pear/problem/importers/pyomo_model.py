@@ -19,7 +19,9 @@ _TAKEN = {"Var", "Constraint", "Objective", "Block", "Param", "Set", "RangeSet",
 _TAKEN |= {"BuildCheck", "ConstraintList", "VarList", "SetOf"}
 
 
-def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
+def from_pyomo(
+    model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
+) -> Model:
     """A linear, quadratic or integer program from a Pyomo ``ConcreteModel``. Nothing is solved or changed.
 
     Names are Pyomo's own (``charge[3]``). A variable that is fixed (``x.fix(2)``) becomes a column with both bounds at
@@ -28,12 +30,16 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
     Args:
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Left out, all costs are predicted.
+            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. Left out, all costs are
+            predicted that are not known.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.
         recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
             from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
             ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
+            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
+            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: not one objective, nonlinear expressions,
@@ -54,7 +60,7 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
             f"{arrays.where}: {useless[0]} is fixed, so that its cost changes no decision; leave it out of predicted, "
             "or unfix it"
         )
-    return arrays.model(predicted, limits=rows, recourse=recourse)
+    return arrays.model(predicted, limits=rows, recourse=recourse, known=known)
 
 
 def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:

@@ -13,6 +13,7 @@ from scipy import sparse
 from pear.errors import DataError, ProblemError
 from pear.problem.array_conversion import NO_BOUND
 from pear.problem.constraint_map import ConstraintMap
+from pear.problem.importers.indexed_names import expand_groups
 from pear.problem.penalty_and_projection import Penalty, Projection
 
 Array = NDArray[np.float64]
@@ -90,13 +91,13 @@ class RowLimits:
         general[single[~crossed[column]]] = False
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
-    def numbers_of(self, where: str, names: Sequence[str] | str | None) -> NDArray[np.int_]:
-        """The numbers of the rows with these names, whose right-hand sides are to be predicted.
+    def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> NDArray[np.int_]:
+        """The numbers of the rows with these names, whose right-hand sides are to be predicted, or ``what`` says.
 
         Raises:
             ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.
         """
-        chosen = [names] if isinstance(names, str) else list(names or ())
+        chosen = expand_groups([names] if isinstance(names, str) else list(names or ()), self.names)
         for i, name in enumerate(chosen):
             found = self.names.count(name)
             if found != 1 or name in chosen[:i]:
@@ -109,7 +110,7 @@ class RowLimits:
         limits = np.sum([np.isin(at, kind) for kind in self.kinds()], axis=0)
         for name, ways in zip(chosen, limits, strict=True):
             if ways != 1:
-                came = "no limit" if not ways else "two limits, and nobody says which of them is predicted"
+                came = "no limit" if not ways else f"two limits, and nobody says which of them is {what}"
                 raise ProblemError(f"{where}: row {name} has {came}; write it as rows with one limit each")
         return at
 

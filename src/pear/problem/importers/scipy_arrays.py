@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import ProblemError
-from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.model import Model
 
@@ -25,6 +25,8 @@ def from_scipy(
     bounds: Any = (0, None),
     integrality: Any = None,
     constraints: Any = (),
+    predicted: Names = None,
+    known: Names = None,
 ) -> Model:
     """A linear or integer program with the arguments of ``scipy.optimize.linprog`` or ``milp``.
 
@@ -41,6 +43,9 @@ def from_scipy(
             that there is none.
         integrality: a number or (n,): 0 continuous, 1 integer.
         constraints: ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
+        predicted: names of the costs that are predicted, among x0, x1, …; all that are not known where left out.
+        known: names of right-hand sides, costs and bounds that are known for every sample, and come with every call:
+            ``A_ub`` or ``A_ub[0]`` for the right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
 
     Raises:
         ProblemError: shapes do not fit, or a variable is semi-continuous.
@@ -60,7 +65,9 @@ def from_scipy(
     n = _variable_count(c, blocks, bounds, integrality)
     costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
     lb, ub = _scipy_bounds(bounds, n)
-    return ModelArrays(_WHERE, _stack_blocks(blocks, n), costs, lb, ub, integer=_integer_marks(integrality, n)).model()
+    return ModelArrays(_WHERE, _stack_blocks(blocks, n), costs, lb, ub, integer=_integer_marks(integrality, n)).model(
+        predicted, known=known
+    )
 
 
 _RowBlock = tuple[str, sparse.csr_array, Array, Array]

@@ -1,0 +1,84 @@
+"""Names with an index, such as ``charge[3]``, as entries of arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_INDEXED = re.compile(r"(?P<name>.+?)(?:\[(?P<square>-?\d+(?:, ?-?\d+)*)\]|\((?P<round>-?\d+(?:, ?-?\d+)*)\))")
+
+
+class IndexedArray(NamedTuple):
+    """An array whose entries are named ``charge[0]``, ``charge[1]``, …, or ``flow[1,2]``.
+
+    Attributes:
+        shape: its shape.
+        positions: the positions of its entries among all names, row by row.
+    """
+
+    shape: tuple[int, ...]
+    positions: NDArray[np.int_]
+
+
+def group_indexed(names: Sequence[str]) -> dict[str, IndexedArray]:
+    """Find the arrays among names with indices.
+
+    Names belong to an array where there are at least two, all have as many indices, and every combination of indices
+    occurs once. Indices may begin anywhere, as in ``charge[1]``, and may stand in round brackets.
+
+    Example:
+        >>> group_indexed(["charge[1]", "profit", "charge[2]", "flow[0,1]"])
+        {'charge': IndexedArray(shape=(2,), positions=array([0, 2]))}
+    """
+    found: dict[str, dict[tuple[int, ...], int]] = {}
+    for position, name in enumerate(names):
+        match = _INDEXED.fullmatch(name)
+        if match is not None:
+            index = tuple(int(part) for part in (match["square"] or match["round"]).split(","))
+            found.setdefault(match["name"], {})[index] = position
+    plain = set(names)
+    arrays = {name: _as_array(entries) for name, entries in found.items() if name not in plain}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _as_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | None:
+    """The array of entries by their indices; None where they make none."""
+    dimensions = {len(index) for index in entries}
+    if len(entries) < 2 or len(dimensions) > 1:
+        return None
+    shape = tuple(len(set(axis)) for axis in zip(*entries, strict=True))
+    if np.prod(shape) != len(entries):
+        return None
+    return IndexedArray(shape, np.array([entries[index] for index in sorted(entries)]))
+
+
+def expand_groups(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Names with those of arrays replaced by the names of their entries: charge by charge[0], charge[1], …."""
+    if set(chosen) <= set(names):
+        return list(chosen)
+    own, groups = set(names), group_indexed(names)
+    found: list[str] = []
+    for name in chosen:
+        grouped = name not in own and name in groups
+        found += [names[i] for i in groups[name].positions] if grouped else [name]
+    return found
+
+
+def indexed_layout(names: Sequence[str]) -> dict[str, Tensor]:
+    """The columns of all variables by name, in which names with indices make arrays, in the order of the names."""
+    groups = group_indexed(names)
+    array_of = {int(i): name for name, array in groups.items() for i in array.positions}
+    layout: dict[str, Tensor] = {}
+    for i, name in enumerate(names):
+        if i not in array_of:
+            layout[name] = torch.tensor(i)
+        elif array_of[i] not in layout:
+            array = groups[array_of[i]]
+            layout[array_of[i]] = torch.from_numpy(array.positions.reshape(array.shape))
+    return layout
