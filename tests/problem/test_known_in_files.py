@@ -101,8 +101,8 @@ def test_what_is_predicted_and_known_is_refused(plan):
         pear.from_mps(plan, predicted=["x"], known=["x(1)"])
     with pytest.raises(ProblemError, match="dem_0 is predicted and known; name it once"):
         pear.from_mps(plan, rows=["dem_0"], recourse={"dem_0": 1.0}, known=["dem_0"])
+    m = pear.from_mps(plan, known=["x(1).ub"])
     with pytest.raises(ProblemError, match=r"lb > ub at variable 0 of sample 1"):
-        m = pear.from_mps(plan, known=["x(1).ub"])
         pear.solve(m, np.ones((2, 4)), known=[1.0, -1.0])
 
 
