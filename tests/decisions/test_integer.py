@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_programs import CheckedIntegers, verify_integers
+from pear.decisions.integer_checks import CheckedIntegers, verify_integers
 from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import binary_plan as plans

@@ -11,7 +11,7 @@ import scipy.optimize
 import torch
 
 import pear
-from pear.decisions.integer_programs import verify_integers
+from pear.decisions.integer_checks import verify_integers
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 

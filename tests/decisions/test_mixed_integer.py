@@ -21,7 +21,7 @@ from scipy import sparse
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_programs import _smallest_coefficients, complete_continuous, verify_integers
+from pear.decisions.integer_checks import _smallest_coefficients, complete_continuous, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram

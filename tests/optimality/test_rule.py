@@ -20,7 +20,7 @@ from scipy import sparse
 from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 
 import pear
-from pear.decisions.integer_programs import verify_integers
+from pear.decisions.integer_checks import verify_integers
 from pear.optimality import rule
 from pear.optimality.active_set_rule import guess_active
 from pear.optimality.certificate import proves_infeasible, proves_unbounded

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_programs import verify_integers
+from pear.decisions.integer_checks import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.binary import binary_plan as plan

@@ -293,7 +293,12 @@ def check_on_failure(on_failure: str) -> None:
 
 
 def report_failures(
-    status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None
+    status: Tensor,
+    on_failure: str,
+    what: str,
+    spreads: bool = False,
+    gap: Tensor | None = None,
+    unchecked: Tensor | None = None,
 ) -> None:
     """Raise an error, or warn, where samples are not solved; the message names each reason with its samples.
 
@@ -304,6 +309,7 @@ def report_failures(
         spreads: whether the samples come from a model that is being trained. The warning then says that NaN in its
             inputs makes the gradient of its weights NaN.
         gap: (B,) gaps of integer programs; the message names them for samples with TIME_LIMIT.
+        unchecked: (B,) bool, samples whose status is the word of one solver, which the message says.
 
     Raises:
         SolveError: a sample is not solved, and ``on_failure`` is "raise".
@@ -314,7 +320,8 @@ def report_failures(
     statuses = [Status(int(status[i])) for i in bad]
     alike = {one: [i for i, other in zip(bad, statuses, strict=True) if other == one] for one in statuses}
     named = "; ".join(
-        f"{list_positions('sample', some)} ({one.name}{_describe_gaps(one, gap, some)}): {one.sentence}"
+        f"{list_positions('sample', some)} ({one.name}{_describe_gaps(one, gap, some)}"
+        f"{_describe_claims(one, unchecked, some)}): {one.sentence}"
         for one, some in alike.items()
     )
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}"
@@ -347,3 +354,12 @@ def _describe_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> st
         return ", no point"
     without = f", {len(samples) - len(found)} without a point" if len(found) < len(samples) else ""
     return f", {'gap' if len(samples) == 1 else 'gaps up to'} {max(found):.1e}{without}"
+
+
+def _describe_claims(status: Status, unchecked: Tensor | None, samples: list[int]) -> str:
+    """Say where INFEASIBLE or UNBOUNDED is the word of one solver, (B,) bool; "" for other statuses."""
+    if status not in (Status.INFEASIBLE, Status.UNBOUNDED) or unchecked is None:
+        return ""
+    count = sum(bool(unchecked[i]) for i in samples)
+    some = "" if count == len(samples) else f"{count} of them "
+    return f", {some}on the word of one solver" if count else ""

@@ -1,37 +1,39 @@
-"""Integer programs: a solver proposes a point, which is rounded, completed and verified.
+"""Integer programs: a relaxation or a solver proposes a point, which is rounded, completed and verified.
 
 An integer solver supplies the integer variables and a bound on the objective. For these integers, the continuous
-variables solve a linear program, which the pipeline of continuous programs solves exactly.
+variables solve a linear program, which the pipeline of continuous programs solves exactly. No claim of a solver of
+another package is taken on its word: our own relaxations search for a better point, or close every branch. What they
+cannot decide is asked of another solver where it costs little, and is otherwise marked as unchecked.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.integer_checks import CheckedIntegers, complete_continuous, verify_integers
+from pear.decisions.relaxation_search import NODES, search_relaxations
 from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
-from pear.optimality.natural_sizes import finite_abs, mixed_decision_sizes, positive
-from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
+from pear.optimality.duals_and_active_sets import ActiveSet, Status
+from pear.optimality.rule import OPTIMAL
 from pear.optimality.screen import screen
 from pear.problem import Problem
-from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.candidate import Candidate
-from pear.solvers.registry import resolve, usable_backends
+from pear.solvers.candidate import Candidate, empty_candidate
+from pear.solvers.registry import Backend, resolve, usable_backends
 
 logger = logging.getLogger("pear")
 
-_LP_SOLVERS = 2  # tried for the continuous variables; where both fail, the integer solver's own values are kept
+_FEW = 8 * NODES  # nodes of the search for a point where a solver says that there is none
+_ROOT = 1  # nodes of a search that asks for the relaxation alone
+_WITHOUT_POINT = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
 def solve_integer(
@@ -55,25 +57,9 @@ def solve_integer(
             "solve problem.relaxed() to smooth the continuous relaxation"
         )
     qp = problem.canonical(cost, 0.0, **overrides)
-    status = screen(qp)
-    status[status == Status.SOLVED] = int(Status.INACCURATE)
-    found = CheckedIntegers(
-        x=torch.full_like(qp.c, torch.nan),
-        residual=torch.full_like(qp.c[:, 0], torch.nan),
-        gap=torch.full_like(qp.c[:, 0], torch.nan),
-        feasible=torch.zeros_like(status, dtype=torch.bool),
-        status=status,
-        active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
-    )
-    for backend in usable_backends(resolve(solver, "milp", qp.is_sparse), qp):
-        index = (status == Status.INACCURATE).nonzero()[:, 0]
-        if not len(index) or time_limit.seconds_left() == 0:
-            break
-        logger.debug("%d integer programs go to %s", len(index), backend.name)
-        part = qp if len(index) == qp.batch else qp[index]
-        found.put(index, verify_integers(part, complete_continuous(part, backend.solve(part, OPTIMAL))))
-    if time_limit.seconds_left() == 0:
-        status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
+    run = _IntegerRun(qp)
+    run.execute(solver)
+    found, status = run.found, run.found.status
     solved = status == Status.SOLVED
     usable = solved | ((status == Status.TIME_LIMIT) & found.feasible)
     x = torch.where(usable[:, None], found.x, torch.nan)
@@ -87,138 +73,148 @@ def solve_integer(
         kkt_residual=found.residual,
         repaired=torch.zeros_like(solved),
         gap=torch.where(usable, found.gap, torch.nan),
+        unchecked=run.unchecked,
     )
 
 
-@dataclass(frozen=True)
-class CheckedIntegers(TensorRecord):
-    """Candidates rounded to integers, and the result of checking them.
+class _IntegerRun:
+    """The state of one batch: what was found, and which claims nothing has confirmed.
 
     Attributes:
-        x: (B, n) rounded points.
-        residual: (B,) the largest of the scaled violation, the relative gap and the distance to integers; a distance
-            within the rounding tolerance does not count. NaN without a point.
-        gap: (B,) relative distance of the objective from the proven bound; infinite without a bound.
-        feasible: (B,) bool, whether the point was integral and satisfies the constraints, optimal or not.
-        status: (B,) SOLVED where the point is feasible and proven optimal, INACCURATE where the solver's claim of
-            optimality fails the check, otherwise the solver's own status.
-        active: the constraints that are tight at ``x``.
+        qp: B integer programs.
+        found: the best that is known of each sample. A sample with status INACCURATE is open.
+        claimed: (B,) int8, INFEASIBLE or UNBOUNDED where a solver says so and it is not confirmed; SOLVED elsewhere.
+        unchecked: (B,) bool, whether the status of a sample rests on the word of one solver.
     """
 
-    x: Tensor
-    residual: Tensor
-    gap: Tensor
-    feasible: Tensor
-    status: Tensor
-    active: ActiveSet
+    def __init__(self, qp: QuadraticProgram) -> None:
+        self.qp = qp
+        status = screen(qp)
+        self.claimed = torch.full_like(status, int(Status.SOLVED))
+        self.unchecked = torch.zeros_like(status, dtype=torch.bool)
+        status[status == Status.SOLVED] = int(Status.INACCURATE)
+        self.found = CheckedIntegers(
+            x=torch.full_like(qp.c, torch.nan),
+            residual=torch.full_like(qp.c[:, 0], torch.nan),
+            gap=torch.full_like(qp.c[:, 0], torch.nan),
+            feasible=torch.zeros_like(status, dtype=torch.bool),
+            status=status,
+            active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
+        )
+
+    def execute(self, solver: str) -> None:
+        """Ask the relaxation, then one solver after another, until every sample has a status."""
+        status, relaxed = self.found.status, solver != "auto"
+        for backend in usable_backends(resolve(solver, "milp", self.qp.is_sparse), self.qp):
+            if not relaxed and not backend.own_proofs:
+                self._try_relaxation()
+                relaxed = True
+            index = self._open()
+            if not len(index) or time_limit.seconds_left() == 0:
+                break
+            logger.debug("%d integer programs go to %s", len(index), backend.name)
+            self._ask(backend, index)
+        named = (status == Status.INACCURATE) & (self.claimed != Status.SOLVED)
+        status[named], self.unchecked[named] = self.claimed[named], True
+        if time_limit.seconds_left() == 0:
+            status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
+
+    def _open(self) -> Tensor:
+        """Positions of the samples that have no status yet."""
+        return (self.found.status == Status.INACCURATE).nonzero()[:, 0]
+
+    def _part(self, index: Tensor) -> QuadraticProgram:
+        return self.qp if len(index) == self.qp.batch else self.qp[index]
+
+    def _try_relaxation(self) -> None:
+        """Solve what a relaxation with few fractional integers, split a few times, decides by itself."""
+        index = self._open()
+        if len(index):
+            part = self._part(index)
+            self._search(index, part, torch.full_like(part.c[:, 0], torch.inf), NODES)
+
+    def _ask(self, backend: Backend, index: Tensor) -> None:
+        """Let a solver propose points for the samples at ``index``, and check what it claims."""
+        part = self._part(index)
+        checked = verify_integers(part, complete_continuous(part, backend.solve(part, OPTIMAL)))
+        if backend.own_proofs:
+            self.found.put(index, checked)
+            return
+        said = checked.status.clone()
+        for name in _WITHOUT_POINT:
+            checked.status[said == name] = int(Status.INACCURATE)
+        self.found.put(index, checked)
+        proposed = checked.feasible & ((said == Status.SOLVED) | (said == Status.INACCURATE))
+        self.unchecked[index[said == Status.SOLVED]] = True
+        value = torch.where(proposed, (part.c * checked.x).sum(1), torch.inf)
+        for mask, nodes in ((proposed, NODES), (said == Status.INFEASIBLE, _FEW)):
+            where = mask.nonzero()[:, 0]
+            if len(where):
+                self._search(index[where], part[where], value[where], nodes)
+        self._note_claims(index, said)
+        self._judge_endless(index[said == Status.UNBOUNDED])
+
+    def _search(self, index: Tensor, part: QuadraticProgram, value: Tensor, nodes: int) -> None:
+        """Search the relaxations of some samples for points better than ``value`` (k,), and write what is proven.
+
+        A sample whose search is complete has its own bound. Where the search meets a better point and is not complete,
+        the solver's bound is false, and the sample stays open.
+        """
+        searched = search_relaxations(part, value, nodes)
+        better = searched.x.isfinite().all(1)
+        empty = searched.complete & (searched.bound == torch.inf)
+        for improved in (False, True):
+            done = (searched.complete & ~empty & (better == improved)).nonzero()[:, 0]
+            if len(done):
+                x = searched.x[done] if improved else self.found.x[index[done]]
+                self._accept(index[done], part[done], x, searched.bound[done])
+        self.found.status[index[empty]] = int(Status.INFEASIBLE)
+        self.found.status[index[searched.ray & self.found.feasible[index]]] = int(Status.UNBOUNDED)
+        false = index[better & ~searched.complete]
+        self.found.status[false] = int(Status.INACCURATE)
+        self.unchecked[index[empty | searched.ray]], self.unchecked[false] = False, False
+
+    def _accept(self, index: Tensor, part: QuadraticProgram, x: Tensor, bound: Tensor) -> None:
+        """Write the points x (k, n) with their own bounds (k,), where they pass the check."""
+        proposal = _proposal(part, x, bound)
+        checked = verify_integers(part, proposal)
+        rounded = (checked.status != Status.SOLVED).nonzero()[:, 0]
+        if len(rounded):
+            checked.put(rounded, verify_integers(part[rounded], complete_continuous(part[rounded], proposal[rounded])))
+        good = checked.status == Status.SOLVED
+        self.found.put(index[good], checked[good])
+        self.unchecked[index[good]] = False
+
+    def _note_claims(self, index: Tensor, said: Tensor) -> None:
+        """Remember who has no point; what a second solver says as well is confirmed."""
+        for name in _WITHOUT_POINT:
+            still = index[(said == name) & (self.found.status[index] == Status.INACCURATE)]
+            twice = still[self.claimed[still] == name]
+            self.found.status[twice] = int(name)
+            self.claimed[still] = int(name)
+
+    def _judge_endless(self, index: Tensor) -> None:
+        """Judge the samples that a solver calls unbounded, by a direction of the relaxation and a feasible point.
+
+        In rational numbers, a feasible integer program is unbounded exactly where its relaxation is.
+        """
+        costs = self.qp.c[index].any(1)
+        self.claimed[index[~costs]] = int(Status.SOLVED)  # what costs nothing does not fall
+        index = index[costs & (self.found.status[index] == Status.INACCURATE)]
+        if not len(index):
+            return
+        part = self.qp[index]
+        without_cost = _IntegerRun(replace(part, c=torch.zeros_like(part.c)))
+        without_cost.execute("auto")
+        point, root = without_cost.found.status, search_relaxations(part, torch.zeros_like(part.c[:, 0]), _ROOT)
+        self.found.status[index[root.ray & (point == Status.SOLVED)]] = int(Status.UNBOUNDED)
+        nowhere = point == Status.INFEASIBLE
+        self.found.status[index[nowhere]] = int(Status.INFEASIBLE)
+        self.unchecked[index[nowhere]] = without_cost.unchecked[nowhere]
+        self.claimed[index[root.bounded]] = int(Status.SOLVED)  # there is nothing to fall along: the claim is false
 
 
-def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
-    """Round a candidate to integers and check its integrality, its feasibility and its bound."""
-    assert qp.integer is not None
-    x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # −0.0 is 0.0
-    distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
-    equality, rows, lower, upper = _relative_slacks(qp, x)
-    violation = torch.cat([-equality.abs(), rows, lower, upper], 1).amin(1).clamp(max=0).abs()
-    gap = _relative_gap(qp, x, candidate.bound)
-    feasible = (distance <= INTEGRAL) & (violation <= OPTIMAL)
-    proven = feasible & (gap <= GAP)
-    status = candidate.status.clone()
-    status[(status == Status.SOLVED) & ~proven] = int(Status.INACCURATE)
-    status[(status == Status.TIME_LIMIT) & proven] = int(Status.SOLVED)
-    too_far = torch.where(distance <= INTEGRAL, 0.0, distance)
-    at_lower = lower <= TIGHT
-    active = ActiveSet(rows <= TIGHT, at_lower, (upper <= TIGHT) & ~at_lower)
-    residual = torch.stack([violation, gap, too_far]).amax(0)
-    return CheckedIntegers(x, residual, gap, feasible, status, active)
-
-
-def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
-    """Replace a candidate's continuous variables by the exact optimum for its rounded integers.
-
-    A solver's own values are only accurate to its tolerance, and they belong to its integers before rounding: beside a
-    coefficient of 1e7, an error of 1e-7 matters. They are kept where the linear program has no solution.
-    """
-    assert qp.integer is not None
-    index = candidate.x.isfinite().all(1).nonzero()[:, 0]
-    if bool(qp.integer.all()) or not len(index):
-        return candidate
-    part, x = qp[index], candidate.x[index].clone()
-    rest = (~qp.integer).nonzero()[:, 0]
-    lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
-    inside = solved.x.clamp(lp.lb, lp.ub)  # by rounding only; a row that this violates is checked with its own terms
-    x[:, rest] = torch.where(solved.solved[:, None], inside, x[:, rest])
-    return replace(candidate, x=candidate.x.index_copy(0, index, x))
-
-
-def _programs_with_fixed_integers(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
-    """Make the linear programs in some variables while the others are fixed.
-
-    Args:
-        qp: B programs in all n variables.
-        fixed: (B, n) values of the fixed variables; zero for the others.
-        rest: numbers of the variables that stay variable.
-    """
-    H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
-    ones = fixed.new_ones(qp.batch, len(rest))
-    # A row of integers alone does not constrain the other variables; verify_integers checks it.
-    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _multiply_by_sample(qp.A, fixed), 0.0)
-    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _multiply_by_sample(qp.G, fixed), torch.inf)
-    H, c, lb, ub = H.index_select(1, rest), qp.c[:, rest], qp.lb[:, rest], qp.ub[:, rest]
-    return QuadraticProgram(H=H, c=c, A=A, b=b, G=G, h=h, lb=lb, ub=ub, diagonal=qp.diagonal)
-
-
-def _multiply_by_sample(matrix: Any, x: Tensor) -> Tensor:
-    """Multiply sample by sample, because the rounding of a batched product depends on the size of the batch."""
-    rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
-    return torch.cat(rows)
-
-
-def _relative_slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute the slacks of equalities, inequality rows, lower bounds and upper bounds at x (B, n).
-
-    Each slack is divided by the size of the terms that it is computed from. Terms that are zero do not count, however
-    large their coefficients: otherwise a violation by 1 would look small beside a coefficient of 1e9 whose 0–1 variable
-    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is no violation. A
-    continuous variable near zero has its natural size, so that −1e-115 does not violate a bound of 0.
-    """
-    assert qp.integer is not None
-    terms = mixed_decision_sizes(qp, x)
-    size = torch.where(qp.integer, terms.clamp(min=1.0), terms)
-    equality = matvec(qp.A.abs(), terms) + qp.b.abs() + _smallest_coefficients(qp.A, qp.integer)
-    rows = matvec(qp.G.abs(), terms) + finite_abs(qp.h) + _smallest_coefficients(qp.G, qp.integer)
-    return (
-        (qp.b - matvec(qp.A, x)) / positive(equality),
-        (qp.h - matvec(qp.G, x)) / positive(rows),
-        (x - qp.lb) / positive(size + finite_abs(qp.lb)),
-        (qp.ub - x) / positive(size + finite_abs(qp.ub)),
-    )
-
-
-def _smallest_coefficients(matrix: Any, integer: Tensor) -> Tensor:
-    """Return the smallest non-zero absolute coefficient of each row, (B or 1, r); 0 for rows without an integer."""
-    if matrix.is_sparse:
-        csr, whole = matrix.csr, integer.numpy()
-        least, row = np.full(csr.shape[0], np.inf), np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-        np.minimum.at(least, row, np.where(csr.data != 0, np.abs(csr.data), np.inf))
-        least[abs(csr) @ whole.astype(float) == 0] = 0.0
-        return torch.from_numpy(least)[None]
-    used = torch.where(matrix != 0, matrix.abs(), torch.inf)
-    least_used = torch.cat([used, torch.full_like(used[:, :, :1], torch.inf)], 2).amin(2)
-    return torch.where((matrix[:, :, integer] != 0).any(2), least_used, 0.0)
-
-
-def _relative_gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
-    """Compute the gap ``|c·x − bound|`` relative to the terms of c·x, (B,).
-
-    It is infinite without a bound, and zero where it is within rounding. A bound above the objective proves nothing;
-    its gap counts like that of a bound below.
-    """
-    if bound is None:
-        return torch.full_like(x[:, 0], torch.inf)
-    terms, costs = (qp.c * x).abs().sum(1), qp.c.abs()
-    gap = ((qp.c * x).sum(1) - bound).abs()
-    least = torch.where(costs > 0, costs, torch.inf).amin(1)
-    relative = gap / positive(torch.maximum(terms, torch.where(least.isfinite(), least, 0.0)))
-    return torch.where(gap <= ROUNDOFF * torch.maximum(terms, costs.amax(1)), 0.0, relative)
+def _proposal(qp: QuadraticProgram, x: Tensor, bound: Tensor) -> Candidate:
+    """Points (B, n) with bounds (B,) that are claimed to be optimal."""
+    status = torch.zeros(qp.batch, dtype=torch.int8, device=qp.c.device)
+    return replace(empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c), x=x, status=status, bound=bound)

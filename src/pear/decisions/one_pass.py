@@ -54,6 +54,7 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
         kkt_residual=found.kkt_residual,
         repaired=status.bool(),
         gap=torch.zeros_like(x[:, 0]),
+        unchecked=torch.zeros_like(status, dtype=torch.bool),
     )
 
 

@@ -57,6 +57,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         kkt_residual=unknown,
         repaired=torch.zeros_like(status, dtype=torch.bool),
         gap=torch.where(has_decision(status), torch.inf, unknown),  # nobody has proven a bound
+        unchecked=torch.zeros_like(status, dtype=torch.bool),  # their status says that they are the oracle's word
     )
     wrong = [(i, one.complaint) for i, one in enumerate(found) if one is not None and one.complaint]
     said = "; ".join(f"sample {i}: {complaint}" for i, complaint in wrong[:_MOST_COMPLAINTS])

@@ -32,6 +32,8 @@ class Solution(TensorRecord):
         repaired: (B,) bool, whether the solver's active set was wrong and has been corrected.
         gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
             infinite without a bound, NaN without a point.
+        unchecked: (B,) bool, whether the status of an integer program rests on the word of one solver: our relaxations
+            could not decide it with few nodes, and no second solver said so. False for continuous problems.
     """
 
     x: Tensor
@@ -43,6 +45,7 @@ class Solution(TensorRecord):
     kkt_residual: Tensor
     repaired: Tensor
     gap: Tensor
+    unchecked: Tensor
 
     @property
     def solved(self) -> Tensor:
@@ -64,7 +67,9 @@ class Solution(TensorRecord):
     def _facts(self) -> dict[str, str]:
         found = self.value[self.value.isfinite()]
         mean = {"mean value": f"{float(found.mean()):.4g}"} if len(found) else {}
-        return mean | worst_residual(self.kkt_residual)
+        unchecked = int(self.unchecked.sum())
+        words = {"unchecked": f"{unchecked} (the solver's word)"} if unchecked else {}
+        return mean | worst_residual(self.kkt_residual) | words
 
 
 def describe_statuses(status: Tensor, variables: int) -> str:
@@ -97,4 +102,5 @@ def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
         kkt_residual=v.kkt_residual,
         repaired=v.repaired,
         gap=torch.where(v.solved, 0.0, torch.nan).to(v.x),
+        unchecked=torch.zeros_like(v.solved),
     )

@@ -87,7 +87,7 @@ def solve(
             solution = solve_integer(plain, costs, smoothing, solver, **overrides)
         else:
             solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
-    report_failures(solution.status, on_failure, what, gap=solution.gap)
+    report_failures(solution.status, on_failure, what, gap=solution.gap, unchecked=solution.unchecked)
     if costs.dtype == torch.float64:  # that of every solution
         return solution
     return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)

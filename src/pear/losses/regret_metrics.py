@@ -260,7 +260,7 @@ class RecourseOutcome:
     def _solve_integers(self, decider: RecourseDecider, values: Values) -> Tensor:
         """Solve the elastic problem with its integers; returns (B, n + slacks)."""
         solution = decider.solve_integers(values, self.keys)
-        report_failures(solution.status, "raise", "the problem", gap=solution.gap)
+        report_failures(solution.status, "raise", "the problem", gap=solution.gap, unchecked=solution.unchecked)
         return solution.x
 
     def value(self, z: Tensor) -> Tensor:

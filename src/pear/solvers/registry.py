@@ -42,6 +42,8 @@ class Backend:
         sparse: True where it takes sparse matrices.
         vertex: True where it ends at a vertex when a linear program has several solutions.
         starts_afresh: True where a solve takes less time than the check of a warm start.
+        own_proofs: True where the bounds and statuses of integer programs come from proofs of our own code, and need no
+            further check.
         fused: the module whose ``fused_pass(problem, starts, name)`` returns a ``FusedPass``, or None for a problem
             that it does not take. Imported on first use; empty where the solver has no fused pass.
         warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
@@ -61,6 +63,7 @@ class Backend:
     sparse: bool = True
     vertex: bool = False
     starts_afresh: bool = False
+    own_proofs: bool = False
     fused: str = ""
     warm_sparse: bool = False
     rounds: Rounds = ((1e-6, 8), (1e-10, 60))
@@ -186,6 +189,7 @@ BACKENDS: tuple[Backend, ...] = (
         "pear.solvers.binary.binary_solver",
         kinds=("milp",),
         sparse=False,
+        own_proofs=True,
         note="built in: compiled branch and bound and dynamic programming for 0-1 programs with few rows",
     ),
     Backend(

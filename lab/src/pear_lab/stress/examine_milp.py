@@ -1,0 +1,182 @@
+"""Examine one mixed-integer program: HiGHS and SciPy solve it, too, and an exact check judges our decision.
+
+Both references run without a line of our code, with their own tolerances. Their integers are then fixed and the
+continuous variables solved again: a switch of 1e-7 beside a big M lets through what no whole switch does.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+
+from pear import FailedSamplesWarning, Problem, Status, solve
+from pear.errors import PearError
+from pear.problem.importers.files_and_packages import import_optional
+from pear_lab.judge.integer_programs import violation
+from pear_lab.judge.judged_program import Array, Program
+from pear_lab.stress.milp_problems import MilpCase, draw_milp
+
+VALUE = 1e-8
+"""Largest difference of an objective from the best of the references, relative to its terms."""
+VIOLATED = 1e-8
+"""Largest violation of a row, relative to its terms."""
+SECONDS = 30.0
+"""Time limit of each solver; no program here needs more than a few."""
+SOLVED, INFEASIBLE, UNBOUNDED, OPEN = "solved", "infeasible", "unbounded", "open"
+_STRICT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class MilpVerdict:
+    """What became of one program.
+
+    Attributes:
+        number, family: which program it is.
+        ours: our status.
+        references: what HiGHS and SciPy say.
+        wrong: what is wrong, in words; empty if nothing is.
+        refused: whether both references solve it, and we do not.
+        better: whether our point is feasible and better than theirs.
+        seconds: our time.
+    """
+
+    number: int
+    family: str
+    ours: str
+    references: tuple[str, str]
+    wrong: str = ""
+    refused: bool = False
+    better: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What another solver says.
+
+    Attributes:
+        status: "solved", "infeasible", "unbounded" or "open".
+        value: the minimised objective at its integers; infinite without a point.
+    """
+
+    status: str
+    value: float = np.inf
+
+
+def examine_milp(seed: int, number: int) -> MilpVerdict:
+    """Draw a program, solve it three times, and judge our answer."""
+    return judge_milp(draw_milp(seed, number), number)
+
+
+def judge_milp(case: MilpCase, number: int = 0) -> MilpVerdict:
+    """Solve one program three times, and judge our answer."""
+    program = minimised_program(case)
+    references = solve_by_highs(program), solve_by_scipy(program)
+    said = references[0].status, references[1].status
+    began = time.perf_counter()
+    try:
+        status, x = solve_by_us(case)
+    except (PearError, *_CRASHES) as error:
+        return MilpVerdict(number, case.family, "", said, f"raised {type(error).__name__}: {error}")
+    seconds = time.perf_counter() - began
+    best = min(reference.value for reference in references)
+    wrong, better = _judge(program, status, x, said, best)
+    refused = status not in ("SOLVED", "INFEASIBLE", "UNBOUNDED") and said == (SOLVED, SOLVED)
+    return MilpVerdict(number, case.family, status, said, wrong, refused, better, seconds)
+
+
+def minimised_program(case: MilpCase) -> Program:
+    """The program as arrays of the judge, minimised."""
+    n, sign = len(case.c), 1.0 if case.sense == "min" else -1.0
+    fields = (case.A, case.b, case.G, case.h, case.lb, case.ub, case.integer)
+    return Program(np.zeros((n, n)), sign * case.c, *fields)
+
+
+def solve_by_us(case: MilpCase) -> tuple[str, Array]:
+    """Our status and point (n,) with the defaults."""
+    rows = {name: getattr(case, name) for name in ("A", "b", "G", "h") if len(case.b if name in "Ab" else case.h)}
+    if case.sparse:
+        rows |= {name: sparse.csr_array(rows[name]) for name in ("A", "G") if name in rows}
+    problem = Problem(**rows, lb=case.lb, ub=case.ub, integer=case.integer, sense=case.sense)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FailedSamplesWarning)
+        found = solve(problem, torch.from_numpy(case.c), on_failure="mask", time_limit=SECONDS)
+    return Status(int(found.status[0])).name, found.x[0].numpy()
+
+
+def _judge(s: Program, status: str, x: Array, said: tuple[str, str], best: float) -> tuple[str, bool]:
+    """What is wrong with our answer, in words, and whether it is better than the references'."""
+    if status == "INFEASIBLE":
+        return f"INFEASIBLE, but a point of value {best:.10g} is feasible" if np.isfinite(best) else "", False
+    if status == "UNBOUNDED":
+        return "" if UNBOUNDED in said or said == (OPEN, OPEN) else f"UNBOUNDED, but the others say {said}", False
+    if status == "NOT_FINITE":
+        return "NOT_FINITE, but the data is finite", False
+    if status != "SOLVED":
+        return "", False
+    off = float(violation(s, x[None])[0]) if np.isfinite(x).all() else np.inf
+    if off > VIOLATED:
+        return f"SOLVED, but a constraint is violated by {off:.1e}", False
+    value, size = float(s.c @ x), max(float(np.abs(s.c) @ np.abs(x)), 1e-9 * float(np.abs(s.c).max()))
+    if UNBOUNDED in said:
+        return f"SOLVED, but the others say {said}", False
+    if value > best + VALUE * size:
+        return f"SOLVED with {value:.12g}, but {best:.12g} is possible", False
+    return "", bool(value < best - VALUE * size)
+
+
+def solve_by_highs(s: Program) -> Reference:
+    """HiGHS itself, through its own interface."""
+    highspy = import_optional("highspy", "highs", "pear stress milp")
+    highs = highspy.Highs()
+    for name, value in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "time_limit": SECONDS}.items():
+        highs.setOptionValue(name, value)
+    lp, matrix = highspy.HighsLp(), sparse.csc_array(np.vstack([s.A, s.G]))
+    lp.num_row_, lp.num_col_ = matrix.shape
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = s.c, s.lb, s.ub
+    lp.row_lower_ = np.concatenate([s.b, np.full(len(s.h), -np.inf)])
+    lp.row_upper_ = np.concatenate([s.b, s.h])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[int(integer)] for integer in s.integer]
+    highs.passModel(lp)
+    highs.run()
+    outcomes = highspy.HighsModelStatus
+    names = {outcomes.kOptimal: SOLVED, outcomes.kInfeasible: INFEASIBLE, outcomes.kUnbounded: UNBOUNDED}
+    status = names.get(highs.getModelStatus(), OPEN)
+    return _completed(s, status, np.array(highs.getSolution().col_value) if status == SOLVED else None)
+
+
+def solve_by_scipy(s: Program) -> Reference:
+    """SciPy's ``milp``, with the version of HiGHS that it brings."""
+    rows = [LinearConstraint(s.A, s.b, s.b)] * bool(len(s.b)) + [LinearConstraint(s.G, -np.inf, s.h)] * bool(len(s.h))
+    options = {"mip_rel_gap": 0.0, "time_limit": SECONDS}
+    found = milp(s.c, integrality=s.integer, bounds=Bounds(s.lb, s.ub), constraints=rows, options=options)
+    status = {0: SOLVED, 2: INFEASIBLE, 3: UNBOUNDED}.get(found.status, OPEN)
+    return _completed(s, status, found.x if status == SOLVED else None)
+
+
+def _completed(s: Program, status: str, x: Array | None) -> Reference:
+    """The reference with the value of the best point for its rounded integers; open where they have none."""
+    if x is None:
+        return Reference(status)
+    fixed, rest = np.round(x[s.integer]), ~s.integer
+    lb, ub = np.where(s.integer, 0.0, s.lb), np.where(s.integer, 0.0, s.ub)
+    lb[s.integer] = ub[s.integer] = fixed
+    exact = linprog(s.c, s.G, s.h, s.A, s.b, np.column_stack([lb, ub]), method="highs", options=_STRICT)
+    if exact.status != 0:
+        return Reference(OPEN)
+    point = exact.x.copy()
+    point[rest] = np.clip(point[rest], s.lb[rest], s.ub[rest])
+    point[s.integer] = fixed
+    if float(violation(s, point[None])[0]) > VIOLATED:
+        return Reference(OPEN)
+    return Reference(SOLVED, float(s.c @ point))
