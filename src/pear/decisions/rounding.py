@@ -12,7 +12,7 @@ from pear.optimality.rule import ROUNDOFF
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 
-_LARGEST = 10_000_000  # entries of the columns that are looked at together
+_MOST_ENTRIES = 10_000_000  # entries of the columns that are looked at together
 
 
 def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,7 +31,7 @@ def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tu
     """
     sample, at = fractional.nonzero(as_tuple=True)
     rounded = x.clone()
-    if not len(at) or len(at) * max(qp.m + qp.p, 1) > _LARGEST:
+    if not len(at) or len(at) * max(qp.m + qp.p, 1) > _MOST_ENTRIES:
         return rounded, torch.zeros(len(x), dtype=torch.bool, device=x.device)
     slack, moves = _slacks(qp, x), (_columns(qp.A, sample, at) == 0).all(1)
     columns, value = _columns(qp.G, sample, at), x[sample, at]
