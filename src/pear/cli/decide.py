@@ -11,7 +11,7 @@ import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.output_files import writable_file
-from pear.cli.training_table import LongColumns, SampleRows, order_long_table, read_forecasts
+from pear.cli.training_table import LongColumns, SampleRows, order_long_table, read_forecasts, read_known_columns
 from pear.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def decide(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
-    data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
+    data: Annotated[
+        Path, typer.Argument(help="A CSV file with the features that the model was trained on, and what it knows.")
+    ],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
     groups: Annotated[
         str | None, typer.Option(help="Of a long table, the column of its groups, as in training.")
@@ -66,7 +68,7 @@ def _read_rows(
         table = order_long_table(table, LongColumns(groups, variables), names, data)
         ids, forecast = table[groups], None if forecast is None else forecast.loc[table.index]
     features = select_columns(table, [str(name) for name in estimator.feature_names_in_], "features", data)
-    return SampleRows(features, None, ids, forecast)
+    return SampleRows(features, None, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
 
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pear.cli.training_table import (
     SampleRows,
     order_long_table,
     read_forecasts,
+    read_known_columns,
     split_samples,
     values_of_samples,
     variables_in,
@@ -62,6 +63,14 @@ def train(
             "sides, as ROW=PRICE: a row of the model, and what a unit of its violation costs."
         ),
     ] = None,
+    known_columns: Annotated[
+        str | None,
+        typer.Option(
+            "--known",
+            help="Columns that are known when a decision is made, and differ by row: right-hand sides by the names of "
+            "rows of the model, costs by those of variables, bounds as x.lb and x.ub.",
+        ),
+    ] = None,
     architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
     loss: Annotated[str, typer.Option(help="The method that is trained beside MSE, also of a plug-in.")] = _OURS,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
@@ -96,10 +105,12 @@ def train(
     table, long = read_csv_table(data), long_columns(groups, variables)
     named, priced = parse_prices(split_at_commas(costs))
     if long is None:
-        problem, paid = read_model(model, named, table, priced)
+        problem, paid = read_model(model, named, table, priced, split_at_commas(known_columns))
     else:
-        problem, paid = read_long_model(model, [*named, *priced], table, long, data)
-    known = split_at_commas(features) or [name for name in table.columns if name not in (*paid, groups, variables)]
+        problem, paid = read_long_model(model, [*named, *priced], table, long, data, split_at_commas(known_columns))
+    told = () if problem.known_map is None else problem.known_map.names
+    other = (*paid, *told, groups, variables)
+    known = split_at_commas(features) or [name for name in table.columns if name not in other]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
     everything = _read_samples(problem, table, known, paid, long, base_forecast, data)
@@ -134,14 +145,24 @@ def long_columns(groups: str | None, variables: str | None) -> LongColumns | Non
 
 
 def read_long_model(
-    path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path
+    path: Path,
+    costs: list[str],
+    table: pandas.DataFrame,
+    long: LongColumns,
+    data: Path,
+    given: Sequence[str] = (),
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are in the rows of a long table; returns it with the column of true values."""
+    """Read a model whose costs are in the rows of a long table; returns it with the column of true values.
+
+    ``given`` are the names in ``--known``.
+    """
     if len(costs) != 1:
         raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
     everything = pear.from_file(path)
     names = variables_in(table, long, everything.variables, data)
-    return everything if tuple(names) == everything.variables else pear.from_file(path, predicted=names), costs
+    if tuple(names) == everything.variables and not given:
+        return everything, costs
+    return pear.from_file(path, predicted=names, known=given or None), costs
 
 
 def _read_samples(
@@ -159,13 +180,15 @@ def _read_samples(
         forecast = read_forecasts(base_forecast, table, paid, data, long is not None)
     if long is None:
         costs = select_columns(table, paid, "costs", data)
-        return SampleRows(select_columns(table, known, "features", data), costs, None, forecast)
+        told = read_known_columns(problem, table, data)
+        return SampleRows(select_columns(table, known, "features", data), costs, None, forecast, told)
     table = order_long_table(table, long, problem.names, data)
     return SampleRows(
         select_columns(table, known, "features", data),
         select_columns(table, paid, "costs", data)[paid[0]],
         table[long.groups],
         None if forecast is None else forecast.loc[table.index],
+        read_known_columns(problem, table, data, long.groups),
     )
 
 
@@ -230,7 +253,7 @@ def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
 
 
 def read_model(
-    path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float]
+    path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float], given: Sequence[str] = ()
 ) -> tuple[pear.Model, list[str]]:
     """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
 
@@ -239,13 +262,14 @@ def read_model(
         costs: names of the columns of costs; empty if the user names none.
         table: the samples.
         priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
+        given: names of rows and variables whose numbers are known for every row of the table.
 
     Raises:
         DataError: columns, variables and rows do not go together.
     """
     everything = pear.from_file(path)
     variables = everything.variables
-    named = costs or [name for name in variables if name in table.columns and not priced]
+    named = costs or [name for name in variables if name in table.columns and name not in given and not priced]
     if not named and not priced:
         raise DataError(
             f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns "
@@ -259,9 +283,10 @@ def read_model(
             f"the variables, or name {len(variables)} columns, one for every variable in their order"
         )
     predicted = None if by_order or tuple(named) == variables else named
+    options = {"predicted": predicted, "known": list(given) or None}
     if priced:
-        return pear.from_file(path, predicted=predicted, rows=list(priced), recourse=priced), [*named, *priced]
-    return (everything if predicted is None else pear.from_file(path, predicted=predicted)), named
+        return pear.from_file(path, rows=list(priced), recourse=priced, **options), [*named, *priced]
+    return (everything if predicted is None and not given else pear.from_file(path, **options)), named
 
 
 def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> Outcome:
@@ -269,8 +294,8 @@ def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, sampl
     from pear.losses.regret_metrics import outcome_of_forecast
 
     predicted = estimator.predict(samples.features, base_forecast=samples.forecast)
-    both = (values_of_samples(part, problem.inputs) for part in (predicted, samples.costs))
-    return outcome_of_forecast(problem, *both)
+    forecast, true = (values_of_samples(part, problem.inputs) for part in (predicted, samples.costs))
+    return outcome_of_forecast(problem, forecast, true, known=samples.known_samples())
 
 
 def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str, Outcome]:
@@ -279,8 +304,8 @@ def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str,
 
     if samples.forecast is None:
         return {}
-    both = (values_of_samples(part, problem.inputs) for part in (samples.forecast, samples.costs))
-    return {GIVEN: outcome_of_forecast(problem, *both)}
+    forecast, true = (values_of_samples(part, problem.inputs) for part in (samples.forecast, samples.costs))
+    return {GIVEN: outcome_of_forecast(problem, forecast, true, known=samples.known_samples())}
 
 
 def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:

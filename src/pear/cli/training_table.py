@@ -36,21 +36,54 @@ class SampleRows(NamedTuple):
         costs: (N, k), or (N·k,); None where they are not known yet.
         groups: (N·k,) of a long table; None elsewhere.
         forecast: forecasts to correct, in the shape of the costs, or None.
+        known: (N, ·) numbers that the model knows, (N·k, ·) of a long table; None where it knows none.
     """
 
     features: pandas.DataFrame
     costs: Any
     groups: pandas.Series[Any] | None
     forecast: Any
+    known: pandas.DataFrame | None = None
+
+    def known_samples(self) -> Any:
+        """The known numbers with a row for each sample, of a long table the first row of each group; None without."""
+        if self.known is None or self.groups is None:
+            return self.known
+        return self.known[~self.groups.duplicated()]
 
     def options(self) -> dict[str, Any]:
-        """The arguments ``groups`` and ``base_forecast``, where they are there."""
-        named = {"groups": self.groups, "base_forecast": self.forecast}
+        """The arguments ``groups``, ``base_forecast`` and ``known``, where they are there."""
+        named = {"groups": self.groups, "base_forecast": self.forecast, "known": self.known_samples()}
         return {name: value for name, value in named.items() if value is not None}
 
     def rows(self, which: slice) -> SampleRows:
         """These rows."""
         return SampleRows(*(None if part is None else part[which] for part in self))
+
+
+def read_known_columns(
+    problem: Any, table: pandas.DataFrame, path: Path, groups: str | None = None
+) -> pandas.DataFrame | None:
+    """Read the columns that a model knows, with a row for each of the table; None where it knows nothing.
+
+    Args:
+        problem: the model, or a problem, which knows nothing.
+        table: the samples.
+        path: file of the table, used in error messages.
+        groups: of a long table, the column of its groups, in which known numbers are the same.
+
+    Raises:
+        DataError: a column is missing or holds no numbers, or differs within a group.
+    """
+    known = getattr(problem, "known_map", None)
+    if known is None:
+        return None
+    found = select_columns(table, known.names, "known numbers", path)
+    if groups is not None:
+        for name in known.names:
+            if (found[name].groupby(table[groups]).nunique() > 1).any():
+                raise DataError(f"--known: column {name!r} of {path} differs within a group; it must be one number")
+    return found
 
 
 def values_of_samples(given: Any, inputs: int) -> Any:
