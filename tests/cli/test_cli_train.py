@@ -224,3 +224,20 @@ def test_what_was_gained_is_said(run: Run) -> None:
     assert "trained with PEAR lose" in result.output
     assert "Gained over MSE: " in result.output
     assert "The best decisions are worth " in result.output
+
+
+def test_dates_say_which_rows_are_the_last_ones(run: Run) -> None:
+    dated = table(120).assign(day=pandas.date_range("2026-01-01", periods=120).astype(str))
+    dated.to_csv("sorted.csv", index=False)
+    dated.sample(frac=1.0, random_state=1).to_csv("mixed.csv", index=False)
+    found = []
+    for name in ("sorted", "mixed"):
+        result = run(
+            "train", "knapsack.mps", f"{name}.csv", "--dates", "day", "--max-epochs", 2, "--out", f"{name}.pear"
+        )
+        assert result.exit_code == 0, result.output
+        found.append(pear.DecisionRegressor.load(f"{name}.pear").predict(table(120)[list(FEATURES)]))
+    pandas.testing.assert_frame_equal(*found)
+    missing = run("train", "knapsack.mps", "mixed.csv", "--dates", "dya")
+    assert missing.exit_code == 2
+    assert "has no column 'dya', did you mean 'day'?" in missing.output

@@ -240,14 +240,14 @@ def test_baselines_follow(name: str, far: FarDevice) -> None:
 
 
 def test_the_metric_of_a_training_decides_once_and_follows(far: FarDevice, caplog: pytest.LogCaptureFixture) -> None:
-    from pear.train.validation import regret_on
+    from pear.train.validation import RegretMetric
 
     problem = path(3)
     predicted, true = draws(problem, 8)
     with caplog.at_level(logging.INFO, "pear"):
-        metric = regret_on(problem, sent(true))
+        metric = RegretMetric(problem, sent(true))
         values = [metric(sent(predicted), sent(true)) for _ in range(2)]
-    assert values == [regret_on(problem, true)(predicted, true)] * 2
+    assert values == [RegretMetric(problem, true)(predicted, true)] * 2
     assert len(caplog.records) == 1
 
 

@@ -22,7 +22,7 @@ from pear.problem import Model, Problem
 from pear.problem.model import input_count
 from pear.problem.row_pairing import check_paired_rows
 from pear.train.long_table import group_rows
-from pear.train.validation import own_rows, regret_on
+from pear.train.validation import RegretMetric, own_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -171,7 +171,7 @@ class Metric(_CallReader):
         predicted, true = self._read(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
             keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
-            self._kept = true, regret_on(self.problem, torch.from_numpy(true), keys)
+            self._kept = true, RegretMetric(self.problem, torch.from_numpy(true), keys)
         values = torch.from_numpy(predicted.copy())
         value = self._kept[1](values, values)
         xgboost = type(second).__module__.startswith("xgboost")

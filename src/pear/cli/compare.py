@@ -13,7 +13,7 @@ from rich.table import Table
 import pear
 from pear.cli.compared_forecasters import KINDS, make_forecasters
 from pear.cli.console import err, out, print_plain
-from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas
 from pear.cli.output_files import writable_folder
 from pear.cli.train import Architecture, long_columns, parse_prices, read_long_model, read_model
 from pear.cli.training_table import order_long_table, read_forecasts
@@ -21,7 +21,7 @@ from pear.errors import DataError
 from pear.pages.figure_style import require_packages
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 _INTERRUPTED = 130
 _WIDE = 118  # columns of a terminal that shows the whole table
@@ -83,7 +83,7 @@ def compare(
         own = {name: one.loc[table.index] for name, one in own.items()}
     X, C = select_columns(table, known, "features", data), select_columns(table, paid, "costs", data)
     if dates is not None:
-        X.index = C.index = _read_dates(table, dates, data)
+        X.index = C.index = read_dates(table, dates, data)
     regressor = pear.DecisionRegressor(
         problem, architecture.value, max_epochs=max_epochs, time_cap=time_cap, random_state=seed
     )
@@ -108,19 +108,6 @@ def compare(
         f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"
         f"Every decision: {folder / 'samples.csv'}"
     )
-
-
-def _read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
-    """Read a column of dates."""
-    import pandas
-
-    if name not in table.columns:
-        raise DataError(f"{path} has no column {name!r}{suggest_name(name, list(table.columns))}")
-    found = pandas.to_datetime(table[name], errors="coerce", utc=False)
-    if found.isna().any():
-        line = int(found.isna().to_numpy().argmax()) + 2
-        raise DataError(f"column {name!r} of {path} holds no date in line {line}: {table[name].iloc[line - 2]!r}")
-    return pandas.DatetimeIndex(found, name=name)
 
 
 def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:

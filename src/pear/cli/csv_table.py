@@ -147,3 +147,16 @@ def split_at_commas(text: str | None) -> list[str]:
         (['a', 'b'], [])
     """
     return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
+    """Read a column of dates."""
+    import pandas
+
+    if name not in table.columns:
+        raise DataError(f"{path} has no column {name!r}{suggest_name(name, list(table.columns))}")
+    found = pandas.to_datetime(table[name], errors="coerce", utc=False)
+    if found.isna().any():
+        line = int(found.isna().to_numpy().argmax()) + 2
+        raise DataError(f"column {name!r} of {path} holds no date in line {line}: {table[name].iloc[line - 2]!r}")
+    return pandas.DatetimeIndex(found, name=name)

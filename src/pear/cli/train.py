@@ -13,7 +13,7 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import err, out, print_plain, two_decimal_percent
-from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas, suggest_name
 from pear.cli.demo import gain_sentence
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import (
@@ -89,6 +89,10 @@ def train(
         str | None,
         typer.Option(help="Of a long table, the column that names the variable of each row; else in their order."),
     ] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(help="A column of dates; the test rows are the last ones by these."),
+    ] = None,
     base_forecast: Annotated[
         Path | None, typer.Option(help="Forecasts that are corrected: a CSV file with the same rows and cost columns.")
     ] = None,
@@ -109,11 +113,14 @@ def train(
     else:
         problem, paid = read_long_model(model, [*named, *priced], table, long, data, split_at_commas(known_columns))
     told = () if problem.known_map is None else problem.known_map.names
-    other = (*paid, *told, groups, variables)
+    other = (*paid, *told, dates, groups, variables)
     known = split_at_commas(features) or [name for name in table.columns if name not in other]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+    when = None if dates is None else read_dates(table, dates, data)
     everything = _read_samples(problem, table, known, paid, long, base_forecast, data)
+    if when is not None:
+        everything = everything.by_date(when[table.index.get_indexer(everything.features.index)])
     samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
     writable_file(to)
     print_plain(_describe_training(problem, samples, known, len(priced)))

@@ -11,12 +11,18 @@ from contextvars import ContextVar
 from pear.errors import ProblemError
 
 _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)
+_EVEN: ContextVar[bool] = ContextVar("even", default=True)
 _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 
 @contextmanager
-def within(seconds: float | None) -> Iterator[None]:
+def within(seconds: float | None, even: bool = True) -> Iterator[None]:
     """Limit the calls inside to ``seconds``, or to what is left of an outer limit; None sets no limit.
+
+    Args:
+        seconds: the limit.
+        even: whether each integer program of a batch gets an equal share of the time, so that all end with a point.
+            False where nothing but the whole batch is of use: a hard program may then use all that is left.
 
     Raises:
         ProblemError: ``seconds`` is not a positive number.
@@ -26,11 +32,12 @@ def within(seconds: float | None) -> Iterator[None]:
         return
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds > 0:
         raise ProblemError(f"time_limit must be a positive number of seconds, or None for no limit; got {seconds!r}")
-    token = _DEADLINE.set(min(_DEADLINE.get(), time.monotonic() + seconds))
+    token, how = _DEADLINE.set(min(_DEADLINE.get(), time.monotonic() + seconds)), _EVEN.set(even)
     try:
         yield
     finally:
         _DEADLINE.reset(token)
+        _EVEN.reset(how)
 
 
 def seconds_left() -> float:
@@ -39,6 +46,11 @@ def seconds_left() -> float:
     Other threads do not inherit the limit.
     """
     return max(0.0, _DEADLINE.get() - time.monotonic())
+
+
+def has_even_shares() -> bool:
+    """Whether each integer program of a batch gets an equal share of the time that is left."""
+    return _EVEN.get()
 
 
 def seconds_per_sample(n: int, rows: int) -> float:

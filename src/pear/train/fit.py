@@ -29,6 +29,7 @@ from pear.train.samples.features import Keys, check_costs
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
+from pear.train.time_order import describe_order, sort_samples
 from pear.train.training_run import FitJob, train_on_loss
 from pear.train.training_start import is_fresh
 from pear.train.validation import (
@@ -117,6 +118,8 @@ def fit(
     Returns:
         What happened, check by check.
 
+    Rows of DataFrames with an index of dates are held out in the order of their dates, however they are sorted.
+
     Rows of ``train`` whose features are not finite, and from which the model predicts nothing finite, would make every
     weight NaN. They are refused, or, where the loss says ``on_failure="mask"``, left out with a warning. Costs that are
     missing are refused unless the loss says so.
@@ -137,13 +140,15 @@ def fit(
         ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
     _check_kinds(model, loss)
+    train, moved = sort_samples(train, own_rows(problem_of_loss(loss)) is not None)
     if base is not None:
         options = {"optimizer": optimizer, "order": order, "progress": progress, "checkpoint": checkpoint}
 
         def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
-        return _fit_correction(base, model, train, validation, fit_corrected)
+        return _note_order(_fit_correction(base, model, train, validation, fit_corrected), moved)
+    began = time.perf_counter()
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
@@ -169,19 +174,28 @@ def fit(
         path = Path(checkpoint) if checkpoint is not None and ranks.first else None
         if races:
             file = RunFile.open(path, lambda: run_identity(model, loss, None, samples, held_out, metric, config, order))
-            job = FitJob(model, samples, _score_nowhere, config, checked, callbacks, ranks, file)
+            job = FitJob(model, samples, _score_nowhere, config, checked, callbacks, ranks, file, began)
             history = fit_by_race(job, loss, samples, held_out, score)
         else:
             assert isinstance(held_out, SampleSource)
+            check_seconds = getattr(metric, "check_seconds", 0.0)
             if score is None:
+                before_score = time.perf_counter()
                 held_out, score = default_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
+                check_seconds = time.perf_counter() - before_score  # for the best decisions: a check takes as long
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
             file = RunFile.open(path, lambda: run_identity(*said))
-            job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file)
+            job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
             history = _train_in_two_parts(job, loss, samples, optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note
+    return _note_order(history, moved)
+
+
+def _note_order(history: History, moved: bool) -> History:
+    """Say in the history where rows were put in the order of their dates."""
+    history.note = "; ".join(filter(None, (describe_order(moved), history.note)))
     return history
 
 

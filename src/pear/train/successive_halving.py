@@ -14,19 +14,28 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
-from pear.errors import ProblemError, TrainingError
+from pear.errors import ProblemError, SolveError, TrainingError
 from pear.losses.methods import as_method
+from pear.optimality.duals_and_active_sets import Status
+from pear.solvers.time_limit import within
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
 from pear.train.sample_order import in_order, shuffled
 from pear.train.samples.memory_samples import MemorySamples
-from pear.train.validation import Metric
+from pear.train.validation import Metric, seconds_to_judge
 
 Settings = Mapping[str, Any]
 """A method under "method", by its name or as ``as_method`` takes it, and options of its loss.
 
 "smoothing" may be a multiple of "auto", as "auto*3"."""
+
+
+LATE = "the time was up before it was judged"
+"""The note of a candidate that was never judged."""
+
+LEAST_SHARE = 0.01
+"""The least share of the time cap that a candidate gets, however many there are."""
 
 
 def describe_settings(settings: Settings) -> str:
@@ -56,6 +65,19 @@ def multiple_of_auto(smoothing: Any) -> float | None:
     if not 0 < times < math.inf:
         raise ProblemError(f"smoothing must be a number, 'auto' or a multiple such as 'auto*3'; got {smoothing!r}")
     return times
+
+
+class TimeLeft(NamedTuple):
+    """The seconds left for a task; None for no limit.
+
+    Attributes:
+        stage: for the candidate's stage, its checks included; 0 where no check is possible any more.
+        race: for the whole race; integer programs are given up then. None for the first candidate, which is always
+            judged.
+    """
+
+    stage: float | None
+    race: float | None
 
 
 class CandidateRow(NamedTuple):
@@ -132,6 +154,17 @@ class Candidate:
         best = self.history.best
         return math.inf if best is None or self.note else best.metric
 
+    @property
+    def seconds_checked(self) -> float:
+        """The seconds of training until the last check, from which a checkpoint continues."""
+        checks = self.history.checks
+        return checks[-1].seconds if checks else 0.0
+
+    @property
+    def check_seconds(self) -> float:
+        """The mean seconds of a check; 0 before the first."""
+        return self.history.check_seconds / max(len(self.history.checks), 1)
+
     def row(self) -> CandidateRow:
         """The candidate's row of the table."""
         regret = math.nan if math.isinf(self.regret) else self.regret
@@ -142,7 +175,9 @@ Common = tuple[FitConfig, MemorySamples, MemorySamples, Metric]
 """What all candidates share: the configuration, the training samples, the validation samples and the metric."""
 
 
-def train_candidate(send: SendMessage, one: Candidate, epochs: int, common: Common, wanted: bool) -> Candidate:
+def train_candidate(
+    send: SendMessage, one: Candidate, epochs: int, common: Common, wanted: bool, time_left: TimeLeft
+) -> Candidate:
     """Train a candidate until ``epochs`` epochs are done in total, or early stopping ends the training.
 
     The checkpoint joins the stages to one run, with the same result as an uninterrupted run. Each stage uses a copy of
@@ -154,28 +189,35 @@ def train_candidate(send: SendMessage, one: Candidate, epochs: int, common: Comm
         epochs: the number of epochs in total.
         common: what all candidates share.
         wanted: whether somebody listens to the progress.
+        time_left: the time for this stage, and for the race.
     """
     config, train, validation, metric = common
+    cap = None if time_left.stage is None else one.seconds_checked + time_left.stage
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
         path = Path(folder) / "checkpoint.pt"
         if one.checkpoint:
             path.write_bytes(one.checkpoint)
         try:
-            one.history = fit(
-                one.model,
-                copy.deepcopy(one.loss),
-                train,
-                validation,
-                metric,
-                replace(config, max_epochs=epochs),
-                progress=send if wanted else None,
-                checkpoint=path,
-                order=shuffled if as_method(one.settings["method"]).shuffled else in_order,
-            )
+            with within(time_left.race, even=False):
+                one.history = fit(
+                    one.model,
+                    copy.deepcopy(one.loss),
+                    train,
+                    validation,
+                    metric,
+                    replace(config, max_epochs=epochs, time_cap=cap),
+                    progress=send if wanted else None,
+                    checkpoint=path,
+                    order=shuffled if as_method(one.settings["method"]).shuffled else in_order,
+                )
             one.checkpoint = path.read_bytes() if path.exists() else b""
         except TrainingError as error:  # this candidate diverges; the others need not
             one.note = str(error)
+        except SolveError as error:
+            if Status.TIME_LIMIT not in error.statuses:
+                raise
+            one.note = one.note if one.history.checks else LATE
     one.seconds += time.perf_counter() - began
     return one
 
@@ -188,6 +230,8 @@ class SuccessiveHalving:
         engine: runs the tasks.
         common: what all candidates share.
         progress: called with a ``TuneProgress`` after every epoch; None for no progress.
+        began: when the race began, by ``time.perf_counter``. ``FitConfig.time_cap`` is that of the whole race, and
+            counts from here.
     """
 
     def __init__(
@@ -196,9 +240,11 @@ class SuccessiveHalving:
         engine: Engine,
         common: Common,
         progress: Callable[[TuneProgress], None] | None,
+        began: float,
     ) -> None:
         self.field, self.engine, self.progress = field, engine, progress
-        self._common = engine.share(common)
+        self._common, self._cap, self._began = engine.share(common), common[0].time_cap, began
+        self._check_seconds = float(getattr(common[3], "check_seconds", 0.0))
 
     def run(self, stages: Sequence[tuple[int, int]]) -> bool:
         """Train in stages, each given by (candidates, epochs in total); returns True where the user interrupts it."""
@@ -208,6 +254,27 @@ class SuccessiveHalving:
             if self._run_stage(left, epochs, (stage, len(stages))):
                 return True
         return False
+
+    def _leave_out(self, number: int) -> None:
+        """Note that the time is up for a candidate; one that was trained before keeps its result."""
+        if not self.field[number].history.checks:
+            self.field[number].note = LATE
+
+    def _time_for_next(self, shares: int) -> TimeLeft:
+        """The time for the next candidate of a stage: an equal share of what is left, and at least that of two checks.
+
+        Args:
+            shares: the number of candidates, one after the other in this stage and all later ones, that share the time.
+        """
+        if self._cap is None:
+            return TimeLeft(None, None)
+        check = max(self._check_seconds, *(one.check_seconds for one in self.field))
+        spent, first = time.perf_counter() - self._began, not any(one.history.checks for one in self.field)
+        left = self._cap - spent
+        if left <= check and not first:
+            return TimeLeft(0.0, 0.0)
+        stage = max(min(max(left / shares, 2 * check), left), check, LEAST_SHARE * self._cap)
+        return TimeLeft(stage, None if first else seconds_to_judge(self._cap, spent))
 
     def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
         """Train the candidates ``left`` in one stage; returns True where the user interrupts it."""
@@ -230,10 +297,16 @@ class SuccessiveHalving:
         try:
             while waiting or under_way:
                 while waiting and self.engine.free > 0:
+                    rounds = -(-len(waiting) // (self.engine.free + len(under_way)))
+                    time_left = self._time_for_next(rounds * (stage[1] - stage[0] + 1))
                     number = waiting.pop(0)
-                    given = (self.field[number], epochs, self._common, self.progress is not None)
+                    if time_left.stage == 0.0:
+                        self._leave_out(number)
+                        continue
+                    given = (self.field[number], epochs, self._common, self.progress is not None, time_left)
                     under_way[self.engine.submit(train_candidate, *given)] = number
-                self.engine.wait(hear)
+                if under_way:
+                    self.engine.wait(hear)
                 if any(self.field[number].history.interrupted for number in left):
                     return True
         except KeyboardInterrupt:

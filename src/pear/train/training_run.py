@@ -27,7 +27,7 @@ from pear.train.samples import SampleSource
 from pear.train.samples.features import call_model, masks_failures
 from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.training_start import STANDARDISED, make_optimizer
-from pear.train.validation import Score, evaluate
+from pear.train.validation import Score, evaluate, judge_in_time, seconds_to_judge
 
 PARTS = 8
 """The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
@@ -46,6 +46,8 @@ class FitJob:
         callbacks: functions that are called after every epoch.
         ranks: the processes that train together.
         file: the checkpoint file of the run, which rank 0 alone reads and writes.
+        began: when the call began, by ``time.perf_counter``; the time cap counts from here.
+        check_seconds: the seconds that one check is expected to take; 0 where nothing is known.
     """
 
     model: nn.Module
@@ -56,6 +58,8 @@ class FitJob:
     callbacks: tuple[Callback, ...]
     ranks: Ranks
     file: RunFile = field(default_factory=RunFile)
+    began: float = field(default_factory=time.perf_counter)
+    check_seconds: float = 0.0
 
     def resumes(self, stage: str) -> bool:
         """Whether rank 0 has found a checkpoint of this stage."""
@@ -137,7 +141,7 @@ class TrainingRun:
         self.history = History()
         self.best_weights: dict[str, Any] | None = None
         self.linear: LinearEpochs | Literal[False] | None = None
-        self._began = time.perf_counter()
+        self._began, self._check_seconds = job.began, job.check_seconds
         self._loss_seconds = dict(getattr(loss, "seconds", {}))  # that the loss had counted before the run
 
     def start(self, stage: str, before: History | None, start: str) -> None:
@@ -153,7 +157,8 @@ class TrainingRun:
         self.checkpoint = Checkpoint(self.job.file, stage, *states)
         if not self.ranks.from_rank_0("the checkpoint's content", self._resume):
             self.history.before, self.history.start = before, start
-            self._began -= 0.0 if before is None else before.seconds
+            if before is not None:
+                self._began = min(self._began, time.perf_counter() - before.seconds)
             if before is not None and before.best is not None:
                 self.history.best = replace(before.best, epoch=0)
                 self.best_weights = copy.deepcopy(self.model.state_dict())
@@ -167,7 +172,9 @@ class TrainingRun:
         if state is None:
             return False
         self.history, self.best_weights = state
-        self._began -= self.history.checks[-1].seconds if self.history.checks else 0.0
+        if self.history.checks:
+            self._began -= self.history.checks[-1].seconds
+            self._check_seconds = self.history.check_seconds / len(self.history.checks)
         return True
 
     def _copy_from_rank_0(self) -> None:
@@ -199,9 +206,11 @@ class TrainingRun:
         return {**parts, "rest": max(0.0, self.history.seconds - sum(parts.values()))}
 
     def over_time_cap(self) -> bool:
-        """Return whether the time cap is reached, by the clock of rank 0."""
+        """Return whether no more is left of the time cap than a check takes, by the clock of rank 0."""
         cap = self.config.time_cap
-        return cap is not None and bool(self.ranks.meet("the time cap", float(self.seconds() >= cap))[0][0])
+        if cap is None:
+            return False
+        return bool(self.ranks.meet("the time cap", float(self.seconds() + self._check_seconds >= cap))[0][0])
 
     def epochs(self) -> Reason:
         """Train and validate until there is a reason to stop; returns the reason."""
@@ -213,6 +222,7 @@ class TrainingRun:
             over_time_cap, out_of_patience = self.over_time_cap(), False
             if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
                 out_of_patience = self.check(epoch, loss)
+                over_time_cap = over_time_cap or self.over_time_cap()  # there is no time for another check
             asked = self._call_callbacks(epoch, loss)
             if out_of_patience or over_time_cap:
                 return "patience" if out_of_patience else "time_cap"
@@ -325,14 +335,20 @@ class TrainingRun:
     def check(self, epoch: int, loss: float) -> bool:
         """Validate the model after an epoch, and record the result. The weights are kept if they are the best so far.
 
+        Nothing is recorded where integer programs are not solved in time; the first check has all the time.
+
         Returns:
             True if the run should stop because its patience has run out.
         """
         began = self.seconds()
-        value, seconds, better = self.ranks.from_rank_0(f"the check of epoch {epoch}", self._validate)
+        found = self.ranks.from_rank_0(f"the check of epoch {epoch}", self._validate)
+        if found is None:
+            return False
+        value, seconds, better = found
         check = Check(epoch, seconds, loss, self._check_finite("validation metric", value, epoch))
         self.history.checks.append(check)
         self.history.check_seconds += check.seconds - began
+        self._check_seconds = max(self._check_seconds, check.seconds - began)
         if better:
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
@@ -342,15 +358,17 @@ class TrainingRun:
         self.checkpoint.save(self.history, self.best_weights)
         return out_of_patience
 
-    def _validate(self) -> tuple[float, float, bool]:
-        """Compute the metric; returns it with the time, and whether these weights become the best.
+    def _validate(self) -> tuple[float, float, bool] | None:
+        """Compute the metric; returns it with the time, and whether these weights become the best; None without time.
 
         The weights that the run began with are only replaced by weights that are better by a share of 1/√N, for N
         validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.
         """
-        value, best = evaluate(self.model, self.job.validation, self.job.score), self.history.best
-        if best is None:
-            return value, self.seconds(), True
+        best = self.history.best
+        left = None if self.best_weights is None else seconds_to_judge(self.config.time_cap, self.seconds())
+        value = judge_in_time(left, lambda: evaluate(self.model, self.job.validation, self.job.score))
+        if value is None or best is None:
+            return None if value is None else (value, self.seconds(), True)
         share = len(self.job.validation) ** -0.5 if best.epoch == 0 else 0.0
         return value, self.seconds(), value < best.metric - share * abs(best.metric)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pear.engines import Resources, check_name, start
@@ -30,7 +32,8 @@ from pear.train.successive_halving import (
     TuneProgress,
     multiple_of_auto,
 )
-from pear.train.validation import Metric, held_out_note, hold_out, own_rows, regret_on
+from pear.train.time_order import sort_samples
+from pear.train.validation import Metric, RegretMetric, held_out_note, hold_out, own_rows
 
 FINALISTS = 2
 """The number of candidates that are trained to the end."""
@@ -120,14 +123,15 @@ def tune(
         X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
         C: (N, n) the costs that came true, or (N, k) values that the model's cost map takes.
         model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from the seed.
-        validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
-            costs of samples of their own.
+        validation: the share of samples held out (None: 0.2), the last rows in the order of their dates where they have
+            an index of dates, else in their own order; or features and costs of samples of their own.
         candidates: mappings with a method under "method" and options of its loss. A method is a name, a class of
             losses, a function from the problem to a loss, or a loss, which is copied; without options it may stand
             alone. "smoothing" may be a multiple of "auto": ``{"method": "pear", "smoothing": "auto*3"}``.
             ``default_candidates`` where left out.
         config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
-            that of the order of the samples, and of the first weights of a linear model.
+            that of the order of the samples, and of the first weights of a linear model. ``time_cap`` is the time of
+            all candidates together, checks included; each stage gets an equal part of it.
         metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
         engine: where candidates train: "local", one after the other in this process; or "ray" or "ray://HOST:PORT",
             side by side on a Ray cluster, with the same outcome.
@@ -150,7 +154,7 @@ def tune(
         >>> len(tuned.table()), tuned.table()[0].regret == tuned.history.best.metric
         (12, True)
     """
-    config = config or FitConfig()
+    began, config = time.perf_counter(), config or FitConfig()
     seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
     config = replace(config, seed=seed)
     if config.start in ("race", "mse"):  # the squared error is one of the candidates
@@ -163,10 +167,10 @@ def tune(
     first = _make_linear(train, seed) if model is None else model
     check_name(engine)
     field = [Candidate(one, _make_loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
-    score = metric or regret_on(problem, held_out.costs, held_out.keys)
+    score = metric or RegretMetric(problem, held_out.costs, held_out.keys)
     with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
-        interrupted = SuccessiveHalving(field, opened, common, progress).run(_tuning_stages(len(field), config))
+        interrupted = SuccessiveHalving(field, opened, common, progress, began).run(_tuning_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
@@ -232,7 +236,9 @@ def _split_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
     """Training and validation samples: the last rows are held out, or the user gives validation samples."""
-    samples, rows = _read_samples(problem, (X, C), "X and C"), own_rows(problem)
+    rows = own_rows(problem)
+    given, _ = sort_samples((X, C), rows is not None)
+    samples = _read_samples(problem, given, "X and C")
     if not isinstance(validation, (tuple, list)):
         return hold_out(samples, validation, problem)
     if rows is not None:
@@ -244,7 +250,7 @@ def _split_samples(
 
 
 def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
-    """Read features and costs as samples in memory; raise if their shapes or row orders do not fit."""
+    """Read features, costs and row numbers, where there are some; raise if shapes or row orders do not fit."""
     features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
     parts = input_tensors(features)
@@ -253,5 +259,5 @@ def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> M
             f"{name} must be features (N, p) and costs (N, {wanted}) of the same samples; got shapes "
             f"{' and '.join(str(tuple(part.shape)) for part in (*parts, costs))}"
         )
-    check_sample_rows(*pair)
-    return MemorySamples(SampleBatch(features, costs, None))
+    check_sample_rows(pair[0], pair[1])
+    return MemorySamples(SampleBatch(features, costs, torch.from_numpy(pair[2]) if len(pair) > 2 else None))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
-from pear.errors import ProblemError
+from pear.errors import ProblemError, SolveError
 from pear.losses.forecast_judge import ForecastJudge, rows_and_costs
 from pear.losses.regret_metrics import Outcome, best_status
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import input_count, plain_problem, recourse_model
+from pear.solvers.time_limit import within
 from pear.train.loss_interface import accept_keys, problem_of_loss
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
 from pear.train.samples.features import Keys, call_model, check_costs, masks_failures
@@ -25,6 +27,11 @@ from pear.train.samples.memory_samples import MemorySamples, join_keys
 
 SHARE = 0.2
 """The share of the samples that is held out by default."""
+
+T = TypeVar("T")
+
+OVERRUN = 0.05
+"""The share of a time cap by which a judgement that is under way may overrun it."""
 
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
@@ -109,6 +116,36 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
     return float(score(*forecast_samples(model, samples)))
 
 
+def seconds_to_judge(cap: float | None, spent: float) -> float | None:
+    """The time that a judgement may take, which ends soon after the cap; None without a cap.
+
+    Args:
+        cap: the time cap in seconds, or None.
+        spent: the seconds that have gone by.
+    """
+    return None if cap is None else (1 + OVERRUN) * cap - spent
+
+
+def judge_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
+    """Call a function that decides for validation samples; None where their integer programs are not solved in time.
+
+    Args:
+        seconds: the time; None for no limit.
+        judge: the function.
+    """
+    if seconds is None:
+        return judge()
+    if seconds <= 0:
+        return None
+    try:
+        with within(seconds, even=False):
+            return judge()
+    except SolveError as error:
+        if Status.TIME_LIMIT in error.statuses:
+            return None
+        raise
+
+
 def forecast_samples(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
     """Forecast all samples in evaluation mode; returns predicted costs, true costs and ids."""
     model.eval()
@@ -176,13 +213,24 @@ def default_outcomes(problem: Problem | Model, loss: Any, validation: SampleSour
     return validation, _outcomes_on_samples(problem, validation)
 
 
-def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
-    """Make a metric that computes the normalised regret on these samples; where all best values are 0, the mean regret.
+class RegretMetric:
+    """A metric: the normalised regret on fixed samples; where all best values are 0, the mean regret.
 
-    The arguments are those of ``outcomes_on``.
+    Args:
+        problem, costs, keys: as for ``outcomes_on``.
+
+    Attributes:
+        check_seconds: the seconds that the best decisions took, about those of every call.
     """
-    outcomes = outcomes_on(problem, costs, keys)
-    return lambda predicted, _: outcomes(predicted).score
+
+    def __init__(self, problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> None:
+        began = time.perf_counter()
+        self._outcomes = outcomes_on(problem, costs, keys)
+        self.check_seconds = time.perf_counter() - began
+
+    def __call__(self, predicted: Tensor, true: Tensor) -> float:
+        """Compute the metric of predicted costs; the true ones are those of the fixed samples."""
+        return self._outcomes(predicted).score
 
 
 def outcomes_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Callable[[Tensor], Outcome]:

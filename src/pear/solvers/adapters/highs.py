@@ -75,7 +75,7 @@ def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
     """Solve the integer programs of the batch in threads, each within its share of the time that is left."""
     assert batch.integer is not None
     todo, seconds = candidates.todo, time_limit.seconds_left()
-    clock = _Clock(seconds, len(todo), thread_pools.thread_count())
+    clock = _Clock(seconds, len(todo), thread_pools.thread_count() if time_limit.has_even_shares() else len(todo))
     jobs = []
     for group in groups(batch, todo):
         matrix = sp.csc_matrix(stack(group.A, group.G))
@@ -93,7 +93,7 @@ class _Clock:
     Attributes:
         seconds: time for the whole call.
         waiting: number of samples that have not begun.
-        at_a_time: number of samples that are solved at the same time.
+        at_a_time: number of samples that are solved at the same time; all of them where a sample may use all the time.
         stop: set when all samples have to stop.
     """
 

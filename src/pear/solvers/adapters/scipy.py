@@ -43,7 +43,8 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, candidates)
             else:
-                _solve_milp(batch, group, i, time_limit.seconds_left() / waiting, candidates)
+                shares = waiting if time_limit.has_even_shares() else 1
+                _solve_milp(batch, group, i, time_limit.seconds_left() / shares, candidates)
             waiting -= 1
     return candidates.candidate()
 

@@ -40,6 +40,7 @@ from pear.train.loss_interface import accept_keys, problem_of_loss, step_guidanc
 from pear.train.sample_order import shuffled
 from pear.train.samples.features import call_model
 from pear.train.samples.memory_samples import SampleBatch
+from pear.train.time_order import describe_order, sort_tables
 from pear.train.training_start import make_optimizer
 from pear.train.validation import own_rows
 
@@ -160,7 +161,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
         **unsupported: Any,
     ) -> Self:
-        """Train from scratch.
+        """Train from scratch; rows that carry dates, in an index or as groups, are held out in the order of the dates.
 
         Args:
             X: (N, p) features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
@@ -177,9 +178,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             **unsupported: nothing; ``sample_weight`` is refused.
         """
         refuse_arguments(unsupported)
-        given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "known": known}
+        given, order = sort_tables({"X": X, "y": y, "groups": groups, "base_forecast": base_forecast})
+        own, held_out, given = own_rows(self.problem), None, {**given, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
-        own, held_out = own_rows(self.problem), None
+        rows = rows.with_known_in(order if own is None else None)
         if own not in (None, len(rows.costs)):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(rows.costs)} rows")
         if validation is not None:
@@ -189,18 +191,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
         scaled, network = model
         with show_progress(self.verbose) as progress:
-            history = fit(
-                network,
-                loss,
-                rows.batch(scaled)[:2],
-                self.validation_fraction if held_out is None else held_out.samples(scaled, after=len(rows.costs)),
-                None if problem_of_loss(loss) is not None else self._regret,
-                config,
-                progress=progress,
-            )
-        history.note = "; ".join(filter(None, (history.note, self._base_note, describe_method(self))))
-        self.model_, self.loss_, self.history_ = model.eval(), loss, history
-        self._scale = deviation(rows.costs)
+            judged_by: Any = self.validation_fraction
+            if held_out is not None:
+                judged_by = held_out.samples(scaled, after=len(rows.costs))
+            metric = None if problem_of_loss(loss) is not None else self._regret
+            train = rows.training_samples(scaled, None if own is None else order)
+            history = fit(network, loss, train, judged_by, metric, config, progress=progress)
+        notes = [describe_order(order is not None), history.note, self._base_note, describe_method(self)]
+        history.note = "; ".join(filter(None, notes))
+        self.model_, self.loss_, self.history_, self._scale = model.eval(), loss, history, deviation(rows.costs)
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self

@@ -49,6 +49,17 @@ class TrainingRows(NamedTuple):
         features: Tensor = scaled(self.features)
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
+    def training_samples(self, scaled: Any, ids: Array | None) -> tuple[Any, ...]:
+        """Features and costs; and ids where rows belong to rows of the problem in another order."""
+        features, costs, _ = self.batch(scaled)
+        return (features, costs) if ids is None else (features, costs, ids)
+
+    def with_known_in(self, order: Array | None) -> TrainingRows:
+        """The rows with their known numbers in this order of samples (N,), where they have some; None keeps them."""
+        if self.known is None or order is None:
+            return self
+        return self._replace(known=self.known[torch.from_numpy(order)])
+
     def samples(self, scaled: Any, after: int) -> tuple[Any, ...]:
         """Features and costs of validation samples; and their ids where they have known numbers, which follow others.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -41,6 +42,10 @@ NETWORK_FOLDS = 3
 
 ENOUGH = 1000
 """Held-out samples that are enough to judge by; where few folds have as many, the others are left out."""
+
+FOLD_SHARE = 0.1
+"""The share of a time cap after which no further fold is made: its best decisions have to be found, and every judgement
+takes about as long again."""
 
 
 def fit_by_race(
@@ -122,11 +127,19 @@ def _make_folds(
         if len(judged) and not bool(left_out.all()):
             judge = Judge(job.model, loss, score, MemorySamples(train.at(judged)))
             folds.append(Fold(replace(train, left_out=left_out), judge))
-        if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH:
+        if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH or (folds and _takes_too_long(job)):
             break
     if not folds:
         raise ProblemError("two usable samples at least are needed, one to train on and one to validate")
     return folds, train
+
+
+def _takes_too_long(job: FitJob) -> bool:
+    """Whether the time of another fold is better spent on training: a share of the time cap has gone by."""
+    cap = job.config.time_cap
+    if cap is None:
+        return False
+    return job.ranks.meet("the time for folds", time.perf_counter() - job.began)[0][0] > FOLD_SHARE * cap
 
 
 def _split_rows(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,9 +78,13 @@ class Judge:
         loss: the loss, whose problem decides.
         score: the user's own metric, or None for the regret of each sample.
         held_out: the samples.
+
+    Attributes:
+        seconds: the seconds that the best decisions took, about those of a judgement.
     """
 
     def __init__(self, model: nn.Module, loss: Any, score: Score | None, held_out: SampleSource) -> None:
+        began = time.perf_counter()
         self.model, self.score = copy.deepcopy(model), score
         self.outcomes: Outcomes | None = None
         problem = problem_of_loss(loss)
@@ -87,7 +92,7 @@ class Judge:
             held_out = clean_validation(model, loss, held_out)
             assert isinstance(problem, (Problem, Model))
             held_out, self.outcomes = default_outcomes(problem, loss, held_out)
-        self.held_out = held_out
+        self.held_out, self.seconds = held_out, time.perf_counter() - began
 
     def __call__(self, weights: Weights) -> Losses:
         """Judge these weights."""

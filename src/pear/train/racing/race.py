@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor, nn, optim
@@ -25,6 +25,7 @@ from pear.errors import TrainingError
 from pear.train.file_format import MALFORMED
 from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
 from pear.train.history import Check, RaceRow
+from pear.train.racing.contender import Contender
 from pear.train.racing.judge import Judge, Losses
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.squared_error_start import NetworkStart, Start
@@ -32,12 +33,10 @@ from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix
 from pear.train.samples import SampleSource
 from pear.train.training_run import FitJob
 from pear.train.training_start import make_optimizer, standardised_weights
+from pear.train.validation import judge_in_time, seconds_to_judge
 
 FIRST_STAGE = 8
 """The number of epochs of the first stage; every further one has twice as many in total."""
-
-PATIENCE = 2
-"""A contender leaves after so many stages in a row that do not improve on its best one."""
 
 STAGE = "race"
 """The name of a race in a checkpoint."""
@@ -56,61 +55,6 @@ class Fold:
     def of_constant(self) -> Losses:
         """Judge a constant forecast, the mean of the training costs."""
         return self.judge.of_constant(self.train.finite().look().costs.mean(0))
-
-
-@dataclass
-class Contender:
-    """A way of training, with its state in every fold.
-
-    Attributes:
-        name: "squared error", "correction" or "fresh model".
-        trajectories: the training in each fold.
-        best: the lowest value of its stages.
-        best_epochs: the number of epochs of that stage.
-        best_weights: the average weights of that stage in each fold.
-        waited: stages in a row that did not improve.
-    """
-
-    name: str
-    trajectories: list[Trajectory]
-    best: float = math.inf
-    best_epochs: int = 0
-    best_weights: list[Weights] = field(default_factory=list)
-    waited: int = 0
-
-    @property
-    def epochs(self) -> int:
-        """The number of epochs that all folds have done."""
-        return min(one.epochs for one in self.trajectories)
-
-    @property
-    def is_out(self) -> bool:
-        """Whether further epochs have not helped."""
-        return self.waited >= PATIENCE
-
-    @property
-    def weights(self) -> list[Weights]:
-        """The average weights in each fold."""
-        return [one.average for one in self.trajectories]
-
-    def note_stage(self, value: float, least: float) -> None:
-        """Note the value of a stage, which counts as better from an improvement by the share ``least`` on."""
-        if math.isinf(self.best) or value < self.best - least * abs(self.best):
-            self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0
-        else:
-            self.waited += 1
-
-    def state(self) -> dict[str, Any]:
-        """Everything that its next stage depends on."""
-        plain = {name: getattr(self, name) for name in ("best", "best_epochs", "best_weights", "waited")}
-        return {**plain, "trajectories": [one.state() for one in self.trajectories]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a result of ``state``."""
-        for name in ("best", "best_epochs", "best_weights", "waited"):
-            setattr(self, name, state[name])
-        for one, said in zip(self.trajectories, state["trajectories"], strict=True):
-            one.restore(said)
 
 
 class Race:
@@ -143,9 +87,12 @@ class Race:
     ) -> None:
         self.job, self.loss, self.folds, self.whole, self.start, self.fresh = job, loss, folds, whole, start, fresh
         self.progress = RaceProgress(job)
+        self.progress.judgement = sum(fold.judge.seconds for fold in folds)
         self.rows: list[RaceRow] = []
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
+        self._start_seconds = 0.0  # of the start's training on all samples
+        self._start_losses: Losses | None = None  # of the best stage of a network's start
         self._first_fold: Weights = {}  # the winner's weights there
         self._schedule = loss_schedule(loss)  # every training begins with it
         self._random = RandomStates(job.model)
@@ -155,15 +102,15 @@ class Race:
     def run(self) -> Weights:
         """Run the race, or go on with one from a checkpoint; returns the winner's weights.
 
-        Ctrl-C, a callback or the clock end it early. The winner so far then has the weights of the first fold, which
-        were trained on all but the last samples.
+        Ctrl-C, a callback or the clock end it early. The winner so far is then trained on all samples, where time is
+        left for that; else it has the weights of the first fold, which were trained on all but the last samples.
         """
         self._resume()
         try:
             if not self.rows:
                 self._run_start()
             if self.loss is not None:
-                self._run_contenders(self.loss)
+                self._run_contenders_in_time(self.loss)
             if self.whole is not None:
                 return self._train_again(self.whole)
         except KeyboardInterrupt:
@@ -188,12 +135,12 @@ class Race:
             self.starts = self._run_network_start(self.start)
         else:
             self.starts = [self.start.weights(fold.train) for fold in self.folds]
-        self.starting = self._judge(self.starts)
-        with self.progress.judged():
-            self.constant = self.job.ranks.from_rank_0(
-                "the constant forecast", lambda: Losses.join([fold.of_constant() for fold in self.folds]).metric
-            )
+        self.starting = self._start_losses or self._judge(self.starts, always=True)
         self._record(RaceRow("start", 0, 1.0, self.starting.metric, 0.0, 0.0, (0.0, 0.0)), self.starts)
+        if not self.progress.has_time(self.progress.judgement):
+            return
+        found = self._judge_in_time("the constant forecast", lambda: [fold.of_constant() for fold in self.folds])
+        self.constant = math.nan if found is None else found.metric
 
     def _run_network_start(self, start: NetworkStart) -> list[Weights]:
         """Train networks on the squared error for the number of epochs with the lowest metric; returns the weights."""
@@ -201,10 +148,25 @@ class Race:
         try:
             self._run_stages([network])
         except RaceEndedError as ended:
-            if ended.reason != "time_cap" or not network.best_weights:
+            self.progress.stopped = ended.reason
+            if ended.reason != "time_cap":
                 raise
+        if not network.best_weights:  # an epoch at least is trained, however short the time
+            for one in network.trajectories:
+                one.train_at_least(1)
+            network.best_epochs, network.best_weights = network.epochs, [one.last for one in network.trajectories]
         start.note_epochs(network.best_epochs)
+        self._start_seconds = self._seconds_on_all(network.trajectories[0], network.best_epochs)
         return network.best_weights
+
+    def _run_contenders_in_time(self, loss: Callable[..., Tensor]) -> None:
+        """Run the contenders; where the time is up, those that were judged compete."""
+        try:
+            self._run_contenders(loss)
+        except RaceEndedError as ended:
+            self.progress.stopped = ended.reason
+            if ended.reason != "time_cap":
+                raise
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
         """Train correction and fresh model stage by stage, then try parts of the correction."""
@@ -220,6 +182,7 @@ class Race:
         self.progress.stopped = "patience" if all(one.is_out for one in field) else "max_epochs"
         for share in SHARES:
             mixed = [mix_weights(*pair, share) for pair in zip(self.starts, correction.best_weights, strict=True)]
+            self.progress.seconds_left(self._reserve(correction.trajectories[0], correction.best_epochs))
             self._compare(correction.name, correction.best_epochs, share, mixed)
 
     def _contender(self, name: str, loss: Callable[..., Tensor], starts: list[Weights]) -> Contender:
@@ -247,12 +210,15 @@ class Race:
                     continue
                 self._train(one.trajectories, epochs)
                 if one.name == "squared error":
-                    value = self._judge(one.weights).metric
+                    losses = self._judge(one.weights, always=not one.best_weights)
+                    value = losses.metric
                 else:
                     row = self._compare(one.name, epochs, 1.0, one.weights)
                     value, loss = row.bound, sum(each.loss_value for each in one.trajectories) / len(self.folds)
                     self.checks.append(Check(epochs, self.progress.seconds(), loss, row.metric))
                 one.note_stage(value, self.job.config.min_improvement)
+                if one.name == "squared error" and not one.waited:
+                    self._start_losses = losses
                 self._save(field)
 
     def _train(self, trajectories: list[Trajectory], epochs: int) -> None:
@@ -263,20 +229,43 @@ class Race:
                 raise RaceEndedError("time_cap")
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
-        """The seconds that training again on all samples will take, for so many epochs."""
+        """The seconds that judging and training again on all samples will take, for so many epochs."""
+        return self.progress.judgement + self._start_seconds + self._seconds_on_all(trajectory, epochs)
+
+    def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
+        """The seconds that so many epochs on all samples will take; 0 where the winner is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
-    def _judge(self, weights: Sequence[Weights]) -> Losses:
-        """Judge the weights of all folds on their held-out samples."""
-        with self.progress.judged():
-            found = self.job.ranks.from_rank_0(
-                "the judging of a contender",
-                lambda: Losses.join([fold.judge(one) for fold, one in zip(self.folds, weights, strict=True)]),
-            )
+    def _judge(self, weights: Sequence[Weights], always: bool = False) -> Losses:
+        """Judge the weights of all folds on their held-out samples.
+
+        Args:
+            weights: the weights in each fold.
+            always: whether to judge them whatever the time.
+
+        Raises:
+            RaceEndedError: the time is up.
+        """
+        pairs = list(zip(self.folds, weights, strict=True))
+        found = self._judge_in_time(
+            "the judging of a contender", lambda: [fold.judge(one) for fold, one in pairs], always
+        )
+        if found is None:
+            raise RaceEndedError("time_cap")
         self.progress.note_metric(found.metric)
         return found
+
+    def _judge_in_time(self, place: str, judge: Callable[[], list[Losses]], always: bool = False) -> Losses | None:
+        """Join the losses of all folds; None where they are not known in time, unless they ``always`` have to be."""
+
+        def judged() -> Losses | None:
+            left = None if always else seconds_to_judge(self.job.config.time_cap, self.progress.seconds())
+            return judge_in_time(left, lambda: Losses.join(judge()))
+
+        with self.progress.judged():
+            return self.job.ranks.from_rank_0(place, judged)
 
     def _compare(self, name: str, epochs: int, share: float, weights: list[Weights]) -> RaceRow:
         """Judge weights as pairs with the start."""

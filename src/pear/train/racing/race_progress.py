@@ -32,15 +32,16 @@ class RaceProgress:
     Attributes:
         part: what is trained at present.
         judging: the seconds spent on held-out samples.
+        judgement: the seconds that one more judgement is expected to take.
         metric: the metric of the weights that were judged last; NaN before.
         best: the lowest metric so far; NaN before.
         stopped: why the race ended.
     """
 
     def __init__(self, job: FitJob) -> None:
-        self.job, self.began = job, time.perf_counter()
+        self.job, self.began = job, job.began
         self.part: Part = "mse"
-        self.judging, self.metric, self.best = 0.0, math.nan, math.nan
+        self.judging, self.judgement, self.metric, self.best = 0.0, 0.0, math.nan, math.nan
         self.stopped: Reason = "patience"
 
     def seconds(self) -> float:
@@ -65,6 +66,11 @@ class RaceProgress:
             raise RaceEndedError("time_cap")
         return left
 
+    def has_time(self, seconds: float) -> bool:
+        """Whether so many seconds are left before the cap."""
+        cap = self.job.config.time_cap
+        return cap is None or self.job.ranks.meet("the time", cap - self.seconds() - seconds)[0][0] >= 0
+
     def after_epoch(self, epoch: int, loss: float) -> None:
         """Report an epoch to the callbacks.
 
@@ -85,7 +91,8 @@ class RaceProgress:
         try:
             yield
         finally:
-            self.judging += time.perf_counter() - began
+            spent = time.perf_counter() - began
+            self.judging, self.judgement = self.judging + spent, max(self.judgement, spent)
 
     def note_metric(self, metric: float) -> None:
         """Note the metric of weights that were judged."""

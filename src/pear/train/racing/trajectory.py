@@ -85,6 +85,16 @@ class Trajectory:
         self._schedule = loss_schedule(self.loss)
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
+    def train_at_least(self, epochs: int) -> None:
+        """Train until so many epochs are done, whatever the time."""
+        if self.epochs < epochs:
+            self.train_to(epochs, None, lambda epoch, loss: None)
+
+    @property
+    def last(self) -> Weights:
+        """A copy of the weights after the last step."""
+        return copy.deepcopy(self.run.model.state_dict())
+
     def state(self) -> dict[str, Any]:
         """Everything that the next epoch depends on, but for the samples' warm starts."""
         run = self.run
