@@ -90,7 +90,8 @@ class CompiledPass:
             return None
         P, default, at = prepared
         states, slots = self.store.states(keys, len(cost))
-        unique = self._own is not None and P is self._own[0] and self._is_definite(P)
+        known = self._own is not None and P is self._own[0] and (P.smoothing > 0 or len(P.Q) <= 1)
+        unique = known and self._is_definite(P)  # to ask for the curvature of every sample would take too long
         outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default, not unique)
         left = np.flatnonzero(outcome.code != SOLVED)
         if len(left) == len(cost):
