@@ -103,3 +103,13 @@ def test_a_battery_that_never_does_both_is_solved_every_day(solver: str) -> None
             options={"mip_rel_gap": 0.0},
         )
         assert value == pytest.approx(best.fun, rel=1e-9)
+
+
+def test_a_gap_within_a_narrow_range_is_no_rounding() -> None:
+    """min −x with x up to 1e-8 beside a switch that costs 1: half of the range is a gap of one half."""
+    problem = pear.Problem(lb=0.0, ub=[1e-8, 1.0], integer=[1])
+    qp = problem.canonical(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
+    half = verify_integers(qp, claimed(qp, [0.5e-8, 0.0], -1e-8))
+    assert half.status.tolist() == [INACCURATE]
+    assert float(half.gap) == pytest.approx(0.5)
+    assert verify_integers(qp, claimed(qp, [1e-8, 0.0], -1e-8)).status.tolist() == [SOLVED]

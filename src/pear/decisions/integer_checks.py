@@ -78,8 +78,8 @@ def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
     solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
-    inside = solved.x.clamp(lp.lb, lp.ub)  # by rounding only; a row that this violates is checked with its own terms
-    x[:, rest] = torch.where(solved.solved[:, None], inside, x[:, rest])
+    chosen = torch.where(solved.solved[:, None], solved.x, x[:, rest])
+    x[:, rest] = chosen.clamp(lp.lb, lp.ub)  # by rounding; a row that this violates is checked with its own terms
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 
 
@@ -148,7 +148,10 @@ def _relative_gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tens
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)
-    terms, costs = (qp.c * x).abs().sum(1), qp.c.abs()
+    assert qp.integer is not None
+    # a whole number moves by 1, a continuous variable within a narrow range by less
+    unit = torch.where(qp.integer, 1.0, (qp.ub - qp.lb).clamp(max=1.0))
+    terms, costs = (qp.c * x).abs().sum(1), qp.c.abs() * unit
     gap = ((qp.c * x).sum(1) - bound).abs()
     least = torch.where(costs > 0, costs, torch.inf).amin(1)
     relative = gap / positive(torch.maximum(terms, torch.where(least.isfinite(), least, 0.0)))

@@ -1,4 +1,4 @@
-"""``pear stress``: awkward problems and problems of CVXPY under a judge, sweeps that are killed, and long training."""
+"""``pear stress``: awkward problems, problems of CVXPY and integer programs under a judge, kills, and long training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from pear_lab.cli.terminal import INTERRUPTED, print_table
 if TYPE_CHECKING:
     from pear_lab.stress.cvxpy_run import CvxpyResult
     from pear_lab.stress.examine_cvxpy import CvxpyVerdict
+    from pear_lab.stress.examine_milp import MilpVerdict
     from pear_lab.stress.fuzz import FuzzResult, Tally
     from pear_lab.stress.kill_sweep import KillCounts
+    from pear_lab.stress.milp_run import MilpResult
     from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
@@ -133,6 +135,51 @@ def cvxpy_tables(found: CvxpyResult) -> list[TextTable]:
     if reasons := found.reasons().most_common():
         tables.append(TextTable("Refused", ("problems", "sentence"), [(f"{k:,}", why) for why, k in reasons], left=2))
     return tables
+
+
+@app.command("milp")
+def milp(
+    count: Annotated[int, typer.Option(help="Number of programs.", min=1)] = 2000,
+    seed: Annotated[int, typer.Option(help="Of the random programs.", min=0)] = 0,
+    first: Annotated[int, typer.Option(help="Number of the first program.", min=0)] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+    to: Annotated[Path, typer.Option("--out", help="Folder for verdicts and the table.")] = Path(
+        "pear-output/stress/milp"
+    ),
+) -> None:
+    """Solve random integer programs beside HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
+    from pear.compile.thread_pools import thread_count as core_count
+    from pear_lab.stress.milp_run import run
+
+    writable_folder(to)
+    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+        task, counts = bar.add_task("", total=count), {"wrong": 0, "refused": 0}
+
+        def show(verdict: MilpVerdict) -> None:
+            counts["wrong"] += bool(verdict.wrong)
+            counts["refused"] += verdict.refused
+            bar.update(task, advance=1, description=f"{counts['wrong']} wrong, {counts['refused']} refused")
+
+        found = run(list(range(first, first + count)), seed, workers or core_count(), to, resume, show)
+    shown = milp_table(found)
+    print_table(shown)
+    (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
+    if found.interrupted:
+        err.print(Text("Stopped; --resume goes on.", style="yellow"))
+        raise typer.Exit(INTERRUPTED)
+    bad = [
+        f"program {one.number} of seed {seed} ({one.family}): {one.wrong or f'{one.ours}, but both others solve it'}"
+        for one in found.bad
+    ]
+    _exit_by_stress_result("\n".join(["Wrong or refused:", *bad]) if bad else "", "Nothing is wrong or refused.")
+
+
+def milp_table(found: MilpResult) -> TextTable:
+    """Make the table of a run on integer programs: the counts of every family, and of all."""
+    counts = found.counts()
+    rows = [(family, *numbers.values()) for family, numbers in counts]
+    return TextTable("Random integer programs beside HiGHS and SciPy", ("family", *counts[0][1]), rows)
 
 
 @app.command("kill")

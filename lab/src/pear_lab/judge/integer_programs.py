@@ -1,7 +1,8 @@
 """Judge answers to integer programs, by enumeration if there are few choices, otherwise by HiGHS.
 
 Feasibility of the returned point is always checked in extended precision: integers are integers, and a row is violated
-by at most 1e-8 of its own terms. An integer has no rounding error, so that only continuous variables have a least size.
+by at most 1e-8 of its own terms. An integer has no rounding error, so that only continuous variables have a least size,
+which is not zero where all of them are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, Program
-from pear_lab.judge.kkt_residuals import SHARE, TOLERANCE
+from pear_lab.judge.kkt_residuals import LEAST, SHARE, TOLERANCE
 
 FEW = 4096
 """Pure integer programs with at most so many choices are enumerated."""
@@ -43,7 +44,10 @@ class BestPoint:
 def violation(s: Program, points: Array) -> Array:
     """(K,) largest relative violation of any constraint at each of the points (K, n), integrality included."""
     X = wide(points)
-    continuous = np.abs(X[:, ~s.integer]).max(1, initial=0)[:, None] * ~s.integer
+    limits = np.abs(np.concatenate([s.b, s.h, s.lb, s.ub]))
+    least = LEAST * limits[(limits > 0) & np.isfinite(limits)].min(initial=np.inf)
+    largest = np.maximum(np.abs(X[:, ~s.integer]).max(1, initial=0), least if np.isfinite(least) else LEAST)
+    continuous = largest[:, None] * ~s.integer
     size = np.abs(X) + SHARE * continuous
     parts = [np.where(s.integer, np.abs(X - np.round(X)), 0).max(1)]
     for rows, rhs, both in ((s.A, s.b, True), (s.G, s.h, False)):

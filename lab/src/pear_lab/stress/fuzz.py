@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear_lab.stress import counterexamples
+from pear_lab.stress.journal import Journal
 from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
 
 BATCH = 8
@@ -153,8 +153,8 @@ def run(
     if count < 1 or workers < 1:
         raise ProblemError(f"count and workers must be at least 1; got {count} and {workers}")
     found = FuzzResult({name: Tally(name) for name in names})
-    journal = Journal(folder, {"seed": seed, "families": names})
-    done = journal.read() if resume else journal.start()
+    journal = Journal(folder, {"seed": seed, "families": names}, _encode_result, _decode_result)
+    done = journal.begin(resume)
     jobs = [(k, seed, names[k % len(names)]) for k in range(math.ceil(count / BATCH))]
     known = {k for k, _, _ in done}
 
@@ -233,40 +233,13 @@ def _keep_failures(found: FuzzResult, failures: list[Failure], folder: Path | No
             found.files.append(counterexamples.write(folder / name, case, failure.reason, **more))
 
 
-class Journal:
-    """The verdicts so far, one line of JSON for each case, so that a run can go on where it was stopped."""
+def _encode_result(result: Result) -> dict[str, Any]:
+    """The verdicts on one case as a line of the journal."""
+    k, tally, failures = result
+    return {"case": k, "tally": asdict(tally), "failures": [asdict(f) for f in failures]}
 
-    def __init__(self, folder: Path | None, settings: dict[str, Any]) -> None:
-        self._path = None if folder is None else folder / "verdicts.jsonl"
-        self._settings = json.dumps(settings)
 
-    def start(self) -> list[Result]:
-        """Start an empty journal."""
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(self._settings + "\n", encoding="utf-8")
-        return []
-
-    def read(self) -> list[Result]:
-        """The results that a run with the same settings has written; starts an empty journal where there are none."""
-        if self._path is None or not self._path.exists():
-            return self.start()
-        first, *lines = self._path.read_text(encoding="utf-8").splitlines()
-        if first != self._settings:
-            raise ProblemError(
-                f"{self._path} is of a run with other settings ({first}); run it with these, or without --resume"
-            )
-        results = []
-        for line in lines:
-            one = json.loads(line)
-            failures = [Failure(**{**f, "recipe": Recipe(**f["recipe"])}) for f in one["failures"]]
-            results.append((one["case"], Tally(**one["tally"]), failures))
-        return results
-
-    def append(self, result: Result) -> None:
-        """Write the verdicts on one case."""
-        if self._path is not None:
-            k, tally, failures = result
-            line = {"case": k, "tally": asdict(tally), "failures": [asdict(f) for f in failures]}
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+def _decode_result(line: dict[str, Any]) -> Result:
+    """The verdicts of a line of the journal."""
+    failures = [Failure(**{**f, "recipe": Recipe(**f["recipe"])}) for f in line["failures"]]
+    return line["case"], Tally(**line["tally"]), failures

@@ -1,0 +1,139 @@
+"""``pear stress milp``: random integer programs are solved as others solve them, and what is planted is caught."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pear.cli.app import app
+from pear.errors import ProblemError
+
+pytest.importorskip("highspy")
+
+from pear_lab.judge.integer_programs import violation
+from pear_lab.stress import examine_milp, milp_run
+from pear_lab.stress.milp_problems import MILP_FAMILIES, MilpCase, draw_milp
+
+CI_SEED, CI_COUNT = 7, 24
+
+
+@pytest.fixture(autouse=True)
+def _keep_thread_count() -> Iterator[None]:
+    """Runs in this process set the number of threads to one."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def knapsack(**fields: Any) -> MilpCase:
+    """max 3 x + 2 y + z, 2 x + 2 y + z ≤ 3, x and y of 0 or 1, z up to 9: x = 1 and z = 1 give 4."""
+    case = MilpCase(
+        family="battery",
+        sense="max",
+        c=np.array([3.0, 2.0, 1.0]),
+        A=np.zeros((0, 3)),
+        b=np.zeros(0),
+        G=np.array([[2.0, 2.0, 1.0]]),
+        h=np.array([3.0]),
+        lb=np.zeros(3),
+        ub=np.array([1.0, 1.0, 9.0]),
+        integer=np.array([True, True, False]),
+        sparse=False,
+    )
+    return replace(case, **fields)
+
+
+def test_nothing_is_wrong_or_refused() -> None:
+    found = milp_run.run(list(range(CI_COUNT)), CI_SEED)
+    assert found.bad == []
+    counts = dict(found.counts())
+    assert all(counts[family]["drawn"] == str(CI_COUNT // len(MILP_FAMILIES)) for family in MILP_FAMILIES)
+    assert {one.ours for one in found.verdicts} == {"SOLVED", "INFEASIBLE", "UNBOUNDED"}
+
+
+def test_a_program_does_not_depend_on_what_else_is_drawn() -> None:
+    for number in range(len(MILP_FAMILIES)):
+        one, other = draw_milp(3, number), draw_milp(3, number)
+        assert one.family == list(MILP_FAMILIES)[number]
+        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("c", "A", "G", "h", "ub"))
+
+
+def test_the_references_agree_with_arithmetic() -> None:
+    program = examine_milp.minimised_program(knapsack())
+    for solve in (examine_milp.solve_by_highs, examine_milp.solve_by_scipy):
+        assert solve(program) == examine_milp.Reference("solved", -4.0)
+        endless = examine_milp.minimised_program(knapsack(G=np.zeros((1, 3)), ub=np.array([1.0, 1.0, np.inf])))
+        assert solve(endless).status == "unbounded"
+        assert solve(replace(program, h=np.array([-1.0]))).status == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("status", "x", "wrong"),
+    [
+        ("SOLVED", [1.0, 0.0, 1.0], ""),
+        ("SOLVED", [0.0, 1.0, 1.0], "is possible"),
+        ("SOLVED", [1.0, 1.0, 0.0], "violated"),
+        ("SOLVED", [0.99, 0.0, 1.02], "violated"),
+        ("SOLVED", [np.nan] * 3, "violated"),
+        ("INFEASIBLE", [np.nan] * 3, "feasible"),
+        ("UNBOUNDED", [np.nan] * 3, "the others say"),
+        ("NOT_FINITE", [np.nan] * 3, "finite"),
+    ],
+)
+def test_a_planted_answer_is_caught(status: str, x: list[float], wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_milp, "solve_by_us", lambda case: (status, np.array(x), False))
+    verdict = examine_milp.judge_milp(knapsack())
+    assert (wrong in verdict.wrong) if wrong else (verdict.wrong == "")
+    assert not verdict.refused
+
+
+def test_rounding_of_zeros_is_no_violation() -> None:
+    """All continuous variables are zero but for −1.4e-115; a violation that is not rounding is seen all the same."""
+    program = examine_milp.minimised_program(knapsack())
+    assert float(violation(program, np.array([[1.0, 0.0, -1.4e-115]]))[0]) < 1e-100
+    assert float(violation(program, np.array([[1.0, 0.0, -1e-10]]))[0]) > 1e-6
+
+
+def test_what_both_solve_must_not_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_milp, "solve_by_us", lambda case: ("INACCURATE", np.full(3, np.nan), False))
+    assert examine_milp.judge_milp(knapsack()).refused
+    assert not examine_milp.judge_milp(knapsack(h=np.array([-1.0]))).refused
+
+
+def test_a_crash_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(case: MilpCase) -> None:
+        raise ProblemError("a planted error")
+
+    monkeypatch.setattr(examine_milp, "solve_by_us", crash)
+    assert examine_milp.judge_milp(knapsack()).wrong == "raised ProblemError: a planted error"
+
+
+def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["stress", "milp", "--workers", "1", "--out", str(tmp_path)]
+    first = CliRunner().invoke(app, [*options, "--count", "2"])
+    assert first.exit_code == 0, first.output
+    assert "Nothing is wrong or refused." in first.output
+    lines = (tmp_path / "verdicts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["number"] for line in lines[1:]] == [0, 1]
+    examined = []
+
+    def note(seed: int, number: int) -> examine_milp.MilpVerdict:
+        examined.append(number)
+        return examine_milp.MilpVerdict(number, "battery", "SOLVED", ("solved", "solved"), "a planted error")
+
+    monkeypatch.setattr(milp_run, "examine_milp", note)
+    second = CliRunner().invoke(app, [*options, "--count", "3", "--resume"])
+    assert examined == [2]
+    assert second.exit_code == 1
+    assert "program 2 of seed 0 (battery): a planted error" in second.output
+    assert "3" in (tmp_path / "table.md").read_text().splitlines()[-1]
+    other = CliRunner().invoke(app, [*options, "--seed", "1", "--resume"])
+    assert other.exit_code != 0
