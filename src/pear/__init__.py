@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pear.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from pear import boosting, losses, tasks
+    from pear import boosting, losses, tasks, testing
     from pear.decisions import solve
     from pear.decisions.lazy_rows import lazy_oracle
     from pear.decisions.solution import Solution
@@ -102,11 +102,12 @@ __all__ = [
     "regret_scorer",
     "solve",
     "tasks",
+    "testing",
     "tune",
     "walk_forward",
 ]
 
-_MODULES = ("boosting", "losses", "tasks")
+_MODULES = ("boosting", "losses", "tasks", "testing")
 _NAMES = {
     "pear.decisions": ("solve",),
     "pear.decisions.lazy_rows": ("lazy_oracle",),

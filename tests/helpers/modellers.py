@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,98 +11,12 @@ import pytest
 from scipy import sparse
 
 import pear
+from pear.testing.model_zoo import CASES, WITHOUT_OPTIMUM
+from pear.testing.model_zoo import ModelCase as Case
+
+__all__ = ["CASES", "WITHOUT_OPTIMUM"]  # used by tests that import this module
 
 INF = np.inf
-
-
-@dataclass(frozen=True)
-class Case:
-    """``½ zᵀQz + cᵀz + offset`` under ``low ≤ Az ≤ high``, ``lb ≤ z ≤ ub``."""
-
-    c: list[float]
-    A: Any = None
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-    lb: Any = 0.0
-    ub: Any = INF
-    Q: Any = None
-    integer: list[int] = field(default_factory=list)
-    sense: str = "min"
-    offset: float = 0.0
-
-    @property
-    def n(self) -> int:
-        return len(self.c)
-
-    @property
-    def rows(self) -> np.ndarray:
-        return np.zeros((0, self.n)) if self.A is None else np.array(self.A, dtype=float)
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.array(np.broadcast_to(self.lb, self.n), float), np.array(np.broadcast_to(self.ub, self.n), float)
-
-    @property
-    def marks(self) -> np.ndarray:
-        return np.isin(np.arange(self.n), self.integer)
-
-    @property
-    def names(self) -> list[str]:
-        return [f"v{i}" for i in range(self.n)]
-
-
-LEAST = [[1.0, 1.0, 1.0]]
-CASES = {
-    "free variables": Case(
-        [1, 2, -1], [[1, 1, 0], [1, -1, 1], [0, 1, 1]], [1, -INF, -4], [INF, 3, INF], -INF, [INF, 8, 5]
-    ),
-    "ranges": Case([1, -1, 2], [[1, 1, 1], [1, -1, 0], [0, 1, 2]], [1, -2, 0.5], [4, 2, 3], 0, 3),
-    "fixed variables": Case([1, 1, -3], [[1, 1, 1]], [-INF], [5], [2, -1.5, 0], [2, -1.5, 9]),
-    "negative upper bounds": Case([-1, 2, 1], [[1, 1, 1]], [-20], [-2], [-INF, -5, -3], [-1, -0.5, INF]),
-    "bounds of every kind": Case([1, -1, 1, -1, 1], None, [], [], [0, -INF, -4, -INF, 2.5], [INF, -2, 7, 0, 2.5]),
-    "maximisation with a constant": Case(
-        [3, 5, -1], [[1, 2, 0], [3, 1, -1]], [-INF] * 2, [6, 9], 0, [4, 4, 2], sense="max", offset=10.5
-    ),
-    "a constant alone": Case([0, 0], [[1, 1]], [1], [2], 0, 3, offset=-7.25),
-    "empty rows and columns": Case(
-        [1, -2, 1], [[0, 0, 0], [1, 0, 1], [0, 0, 0]], [-1, 1, 0], [2, INF, 0], 0, [INF, 3, INF]
-    ),
-    "a row without limits": Case([1, 1], [[1, 2], [1, -1]], [2, -INF], [INF, INF]),
-    "dependent equalities": Case([1, 2, 3], [[1, 1, 1], [2, 2, 2], [1, 0, -1]], [2, 4, 0.5], [2, 4, 0.5], 0, 2),
-    "integers beside others": Case(
-        [-3, -2, -1.5, 0.5],
-        [[2, 1, 3, -1], [1, 1, 0, 0]],
-        [-INF, 1],
-        [7.5, 4],
-        [0, 0, 0, 0],
-        [1, 3, 2.5, 1],
-        integer=[0, 1, 3],
-    ),
-    "negative integers": Case(
-        [1, 1], [[2, 3], [1, -1]], [-17.5, -INF], [INF, 2.5], [-6, -INF], [-1, 4], integer=[0, 1]
-    ),
-    "binaries to maximise": Case(
-        [6, 5, 4, 3],
-        [[3, 4, 2, 1], [1, 0, 1, 1]],
-        [-INF] * 2,
-        [6, 2],
-        0,
-        1,
-        integer=[0, 1, 2, 3],
-        sense="max",
-        offset=1,
-    ),
-    "quadratic": Case([-1, -2, 1], LEAST, [1], [1], 0, 1, [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 0]], offset=3),
-    "quadratic to maximise": Case([1, 2], [[1, 1]], [-INF], [1.5], -INF, 4, [[-1, 0.25], [0.25, -2]], sense="max"),
-    "quadratic with ranges": Case(
-        [1, -4, 0], [[1, 1, 1], [1, -1, 0]], [-1, -2], [2, 0.5], [-INF, -INF, 0], 5, np.diag([1.0, 2.0, 4.0])
-    ),
-    "infinite as 1e30": Case([1, -1], [[1, 1]], [-1e30], [4], [-2, -1e30], 1e30),
-}
-WITHOUT_OPTIMUM = {
-    "infeasible": Case([1, 1], [[1, 1], [1, 1]], [3, -INF], [INF, 2]),
-    "unbounded": Case([-1, 1], [[1, -1]], [0], [INF]),
-}
 
 
 def value(m: pear.Model, cost: Any = None) -> float:

@@ -32,6 +32,7 @@ def solvers() -> None:
     plugins, problems = load_all("solver")
     for one in plugins:
         table.add_row(*_solver_cells(one.row, one.origin))
+        table.caption = f"{_CAPTION} Those of other packages are asked by their names alone."
     out.print(table)
     for problem in problems:
         print_plain(f"{problem[0].upper()}{problem[1:]}.", "yellow")

@@ -2,6 +2,7 @@
 
 from pear.losses.baselines import DBBLoss, MSELoss, PFYLLoss, SPOPlusLoss
 from pear.losses.decision_layer import DecisionLayer
+from pear.losses.decision_loss import DecisionLoss
 from pear.losses.lava import LAVALoss
 from pear.losses.methods import METHODS, Method, OwnProblem, make_loss, method
 from pear.losses.pear_loss import LastCall, PEARLoss
@@ -11,6 +12,7 @@ __all__ = [
     "METHODS",
     "DBBLoss",
     "DecisionLayer",
+    "DecisionLoss",
     "LAVALoss",
     "LastCall",
     "MSELoss",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.losses.regret_metrics import check_pair
 from pear.problem import Model, Problem
 from pear.problem.oracle import decided_by
 
@@ -42,6 +43,7 @@ class MSELoss(nn.Module):
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
         """Compute the mean of (ĉ − c)² over all entries (B, n); ``keys`` is ignored."""
+        check_pair(predicted, true)
         return nn.functional.mse_loss(predicted, true)
 
 

@@ -4,10 +4,12 @@ from pear.problem.importers.cvxpy_problem import from_cvxpy
 from pear.problem.importers.gurobi_model import from_gurobipy
 from pear.problem.importers.highs_model import from_highs
 from pear.problem.importers.importer_table import IMPORTERS, Importer, from_file, is_model_file
+from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
 from pear.problem.importers.pyepo_model import from_pyepo
 from pear.problem.importers.pyomo_model import from_pyomo
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.importers.scipy_arrays import from_scipy
 from pear.problem.model import Model
 
@@ -15,6 +17,8 @@ __all__ = [
     "IMPORTERS",
     "Importer",
     "Model",
+    "ModelArrays",
+    "RowLimits",
     "from_cvxpy",
     "from_file",
     "from_gurobipy",

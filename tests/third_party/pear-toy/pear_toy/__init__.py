@@ -1,0 +1,1 @@
+"""A small package that extends PEAR."""
