@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, suggest_name
 from pear.errors import DataError
-from pear.train.time_order import find_time_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +62,8 @@ class SampleRows(NamedTuple):
 
     def by_date(self, dates: pandas.DatetimeIndex) -> SampleRows:
         """The samples in the order of the dates of their rows, (N,) or (N·k,)."""
+        from pear.train.time_order import find_time_order
+
         order = find_time_order(self.features.set_axis(dates), groups=self.groups)
         return self if order is None else SampleRows(*(None if part is None else part.iloc[order] for part in self))
 

@@ -121,7 +121,8 @@ def _keeps_the_optimum(row: Importer, write: WriteModel, case: ModelCase) -> Non
     found = _imported(row, write, case)
     if found is None:
         return
-    value, expected = float(solve(found.problem, found.known).value) + found.offset, case.optimum()
+    value = float(solve(found.problem, found.known).value) + float(found.offset)
+    expected = case.optimum()
     same = abs(value - expected) <= SAME * (1 + abs(expected))
     require(same, f"its optimum is {value:.10g}; expected {expected:.10g}")
     integer = found.problem.integer

@@ -45,7 +45,7 @@ GRANTED = 10 * ASKED
 KNOWN = 1e-5
 """The largest distance of a candidate from a known solution or multiplier, of size one."""
 
-GAP = 1e-3
+MISSED = 1e-3
 """The largest absolute gap of an integer optimum among whole numbers."""
 
 Body = Callable[[Backend], None]
@@ -105,9 +105,9 @@ def _all_checks(row: Backend) -> Iterator[tuple[str, Body]]:
                 yield f"qp: {name}", partial(_solves, make=partial(program, c, **fields))
     if "milp" in row.kinds:
         yield from _integer_checks(row)
-    for kind in row.kinds:
-        if row.supports(_empty(kind)):
-            yield f"{kind}: an empty batch", partial(_empty_batch, kind=kind)
+    for one in row.kinds:
+        if row.supports(_empty(one)):
+            yield f"{one}: an empty batch", partial(_empty_batch, kind=one)
 
 
 _CURVED: dict[str, tuple[Any, Fields]] = {
@@ -253,16 +253,16 @@ def _integer_optimum(row: Backend, make: Callable[[], QuadraticProgram], highest
     require(bool((candidate.status == Status.SOLVED).all()), f"its statuses are {_names(candidate.status)}, not SOLVED")
     values, best = (qp.c * candidate.x).sum(1), torch.tensor(best_by_enumeration(qp, highest), dtype=torch.float64)
     worst = float((values - best).abs().max())
-    require(worst <= GAP, f"a decision misses the best by {worst:g}; a gap of the solver's own must be closed")
+    require(worst <= MISSED, f"a decision misses the best by {worst:g}; a gap of the solver's own must be closed")
     require(float((candidate.x - candidate.x.round()).abs().max()) <= INTEGRAL, "a decision is not of integers")
     bound = candidate.bound
-    proven = bound is not None and bool(((bound <= best + GAP) & (bound >= best - GAP)).all())
+    proven = bound is not None and bool(((bound <= best + MISSED) & (bound >= best - MISSED)).all())
     require(proven, f"its bounds are {None if bound is None else bound.tolist()}; expected the optima {best.tolist()}")
     duals = candidate.duals
     require(not bool(duals.inequality.any() or duals.bound.any()), "multipliers of integer programs must be 0")
     order = torch.arange(qp.batch).flip(0)
     again = (qp.c[order] * _propose(row, qp[order]).x).sum(1)
-    require(float((again - best[order]).abs().max()) <= GAP, "in another order, a decision misses the best")
+    require(float((again - best[order]).abs().max()) <= MISSED, "in another order, a decision misses the best")
 
 
 def _mixed_integers(row: Backend) -> None:
