@@ -10,29 +10,34 @@ import typer
 import pear
 from pear.cli.console import err, print_plain
 from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas
-from pear.cli.train import read_model
+from pear.cli.model_columns import parse_prices, read_model
+from pear.cli.options import CostMapPath, Costs, Known, ModelPath
+from pear.cli.training_table import read_known_columns
 from pear.errors import DataError
 
 
 def advise(
-    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    model: ModelPath,
     data: Annotated[
         Path | None, typer.Argument(help="True costs: a CSV file with a row for each sample; the model's if left out.")
     ] = None,
-    costs: Annotated[
-        str | None,
-        typer.Option(help="Columns of true costs, named as variables of the model; all that are if left out."),
-    ] = None,
+    costs: Costs = None,
+    cost_map: CostMapPath = None,
+    known: Known = None,
 ) -> None:
     """Say what matters about a model and its costs: size, scaling, degeneracy, integrality, solver, loss and time."""
     if data is None:
-        if costs:
-            raise DataError("--costs names columns of a table, and none was given; pass a CSV file behind the model")
+        if costs or cost_map or known:
+            option = "--costs" if costs else "--cost-map" if cost_map else "--known"
+            raise DataError(f"{option} names columns of a table, and none was given; pass a CSV file behind the model")
         problem, samples = pear.from_file(model), None
     else:
         table = read_csv_table(data)
-        problem, paid = read_model(model, split_at_commas(costs), table, {})
+        named, priced = parse_prices(split_at_commas(costs))
+        problem, paid = read_model(model, named, table, priced, split_at_commas(known), cost_map)
         samples = select_columns(table, paid, "costs", data)
+        told = read_known_columns(problem, table, data)
+        problem = problem if told is None else problem.with_known(told, len(table))
     with err.status("Looking at the model and timing an epoch, about ten seconds…"):
         found = pear.advise(problem, samples)
     print_plain(str(found))

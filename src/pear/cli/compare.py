@@ -14,14 +14,23 @@ import pear
 from pear.cli.compared_forecasters import KINDS, make_forecasters
 from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas
+from pear.cli.model_columns import (
+    choose_features,
+    long_columns,
+    parse_prices,
+    read_long_model,
+    read_model,
+    refuse_cost_map,
+)
+from pear.cli.options import CostMapPath, Costs, Known, ModelPath
 from pear.cli.output_files import writable_folder
-from pear.cli.train import Architecture, long_columns, parse_prices, read_long_model, read_model
-from pear.cli.training_table import order_long_table, read_forecasts
+from pear.cli.train import Architecture
+from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
 from pear.errors import DataError
 from pear.pages.figure_style import require_packages
 
 if TYPE_CHECKING:
-    pass
+    import pandas
 
 _INTERRUPTED = 130
 _WIDE = 118  # columns of a terminal that shows the whole table
@@ -29,15 +38,14 @@ _MAIN_COLUMNS = (0, 1, 4)  # of the table, in other terminals: name, loss, diffe
 
 
 def compare(
-    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    model: ModelPath,
     data: Annotated[Path, typer.Argument(help="Samples in time order: a CSV file with a row for each.")],
     features: Annotated[
         str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
     ] = None,
-    costs: Annotated[
-        str | None,
-        typer.Option(help="Columns of true costs, and right-hand sides as ROW=PRICE, as for pear train."),
-    ] = None,
+    costs: Costs = None,
+    cost_map: CostMapPath = None,
+    known: Known = None,
     forecasts: Annotated[
         list[Path] | None,
         typer.Option(help="Your own forecasts: a CSV file with the columns of costs and the rows of DATA. Repeatable."),
@@ -68,20 +76,18 @@ def compare(
 
     require_packages("the picture", "matplotlib")
     table, long = read_csv_table(data), long_columns(groups, variables)
-    named, priced = parse_prices(split_at_commas(costs))
+    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
     if long is None:
-        problem, paid = read_model(model, named, table, priced)
+        problem, paid = read_model(model, named, table, priced, told, cost_map)
     else:
-        problem, paid = read_long_model(model, [*named, *priced], table, long, data)
-    other = (*paid, dates, groups, variables)
-    known = split_at_commas(features) or [name for name in table.columns if name not in other]
-    if both := [name for name in known if name in paid]:
-        raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+        refuse_cost_map(cost_map)
+        problem, paid = read_long_model(model, [*named, *priced], table, long, data, told)
+    chosen = choose_features(table, split_at_commas(features), problem, paid, (dates, groups, variables))
     own = {path.stem: read_forecasts(path, table, paid, data, long is not None, empty=True) for path in forecasts or ()}
     if long is not None:
         table = order_long_table(table, long, problem.names, data)
         own = {name: one.loc[table.index] for name, one in own.items()}
-    X, C = select_columns(table, known, "features", data), select_columns(table, paid, "costs", data)
+    X, C = select_columns(table, chosen, "features", data), select_columns(table, paid, "costs", data)
     if dates is not None:
         X.index = C.index = read_dates(table, dates, data)
     regressor = pear.DecisionRegressor(
@@ -90,7 +96,7 @@ def compare(
     tables = {name: one.to_numpy() for name, one in own.items()}
     compared = make_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
     folder = writable_folder(to)
-    print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(known)} features.\n")
+    print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(chosen)} features.\n")
     with one_thread():
         found = _compare_with_progress_bar(
             problem=problem,
@@ -98,6 +104,7 @@ def compare(
             C=C if long is None else C[paid[0]],
             forecasters=compared,
             splits=pear.TimeSplits(folds=splits, gap=gap, window=window),
+            known=_known_samples(problem, table, data, X.index, long),
             groups=None if long is None else X.index if dates == long.groups else table[long.groups].to_numpy(),
         )
     _print_comparison(found)
@@ -108,6 +115,17 @@ def compare(
         f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"
         f"Every decision: {folder / 'samples.csv'}"
     )
+
+
+def _known_samples(
+    problem: pear.Model, table: pandas.DataFrame, data: Path, index: pandas.Index[Any], long: LongColumns | None
+) -> Any:
+    """The known numbers with a row for each sample, under the index of the features; None where nothing is known."""
+    told = read_known_columns(problem, table, data, None if long is None else long.groups)
+    if told is None:
+        return None
+    told = told.set_axis(index)
+    return told if long is None else told[~table[long.groups].duplicated().to_numpy()].reset_index(drop=True)
 
 
 def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:

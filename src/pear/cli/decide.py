@@ -10,8 +10,17 @@ import typer
 import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
+from pear.cli.options import Base
 from pear.cli.output_files import writable_file
-from pear.cli.training_table import LongColumns, SampleRows, order_long_table, read_forecasts, read_known_columns
+from pear.cli.training_table import (
+    LongColumns,
+    SampleRows,
+    feature_names,
+    order_long_table,
+    read_base,
+    read_known_columns,
+    values_of_samples,
+)
 from pear.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,43 +41,79 @@ def decide(
     variables: Annotated[
         str | None, typer.Option(help="Of a long table, the column that names the variable of each row.")
     ] = None,
-    base_forecast: Annotated[
-        Path | None, typer.Option(help="Forecasts of these rows, where the model corrects them: a CSV file.")
+    base: Base = None,
+    forecasts: Annotated[
+        Path | None,
+        typer.Option(help="Decide under these forecasts in place of the model's: a CSV file with the rows of DATA."),
     ] = None,
 ) -> None:
     """Forecast the costs of every row, take the best decision under them, and write a column for every variable."""
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        raise DataError(
-            f"{model} does not name its features: it was fitted to an array; fit it to a DataFrame, and save it"
-        )
-    samples = _read_rows(estimator, data, groups, variables, base_forecast)
-    writable_file(to)
-    decisions = _cast_integer_columns(estimator, estimator.decide(samples.features, **samples.options()))
+    if forecasts is None:
+        samples = read_rows(estimator, model, data, groups, variables, base)
+        writable_file(to)
+        decisions = estimator.decide(samples.features, **samples.options())
+    else:
+        if base is not None:
+            raise DataError("--forecasts are decided under as they come; --base is what a model corrects: name one")
+        samples = read_rows(estimator, None, data, groups, variables, forecasts)
+        writable_file(to)
+        decisions = _decide_under_forecasts(estimator, samples)
+    decisions = _cast_integer_columns(estimator, decisions)
     decisions.to_csv(to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
     print_plain(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
 
 
-def _read_rows(
-    estimator: DecisionRegressor, data: Path, groups: str | None, variables: str | None, base_forecast: Path | None
+def read_rows(
+    estimator: DecisionRegressor,
+    model: Path | None,
+    data: Path,
+    groups: str | None,
+    variables: str | None,
+    forecasts: Path | None,
 ) -> SampleRows:
-    """Read features and forecasts; those of a long table are brought into the order of groups and values."""
+    """Read features and forecasts; those of a long table are brought into the order of groups and values.
+
+    Args:
+        estimator: from the model file.
+        model: the model file, for messages; None where features are not needed.
+        data: the table.
+        groups: of a long table, the column of its groups.
+        variables: of a long table, the column that names the variables.
+        forecasts: a file of forecasts, or a model file that makes them; None where there are none.
+
+    Raises:
+        DataError: the columns are not those of the training.
+    """
     table, forecast, ids = read_csv_table(data), None, None
-    if base_forecast is not None:
+    if forecasts is not None:
         columns = [str(name) for name in estimator._columns or ()]
-        forecast = read_forecasts(base_forecast, table, columns, data, groups is not None)
+        forecast = read_base(forecasts, table, columns, data, groups is not None)
     if groups is not None:
         problem = estimator.problem
         names = problem.names if isinstance(problem, pear.Model) else [f"x{i}" for i in range(problem.n)]
         table = order_long_table(table, LongColumns(groups, variables), names, data)
         ids, forecast = table[groups], None if forecast is None else forecast.loc[table.index]
-    features = select_columns(table, [str(name) for name in estimator.feature_names_in_], "features", data)
+    features = select_columns(table, [] if model is None else feature_names(estimator, model), "features", data)
     return SampleRows(features, None, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
+
+
+def _decide_under_forecasts(estimator: DecisionRegressor, samples: SampleRows) -> pandas.DataFrame:
+    """The best decisions under the forecasts that were given, as the estimator's own table of decisions."""
+    import pandas
+
+    from pear.problem.model import input_count
+
+    problem = estimator.problem
+    values = values_of_samples(samples.forecast, input_count(problem))
+    found = pear.solve(problem, values, known=samples.known_samples()).x.cpu().numpy()
+    names = list(problem.variables if isinstance(problem, pear.Model) else estimator._columns or range(problem.n))
+    ids = None if samples.groups is None else samples.groups.drop_duplicates()
+    return pandas.DataFrame(found, columns=names, index=ids)
 
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:

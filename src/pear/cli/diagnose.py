@@ -12,8 +12,10 @@ from rich.text import Text
 
 from pear.cli.console import out, print_plain
 from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.model_columns import parse_prices, read_model
+from pear.cli.options import CostMapPath, Known, ModelPath
 from pear.cli.output_files import writable_file
-from pear.cli.train import read_model
+from pear.cli.training_table import read_known_columns
 from pear.errors import DataError
 from pear.pages import figure_style
 
@@ -27,13 +29,17 @@ _ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
 
 def diagnose(
-    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    model: ModelPath,
     costs: Annotated[Path, typer.Argument(help="What came true: a CSV file with a row for each sample.")],
     predictions: Annotated[Path, typer.Argument(help="What was predicted: the same columns and rows.")],
     named: Annotated[
         str | None,
-        typer.Option("--costs", help="Columns of costs, named as variables of the model; all that are if left out."),
+        typer.Option(
+            "--costs", help="Columns of costs, named as variables of the model; also right-hand sides as ROW=PRICE."
+        ),
     ] = None,
+    cost_map: CostMapPath = None,
+    known: Known = None,
     groups: Annotated[
         str | None, typer.Option(help="A column of labels or dates to sum losses by; dates by hour, month or weekday.")
     ] = None,
@@ -46,7 +52,9 @@ def diagnose(
 
     figure_style.require_packages("the page", "jinja2", "matplotlib")
     truth, forecast = read_csv_table(costs), read_csv_table(predictions)
-    problem, paid = read_model(model, split_at_commas(named), truth, {})
+    columns, priced = parse_prices(split_at_commas(named))
+    problem, paid = read_model(model, columns, truth, priced, split_at_commas(known), cost_map)
+    told = read_known_columns(problem, truth, costs)
     labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)
     true, predicted = (
         select_columns(truth, paid, "costs", costs),
@@ -55,7 +63,7 @@ def diagnose(
     check_same_samples(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_file(to)
     with one_thread():
-        found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
+        found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid, known=told)
     print_plain(_describe_costs(problem, paid, model))
     for sentence in found.sentences:
         print_plain(f"• {sentence}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,19 +13,27 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import err, out, print_plain, two_decimal_percent
-from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas, suggest_name
+from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas
 from pear.cli.demo import gain_sentence
+from pear.cli.model_columns import (
+    choose_features,
+    long_columns,
+    parse_prices,
+    read_long_model,
+    read_model,
+    refuse_cost_map,
+)
+from pear.cli.options import Base, CostMapPath, Costs, Known, ModelPath
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import (
     LongColumns,
     RowSplit,
     SampleRows,
     order_long_table,
-    read_forecasts,
+    read_base,
     read_known_columns,
     split_samples,
     values_of_samples,
-    variables_in,
 )
 from pear.errors import DataError
 
@@ -48,35 +56,21 @@ class Architecture(StrEnum):
 
 
 def train(
-    model: Annotated[
-        Path,
-        typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz; or one that a plug-in reads."),
-    ],
+    model: ModelPath,
     data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
     features: Annotated[
         str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
     ] = None,
-    costs: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand "
-            "sides, as ROW=PRICE: a row of the model, and what a unit of its violation costs."
-        ),
-    ] = None,
-    known_columns: Annotated[
-        str | None,
-        typer.Option(
-            "--known",
-            help="Columns that are known when a decision is made, and differ by row: right-hand sides by the names of "
-            "rows of the model, costs by those of variables, bounds as x.lb and x.ub.",
-        ),
-    ] = None,
+    costs: Costs = None,
+    cost_map: CostMapPath = None,
+    known: Known = None,
     architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
     loss: Annotated[str, typer.Option(help="The method that is trained beside MSE, also of a plug-in.")] = _OURS,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
     test_share: Annotated[float, typer.Option(help="Share of the rows, the last ones, to judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
+    learning_rate: Annotated[float, typer.Option(help="The step of Adam, relative to the scale of the costs.")] = 1e-2,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
     groups: Annotated[
         str | None,
@@ -93,9 +87,7 @@ def train(
         str | None,
         typer.Option(help="A column of dates; the test rows are the last ones by these."),
     ] = None,
-    base_forecast: Annotated[
-        Path | None, typer.Option(help="Forecasts that are corrected: a CSV file with the same rows and cost columns.")
-    ] = None,
+    base: Base = None,
 ) -> None:
     """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), judge both, and save the latter.
 
@@ -107,24 +99,27 @@ def train(
 
     losses = _named_losses(loss)
     table, long = read_csv_table(data), long_columns(groups, variables)
-    named, priced = parse_prices(split_at_commas(costs))
+    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
     if long is None:
-        problem, paid = read_model(model, named, table, priced, split_at_commas(known_columns))
+        problem, paid = read_model(model, named, table, priced, told, cost_map)
     else:
-        problem, paid = read_long_model(model, [*named, *priced], table, long, data, split_at_commas(known_columns))
-    told = () if problem.known_map is None else problem.known_map.names
-    other = (*paid, *told, dates, groups, variables)
-    known = split_at_commas(features) or [name for name in table.columns if name not in other]
-    if both := [name for name in known if name in paid]:
-        raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+        refuse_cost_map(cost_map)
+        problem, paid = read_long_model(model, [*named, *priced], table, long, data, told)
+    chosen = choose_features(table, split_at_commas(features), problem, paid, (dates, groups, variables))
     when = None if dates is None else read_dates(table, dates, data)
-    everything = _read_samples(problem, table, known, paid, long, base_forecast, data)
+    everything = _read_samples(problem, table, chosen, paid, long, base, data)
     if when is not None:
         everything = everything.by_date(when[table.index.get_indexer(everything.features.index)])
     samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
     writable_file(to)
-    print_plain(_describe_training(problem, samples, known, len(priced)))
-    settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
+    print_plain(_describe_training(problem, samples, chosen, len(priced)))
+    settings: dict[str, Any] = {
+        "max_epochs": max_epochs,
+        "learning_rate": learning_rate,
+        "time_cap": time_cap,
+        "random_state": seed,
+        "verbose": True,
+    }
     with one_thread():
         trained, stopped = _train_with_each_loss(
             partial(DecisionRegressor, problem, architecture.value, **settings), samples.train, losses
@@ -144,54 +139,24 @@ def train(
         raise typer.Exit(_INTERRUPTED)
 
 
-def long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
-    """The columns of a long table; None for a table with a row for each sample."""
-    if groups is None and variables is not None:
-        raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
-    return None if groups is None else LongColumns(groups, variables)
-
-
-def read_long_model(
-    path: Path,
-    costs: list[str],
-    table: pandas.DataFrame,
-    long: LongColumns,
-    data: Path,
-    given: Sequence[str] = (),
-) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are in the rows of a long table; returns it with the column of true values.
-
-    ``given`` are the names in ``--known``.
-    """
-    if len(costs) != 1:
-        raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
-    everything = pear.from_file(path)
-    names = variables_in(table, long, everything.variables, data)
-    if tuple(names) == everything.variables and not given:
-        return everything, costs
-    return pear.from_file(path, predicted=names, known=given or None), costs
-
-
 def _read_samples(
     problem: pear.Model,
     table: pandas.DataFrame,
-    known: list[str],
+    chosen: list[str],
     paid: list[str],
     long: LongColumns | None,
-    base_forecast: Path | None,
+    base: Path | None,
     data: Path,
 ) -> SampleRows:
     """Select features, costs and forecasts; those of a long table are brought into the order of groups and values."""
-    forecast = None
-    if base_forecast is not None:
-        forecast = read_forecasts(base_forecast, table, paid, data, long is not None)
+    forecast = None if base is None else read_base(base, table, paid, data, long is not None)
     if long is None:
         costs = select_columns(table, paid, "costs", data)
         told = read_known_columns(problem, table, data)
-        return SampleRows(select_columns(table, known, "features", data), costs, None, forecast, told)
+        return SampleRows(select_columns(table, chosen, "features", data), costs, None, forecast, told)
     table = order_long_table(table, long, problem.names, data)
     return SampleRows(
-        select_columns(table, known, "features", data),
+        select_columns(table, chosen, "features", data),
         select_columns(table, paid, "costs", data)[paid[0]],
         table[long.groups],
         None if forecast is None else forecast.loc[table.index],
@@ -247,53 +212,6 @@ def _train_with_each_loss(
         if estimator.history_.interrupted:
             return trained, name
     return trained, ""
-
-
-def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
-    rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
-    try:
-        prices = {name: float(price) for name, price in rows.items()}
-    except ValueError as error:
-        raise DataError(f"--costs: expected ROW=PRICE, a row of the model and a number; {error}") from error
-    return [word for word in costs if "=" not in word], prices
-
-
-def read_model(
-    path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float], given: Sequence[str] = ()
-) -> tuple[pear.Model, list[str]]:
-    """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
-
-    Args:
-        path: the model file.
-        costs: names of the columns of costs; empty if the user names none.
-        table: the samples.
-        priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
-        given: names of rows and variables whose numbers are known for every row of the table.
-
-    Raises:
-        DataError: columns, variables and rows do not go together.
-    """
-    everything = pear.from_file(path)
-    variables = everything.variables
-    named = costs or [name for name in variables if name in table.columns and name not in given and not priced]
-    if not named and not priced:
-        raise DataError(
-            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns "
-            "of costs with --costs, one for every variable in their order"
-        )
-    unknown = [name for name in named if name not in variables]
-    by_order = bool(named) and len(unknown) == len(named) == len(variables)
-    if unknown and not by_order:
-        raise DataError(
-            f"--costs: {path} has no variable {unknown[0]!r}{suggest_name(unknown[0], variables)}; name the columns as "
-            f"the variables, or name {len(variables)} columns, one for every variable in their order"
-        )
-    predicted = None if by_order or tuple(named) == variables else named
-    options = {"predicted": predicted, "known": list(given) or None}
-    if priced:
-        return pear.from_file(path, rows=list(priced), recourse=priced, **options), [*named, *priced]
-    return (everything if predicted is None and not given else pear.from_file(path, **options)), named
 
 
 def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> Outcome:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from pear.train.estimator.regressor import DecisionRegressor
+
+MODEL_SUFFIX = ".pear"
+"""The ending of model files."""
+
 _LEAST = 10  # samples that can be split in three at all
 
 
@@ -209,6 +214,47 @@ def read_forecasts(
     found = select_columns(filled, names, "forecasts", path)
     found = found.mask(forecasts[names].isna()) if empty else found
     return found[names[0]] if long else found
+
+
+def read_base(path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool) -> Any:
+    """The forecasts to correct, for the rows of a table: those of a file, or of a model file for these rows.
+
+    Args:
+        path: a CSV file of forecasts, or a model file, which ends in .pear.
+        table: the samples, in the order of their file.
+        columns: the columns of costs.
+        data: the file of the samples, used in error messages.
+        long: whether the table is a long one.
+
+    Raises:
+        DataError: other rows, no forecasts, or a model of other costs or features.
+    """
+    if path.suffix != MODEL_SUFFIX:
+        return read_forecasts(path, table, columns, data, long)
+    from pear.train.estimator.regressor import DecisionRegressor
+
+    trained = DecisionRegressor.load(path)
+    found = trained.predict(select_columns(table, feature_names(trained, path), "features", data))
+    if long:
+        return found
+    for name in columns:
+        if name not in found.columns:
+            raise DataError(f"{path} forecasts no {name!r}{suggest_name(name, list(found.columns))}")
+    return found[list(columns)]
+
+
+def feature_names(trained: DecisionRegressor, path: Path) -> list[str]:
+    """The names of the features of a model from a model file.
+
+    Raises:
+        DataError: it was fitted to an array.
+    """
+    names = getattr(trained, "feature_names_in_", None)
+    if names is None:
+        raise DataError(
+            f"{path} does not name its features: it was fitted to an array; fit it to a DataFrame, and save it"
+        )
+    return [str(name) for name in names]
 
 
 def _require_column(table: pandas.DataFrame, name: str, option: str, path: Path) -> None:

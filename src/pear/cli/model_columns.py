@@ -1,0 +1,171 @@
+"""The model of a file, and the columns of a table that hold its numbers and its features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pear
+from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.training_table import LongColumns, variables_in
+from pear.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
+    """The columns of a long table; None for a table with a row for each sample."""
+    if groups is None and variables is not None:
+        raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
+    return None if groups is None else LongColumns(groups, variables)
+
+
+def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
+    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
+    rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
+    try:
+        prices = {name: float(price) for name, price in rows.items()}
+    except ValueError as error:
+        raise DataError(f"--costs: expected ROW=PRICE, a row of the model and a number; {error}") from error
+    return [word for word in costs if "=" not in word], prices
+
+
+def read_model(
+    path: Path,
+    costs: list[str],
+    table: pandas.DataFrame,
+    priced: dict[str, float],
+    given: Sequence[str] = (),
+    cost_map: Path | None = None,
+) -> tuple[pear.Model, list[str]]:
+    """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
+
+    Args:
+        path: the model file.
+        costs: names of the columns of costs; empty if the user names none.
+        table: the samples.
+        priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
+        given: names of rows and variables whose numbers are known for every row of the table.
+        cost_map: a file that says how predicted values make costs; None where the costs themselves are predicted.
+
+    Raises:
+        DataError: columns, variables and rows do not go together.
+    """
+    if cost_map is not None:
+        return _read_mapped_model(path, costs, priced, given, cost_map)
+    everything = pear.from_file(path)
+    variables = everything.variables
+    named = costs or [name for name in variables if name in table.columns and name not in given and not priced]
+    if not named and not priced:
+        raise DataError(
+            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns "
+            "of costs with --costs, one for every variable in their order"
+        )
+    unknown = [name for name in named if name not in variables]
+    by_order = bool(named) and len(unknown) == len(named) == len(variables)
+    if unknown and not by_order:
+        raise DataError(_describe_unknown(unknown[0], everything, path))
+    predicted = None if by_order or tuple(named) == variables else named
+    options = {"predicted": predicted, "known": list(given) or None}
+    if priced:
+        return pear.from_file(path, rows=list(priced), recourse=priced, **options), [*named, *priced]
+    return (everything if predicted is None and not given else pear.from_file(path, **options)), named
+
+
+def _describe_unknown(name: str, model: pear.Model, path: Path) -> str:
+    """Say why a name in ``--costs`` is no cost: it is that of a row, or of nothing."""
+    if name in model.rows:
+        return (
+            f"--costs: {name!r} is a row of {path}; to predict its right-hand side, write {name}=PRICE, with what a "
+            "unit of its violation costs"
+        )
+    variables = model.variables
+    return (
+        f"--costs: {path} has no variable {name!r}{suggest_name(name, [*variables, *model.rows])}; name the columns as "
+        f"the variables, or name {len(variables)} columns, one for every variable in their order"
+    )
+
+
+def _read_mapped_model(
+    path: Path, costs: list[str], priced: dict[str, float], given: Sequence[str], file: Path
+) -> tuple[pear.Model, list[str]]:
+    """Read a model whose costs are ``M ŷ`` plus those of its file; M comes from the file of the cost map."""
+    if priced:
+        raise DataError("--cost-map makes costs, and right-hand sides (ROW=PRICE) cannot be predicted beside it")
+    model = pear.from_file(path, known=list(given) or None)
+    if model.cost_map is not None:
+        raise DataError("--cost-map and --known both make costs; let --known name right-hand sides and bounds alone")
+    table = read_csv_table(file)
+    first, *values = [str(name) for name in table.columns]
+    if not values:
+        raise DataError(f"{file} has the column {first!r} alone; expected variables, and a column for each value")
+    if costs and costs != values:
+        raise DataError(
+            f"--costs names {', '.join(costs)} and {file} the values {', '.join(values)}; leave out --costs"
+        )
+    matrix = select_columns(table, values, "coefficients", file).set_axis(table[first].astype(str))
+    for name in matrix.index:
+        if name not in model.variables:
+            raise DataError(f"{file}: {path} has no variable {name!r}{suggest_name(name, list(model.variables))}")
+    if (twice := matrix.index.duplicated()).any():
+        raise DataError(f"{file} has a row for {matrix.index[twice][0]!r} twice; keep one")
+    M = matrix.reindex(list(model.variables), fill_value=0.0).to_numpy()
+    return replace(model, cost_map=pear.CostMap(M, known=model.known, names=values)), values
+
+
+def refuse_cost_map(cost_map: Path | None) -> None:
+    """Raise DataError where a cost map is given for a long table, whose rows are costs already."""
+    if cost_map is not None:
+        raise DataError("--cost-map needs a table with a row for each sample; a long one (--groups) has costs in rows")
+
+
+def read_long_model(
+    path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path, given: Sequence[str] = ()
+) -> tuple[pear.Model, list[str]]:
+    """Read a model whose costs are in the rows of a long table; returns it with the column of true values.
+
+    ``given`` are the names in ``--known``.
+    """
+    if len(costs) != 1:
+        raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
+    everything = pear.from_file(path)
+    names = variables_in(table, long, everything.variables, data)
+    if tuple(names) == everything.variables and not given:
+        return everything, costs
+    return pear.from_file(path, predicted=names, known=given or None), costs
+
+
+def choose_features(
+    table: pandas.DataFrame, named: list[str], problem: pear.Model, paid: list[str], other: Sequence[str | None] = ()
+) -> list[str]:
+    """The columns to predict from: those that are named, or all that are nothing else.
+
+    Args:
+        table: the samples.
+        named: the user's; empty where all are wanted.
+        problem: the model, whose known numbers are no features.
+        paid: columns of what is predicted.
+        other: further columns that are no features.
+
+    Raises:
+        DataError: a feature is also predicted, or a column that nobody named is called like a part of the model, and
+            may hold what comes true after the decision.
+    """
+    if both := [name for name in named if name in paid]:
+        raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
+    if named:
+        return named
+    told = () if problem.known_map is None else problem.known_map.names
+    found = [str(name) for name in table.columns if name not in {*paid, *told, *other}]
+    for what, names in (("row", problem.rows), ("variable", problem.variables)):
+        if mine := [name for name in found if name in names]:
+            predict = f"{mine[0]}=PRICE" if what == "row" else mine[0]
+            raise DataError(
+                f"column {mine[0]!r} is called like a {what} of the model, and may hold what comes true after the "
+                f"decision; predict it (--costs {predict}), or say that it is known (--known {mine[0]}), or name all "
+                "columns to predict from (--features)"
+            )
+    return found

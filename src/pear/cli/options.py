@@ -1,0 +1,47 @@
+"""Options that several commands share: one help text each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelPath = Annotated[
+    Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz; or one that a plug-in reads.")
+]
+
+Costs = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand sides, "
+        "as ROW=PRICE: a row of the model, and what a unit of its violation costs."
+    ),
+]
+
+CostMapPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--cost-map",
+        help="How predicted values make costs: a CSV file with a row for each variable, its name first, and a column "
+        "for each predicted value. The costs of the model's file are added.",
+    ),
+]
+
+Known = Annotated[
+    str | None,
+    typer.Option(
+        "--known",
+        help="Columns that are known when a decision is made, and differ by row: right-hand sides by the names of rows "
+        "of the model, costs by those of variables, bounds as x.lb and x.ub.",
+    ),
+]
+
+Base = Annotated[
+    Path | None,
+    typer.Option(
+        "--base",
+        "--base-forecast",
+        help="Forecasts that are corrected: a CSV file with the same rows and cost columns, or a model file of pear.",
+    ),
+]

@@ -1,0 +1,44 @@
+"""``pear predict``: forecasts for the rows of a table, by a model file that ``pear train`` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pear.cli.console import print_plain
+from pear.cli.csv_table import read_csv_table
+from pear.cli.decide import read_rows
+from pear.cli.options import Base
+from pear.cli.output_files import writable_file
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
+    data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
+    to: Annotated[Path, typer.Option("--out", help="The CSV file of forecasts.")] = Path("forecasts.csv"),
+    groups: Annotated[
+        str | None, typer.Option(help="Of a long table, the column of its groups, as in training.")
+    ] = None,
+    variables: Annotated[
+        str | None, typer.Option(help="Of a long table, the column that names the variable of each row.")
+    ] = None,
+    base: Base = None,
+) -> None:
+    """Forecast the costs of every row, and write a column for every cost, in the order of the rows.
+
+    pear diagnose and pear decide --forecasts read the file. Forecasts of a long table stand beside its groups.
+    """
+    from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
+
+    estimator = DecisionRegressor.load(model)
+    samples = read_rows(estimator, model, data, groups, variables, base)
+    writable_file(to)
+    found = estimator.predict(samples.features, base_forecast=samples.forecast)
+    if groups is not None:
+        named = [name for name in (groups, variables) if name is not None]
+        found = read_csv_table(data)[named].join(found)
+    found.sort_index().to_csv(to, index=False)
+    rows = "1 row" if len(found) == 1 else f"{len(found):,} rows"
+    print_plain(f"Forecasts for {rows}: {to}")
