@@ -74,13 +74,14 @@ def test_a_row_among_the_costs_is_answered_as_a_row(folder):
 
 
 @pytest.mark.parametrize("options", [("--costs", "coal,gas,demand=9"), ("--costs", "coal,gas", "--known", "demand")])
-def test_advise_and_diagnose_take_right_hand_sides(folder, options):
+def test_advise_takes_right_hand_sides(folder, options):
     advice = run("advise", "plant.lp", "data.csv", *options)
     assert advice.exit_code == 0, advice.output
-    folder.assign(coal=3.0, demand=folder["demand"]).to_csv("forecast.csv", index=False)
-    if options[1].endswith("=9"):
-        folder.assign(coal=3.0, demand=6.0).to_csv("forecast.csv", index=False)
-    done = run("diagnose", "plant.lp", "data.csv", "forecast.csv", *options)
+
+
+def test_diagnose_takes_known_right_hand_sides(folder):
+    folder.assign(coal=3.0).to_csv("forecast.csv", index=False)
+    done = run("diagnose", "plant.lp", "data.csv", "forecast.csv", "--costs", "coal,gas", "--known", "demand")
     assert done.exit_code == 0, done.output
     assert Path("diagnosis.html").exists()
 

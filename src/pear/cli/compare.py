@@ -26,7 +26,6 @@ from pear.cli.options import CostMapPath, Costs, Known, ModelPath
 from pear.cli.output_files import writable_folder
 from pear.cli.train import Architecture
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
-from pear.errors import DataError
 from pear.pages.figure_style import require_packages
 
 if TYPE_CHECKING:

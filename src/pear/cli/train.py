@@ -70,7 +70,7 @@ def train(
     test_share: Annotated[float, typer.Option(help="Share of the rows, the last ones, to judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
-    learning_rate: Annotated[float, typer.Option(help="The step of Adam, relative to the scale of the costs.")] = 1e-2,
+    learning_rate: Annotated[float, typer.Option(help="The step of Adam.")] = 1e-2,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
     groups: Annotated[
         str | None,
