@@ -207,3 +207,21 @@ def test_true_costs_are_decided_once_in_a_training():
     for _ in range(3):
         loss(model(x), c)
     assert tours.asked == 2 * 32  # the true costs once, the three equal forecasts once
+
+
+def test_a_function_that_knows_the_samples_is_given_their_rows_in_the_metric():
+    """Bounds differ by sample: the function looks them up by the ids, as the problem itself does."""
+    upper = torch.tensor(np.random.default_rng(0).uniform(1, 3, (60, 10)))
+    problem = pear.Problem(lb=0.0, ub=upper)
+
+    def decide(costs, keys):
+        return torch.where(costs < 0, upper[keys], 0.0)
+
+    x, c = torch.tensor(X[TRAIN], dtype=torch.float32), torch.tensor(C[TRAIN] - 3, dtype=torch.float32)
+    metrics = []
+    for loss in (SPOPlusLoss(problem, decide), SPOPlusLoss(problem)):
+        torch.manual_seed(0)
+        config = pear.FitConfig(max_epochs=2, start="given")
+        metrics.append(pear.fit(nn.Linear(3, 10), loss, (x, c), 0.25, config=config).best.metric)
+    assert metrics[0] == pytest.approx(metrics[1])
+    assert metrics[0] > 0
