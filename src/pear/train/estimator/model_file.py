@@ -232,7 +232,7 @@ def _check_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Or
             raise ProblemError(f"{path} was written with a problem of its own, not an oracle; pass no oracle")
         return None
     trained = ", with a relaxation" if said["relaxation"] else ""
-    wanted = f"oracle=pear.Oracle(…, n={said['n']}, sense={said['sense']!r}){trained}"
+    wanted = f"oracle=pear.Oracle(…, n={said['n']}, sense={said['sense']!r}){trained}, to DecisionRegressor.load"
     if oracle is None:
         raise ProblemError(
             f"{path} was written with the oracle {said['oracle']!r}, and a model file does not hold its function; "
