@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pear.train.base_forecast import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.ridge import fit_ridge
 from pear.train.samples.features import Features, call_model
@@ -62,7 +63,10 @@ def make_optimizer(
     end = None if config.start == "given" else _output_layer(model, features, costs, typical)
     kind = torch.optim.AdamW if decay else torch.optim.Adam
     if end is None:
-        return kind(model.parameters(), lr=config.learning_rate, weight_decay=decay)
+        optimizer = kind(model.parameters(), lr=config.learning_rate, weight_decay=decay)
+        if isinstance(model, Correction):  # whose gradients have the size of the errors that it corrects
+            _shrink_eps(optimizer, float(model.scale), costs.dtype)
+        return optimizer
     scale = end.deviation if config.start in ("race", "mse") else 1.0
     if not keep and end.is_fresh():
         scale = end.standardise()
@@ -73,11 +77,16 @@ def make_optimizer(
     if decay:  # AdamW multiplies the decay by the learning rate, which has the unit of the costs
         groups[-1]["weight_decay"] = decay / scale  # type: ignore[assignment]
     optimizer = kind(groups, lr=config.learning_rate, weight_decay=decay)
-    least = float(torch.finfo(costs.dtype).tiny) ** 0.5  # squares of smaller gradients are lost
+    _shrink_eps(optimizer, scale, costs.dtype)
+    return optimizer
+
+
+def _shrink_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
+    """Make the constant in Adam's denominator small beside the gradients where costs are small."""
+    least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
         # gradients by weights of hidden layers fall with the square of the costs' size under a squared error
         group["eps"] = max(group["eps"] * min(1.0, scale) ** 2, least)
-    return optimizer
 
 
 def standardised_weights(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
