@@ -229,6 +229,23 @@ def test_a_refusal_names_the_methods_that_work():
         pear.PEARLoss(pear.Oracle(cheapest, n=10))
 
 
+def test_decisions_outside_the_relaxation_are_warned_of_once(caplog):
+    tours = Tours()
+    right = pear.Oracle(tours.decide, relaxation=tours.degrees)
+    pear.solve(right, COSTS)
+    pear.solve(pear.Oracle(lambda cost: [1.0, -1e-115], relaxation=pear.Problem(lb=0.0, n=2)), [[1.0, 1.0]])
+    assert not caplog.records
+    turned = pear.Problem(A=tours.degrees.A.flip(1)[:, [1, 0, *range(2, 10)]], b=tours.degrees.b, lb=0.0, ub=1.0)
+    wrong = pear.Oracle(tours.decide, relaxation=turned)
+    for _ in range(2):
+        pear.solve(wrong, COSTS)
+    assert len(caplog.records) == 1
+    assert "of the first 7 decisions of the oracle violate its relaxation" in caplog.text
+    above = pear.Oracle(lambda cost: np.full(2, 1.5), relaxation=pear.Problem(G=[[1.0, 1.0]], h=[2.0], ub=1.0))
+    pear.solve(above, [[1.0, 1.0]])
+    assert "1 of the first 1 decisions" in caplog.text
+
+
 def test_models_maps_and_copies():
     tours = Tours()
     oracle = pear.Oracle(tours.decide, relaxation=tours.degrees)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -10,8 +11,14 @@ from torch import Tensor
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status, has_decision
+from pear.optimality.natural_sizes import finite_abs, positive
+from pear.optimality.rule import INTEGRAL, SHARE_OF_SIZE
+from pear.problem import Problem
 from pear.problem.array_conversion import given_fields
+from pear.problem.matrix import matvec
 from pear.problem.oracle import Oracle
+
+logger = logging.getLogger("pear")
 
 _MOST_COMPLAINTS = 3  # that a message quotes
 
@@ -59,6 +66,28 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         gap=torch.where(has_decision(status), torch.inf, unknown),  # nobody has proven a bound
         unchecked=torch.zeros_like(status, dtype=torch.bool),  # their status says that they are the oracle's word
     )
+    if oracle.is_new():
+        _compare_with_relaxation(oracle, x[has_decision(status)], cost[has_decision(status)])
     wrong = [(i, one.complaint) for i, one in enumerate(found) if one is not None and one.complaint]
     said = "; ".join(f"sample {i}: {complaint}" for i, complaint in wrong[:_MOST_COMPLAINTS])
     return solution, f"the oracle ({said})" if said else "the oracle"
+
+
+def _compare_with_relaxation(oracle: Oracle, x: Tensor, cost: Tensor) -> None:
+    """Warn where decisions x (B, n) violate the relaxation that is to contain them: PEAR would train on other ones."""
+    if not isinstance(oracle.relaxation, Problem) or oracle.batch is not None or not len(x):
+        return
+    qp = oracle.relaxation.relaxed().canonical(cost)
+    size = torch.maximum(x.abs(), SHARE_OF_SIZE * x.abs().amax(1, keepdim=True))  # −1e-115 is no violation of 0
+    parts = [
+        (matvec(qp.A, x) - qp.b).abs() / positive(matvec(qp.A.abs(), size) + qp.b.abs()),
+        (matvec(qp.G, x) - qp.h) / positive(matvec(qp.G.abs(), size) + finite_abs(qp.h)),
+        (qp.lb - x) / positive(size + finite_abs(qp.lb)),
+        (x - qp.ub) / positive(size + finite_abs(qp.ub)),
+    ]
+    outside = torch.cat(parts, 1).amax(1) > INTEGRAL
+    if bool(outside.any()):
+        logger.warning(
+            f"{int(outside.sum())} of the first {len(x)} decisions of the oracle violate its relaxation, which must "
+            "contain all of them: check its rows, the order of its variables, and the decisions"
+        )

@@ -129,6 +129,11 @@ class Oracle(Problem):
             found[i] = one
         return found
 
+    def is_new(self) -> bool:
+        """Whether this is asked for the first time; False for a function of a loss, which has its problem beside it."""
+        new, self._calls.is_new = self._calls.is_new, False
+        return new
+
     def of_samples(self, keys: Sequence[Hashable]) -> Oracle:
         """The oracle of the samples with these ids, which its function gets where it takes them."""
         if self.batch is not None:

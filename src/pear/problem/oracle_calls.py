@@ -102,6 +102,7 @@ class OracleFunction:
 
     Attributes:
         memory: the stored decisions.
+        is_new: whether no decision has been compared with the relaxation yet.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class OracleFunction:
         self.batched = batched if batched is not None or not self.takes_keys else "keys" in names
         self.processes, self.cache = processes, cache
         self.memory = DecisionMemory()
+        self.is_new = not isinstance(function, TensorFunction)
 
     def decide(self, costs: Array, positions: list[int], keys: Keys | None = None) -> list[CheckedDecision]:
         """Decide for finite costs (B, n); equal costs are decided once.
