@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.successive_halving import describe_settings, multiple_of_auto
 from pear.train.tune import _tuning_stages, default_candidates
 
 TASK = pear.tasks.shortest_path((3, 3))
+UNLIMITED = successive_halving.TimeLeft(None, None)
 SHORT = FitConfig(max_epochs=4, check_every=1)
 FEW = [
     {"method": "mse"},
@@ -268,6 +270,20 @@ def test_candidates_may_be_classes_functions_and_losses(samples: tuple[Tensor, T
 def test_what_is_no_candidate(candidate: Any, said: str, samples: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(pear.ProblemError, match=re.escape(said)):
         pear.tune(TASK.problem, *samples, candidates=[candidate], config=SHORT)
+
+
+def test_a_candidate_trains_where_its_name_is_unknown(samples: tuple[Tensor, Tensor]) -> None:
+    """A worker on another machine does not know a method that was registered here."""
+    train = MemorySamples(SampleBatch(*samples, None))
+    common = (
+        replace(SHORT, start="standardised"),
+        train,
+        train,
+        lambda predicted, true: float((predicted - true).abs().mean()),
+    )
+    loss, model = pear.losses.MSELoss(TASK.problem), nn.Linear(5, 12)
+    one = successive_halving.Candidate({"method": "known elsewhere"}, loss, model, shuffled=False)
+    assert successive_halving.train_candidate(print, one, 2, common, False, UNLIMITED).history.epochs == 2
 
 
 def test_a_task_is_no_problem(samples: tuple[Tensor, Tensor]) -> None:

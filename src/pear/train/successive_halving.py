@@ -138,6 +138,8 @@ class Candidate:
         history: the history of the training so far.
         seconds: the seconds of training so far.
         note: why it failed; "" where it did not.
+        shuffled: False where an epoch visits the samples in their own order. It is noted here, because another process
+            may not know a method that was registered in this one.
     """
 
     settings: Settings
@@ -147,6 +149,7 @@ class Candidate:
     history: History = field(default_factory=History)
     seconds: float = 0.0
     note: str = ""
+    shuffled: bool = True
 
     @property
     def regret(self) -> float:
@@ -209,7 +212,7 @@ def train_candidate(
                     replace(config, max_epochs=epochs, time_cap=cap),
                     progress=send if wanted else None,
                     checkpoint=path,
-                    order=shuffled if as_method(one.settings["method"]).shuffled else in_order,
+                    order=shuffled if one.shuffled else in_order,
                 )
             one.checkpoint = path.read_bytes() if path.exists() else b""
         except TrainingError as error:  # this candidate diverges; the others need not

@@ -166,7 +166,15 @@ def tune(
         raise ProblemError("candidates must hold at least one; got none")
     first = _make_linear(train, seed) if model is None else model
     check_name(engine)
-    field = [Candidate(one, _make_loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
+    field = [
+        Candidate(
+            one,
+            _make_loss(problem, one, train.costs),
+            copy.deepcopy(first),
+            shuffled=as_method(one["method"]).shuffled,
+        )
+        for one in choices
+    ]
     score = metric or RegretMetric(problem, held_out.costs, held_out.keys)
     with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
