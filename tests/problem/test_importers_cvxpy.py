@@ -260,10 +260,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "is not convex by CVXPY's rules .*where p multiplies a convex expression, declare it with nonneg=True",
     ),
     "row not convex": (lambda: (problem_with(P @ X, [cp.abs(X) >= 1]),), "constraint 0, .* is not convex by CVXPY's"),
-    "symmetric": (
-        lambda: (problem_with(cp.trace(cp.Variable((2, 2), symmetric=True, name="Y"))),),
-        "variable Y is declared symmetric, which cannot be taken; declare a plain variable",
-    ),
     "semidefinite variable": (
         lambda: (problem_with(cp.trace(cp.Variable((2, 2), PSD=True, name="Y"))),),
         "variable Y is declared PSD, which cannot be taken",
@@ -273,8 +269,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "variable c is declared complex, which cannot be taken",
     ),
     "structured parameter": (
-        lambda: (problem_with(cp.sum(cp.Parameter((2, 2), diag=True, name="D") @ X)),),
-        "the predicted parameter D is declared diag",
+        lambda: (problem_with(cp.sum(cp.Parameter((2, 2), PSD=True, name="D") @ X)),),
+        "the predicted parameter D is declared PSD",
     ),
     "two variables of one name": (
         lambda: (problem_with(P @ X + cp.sum(cp.Variable(2, name="x"))),),

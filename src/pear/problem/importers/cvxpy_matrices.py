@@ -14,6 +14,14 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError
+from pear.problem.importers.cvxpy_structure import (
+    has_structure,
+    independent_names,
+    place_variables,
+    spread_entries,
+    structure_of,
+    tighten,
+)
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, count_noun, join_names
 from pear.problem.importers.row_limits import Array, RowLimits, read_price
@@ -197,24 +205,22 @@ class ProblemCopy:
             prices: the prices of its constraints, by constraint number.
             cvxpy: the module.
         """
-        replaced: dict[int, Any] = {
-            id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p)) for p in predicted
-        }
+        replaced: dict[int, Any] = {}
+        copies = [_copy_leaf(p, cvxpy.Parameter, len(independent_names(p)), replaced, cvxpy) for p in predicted]
         replaced |= {at: expression for at, (_, expression) in known.items()}
         for p in problem.parameters():
             if id(p) not in replaced:
                 replaced[id(p)] = cvxpy.Constant(p.value)
         tags, terms = [], []
         for v in problem.variables():
-            replaced[id(v)] = cvxpy.Variable(v.shape, name=v.name(), **sign_of(v))
-            tags.append(cvxpy.Parameter(v.shape, value=np.zeros(v.shape)))
-            terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], replaced[id(v)])))
+            own = _copy_leaf(v, cvxpy.Variable, place_variables(v)[1], replaced, cvxpy)
+            tags.append(cvxpy.Parameter(own.shape, value=np.zeros(own.shape)))
+            terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], own)))
         objective = problem.objective.tree_copy(replaced)
         rows = [row.tree_copy(replaced) for row in problem.constraints]
         for row, original in zip(rows, problem.constraints, strict=True):
             if label := getattr(original, "label", None):  # older versions of CVXPY have none
                 row.set_label(label)
-        copies = [replaced[id(p)] for p in predicted]
         limits = {
             i: TaggedConstraint.tagging(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
             for i, row in enumerate(rows)
@@ -224,6 +230,24 @@ class ProblemCopy:
         tagged = cvxpy.Problem(type(objective)(sum(terms, objective.expr)), tagged_rows)
         plain = [parameter for parameter, _ in known.values()]
         return cls(cvxpy.Problem(objective, rows), copies, plain, tags, list(limits.values()), tagged)
+
+
+def _copy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], cvxpy: Any) -> Any:
+    """Copy a variable or parameter, and note in ``replaced`` what stands for it in the copied problem.
+
+    Args:
+        leaf: the original.
+        kind: ``cvxpy.Variable`` or ``cvxpy.Parameter``.
+        size: the number of independent entries, which the copy of a symmetric, diagonal or sparse one has.
+        replaced: the expressions of the copied problem, by the ids of what they stand for.
+        cvxpy: the module.
+    """
+    structured = has_structure(leaf)
+    made = kind((size,) if structured else leaf.shape, name=leaf.name(), **sign_of(leaf))
+    if kind is cvxpy.Parameter:
+        made.value = np.zeros(made.shape)
+    replaced[id(leaf)] = spread_entries(made, leaf, cvxpy) if structured else made
+    return made
 
 
 class CanonicalForm:
@@ -315,11 +339,14 @@ class CanonicalForm:
                 raise DataError(
                     f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
                 )
-            layout[v.name()] = torch.tensor(at)
-            names[at.reshape(-1)] = entry_names(v)
-            integer[at] = _integer_entries(v, "boolean") | _integer_entries(v, "integer")
             least, most = _variable_bounds(v)
-            lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
+            if has_structure(v):
+                zero = structure_of(v) < 0
+                at, least, most = at[place_variables(v)[0]], np.where(zero, 0.0, least), np.where(zero, 0.0, most)
+            layout[v.name()] = torch.tensor(at)
+            names[at.reshape(-1)[::-1]] = entry_names(v)[::-1]  # the first of several entries names a variable
+            integer[at] = _integer_entries(v, "boolean") | _integer_entries(v, "integer")
+            tighten(lb, ub, at, least, most)
         variables = number_added(names.tolist(), names == "")
         Q = sign * self.P if self.P is not None and self.P.count_nonzero() else None
         sense = "min" if sign > 0 else "max"

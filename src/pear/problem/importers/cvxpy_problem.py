@@ -20,19 +20,19 @@ from pear.problem.importers.cvxpy_matrices import (
     CanonicalForm,
     ProblemCopy,
     constraint_name,
-    entry_names,
     number_added,
     parameter_names,
     parameters_in,
     sign_of,
 )
+from pear.problem.importers.cvxpy_structure import independent_names
 from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.row_limits import RowLimits, check_recourse_type
 from pear.problem.model import Model
 
 _LINEAR_KINDS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
-_STRUCTURES = ("symmetric", "diag", "PSD", "NSD", "hermitian", "complex", "imag", "sparsity")
+_REFUSED = ("PSD", "NSD", "hermitian", "complex", "imag")
 
 
 def from_cvxpy(
@@ -69,9 +69,9 @@ def from_cvxpy(
         parameters: an earlier name of ``predicted``.
 
     Raises:
-        DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, symmetric or complex
-            variables), a parameter stands where no predicted one may, or one that is not predicted has no value; a
-            price belongs to no constraint. Says which, and what to do.
+        DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, semidefinite or
+            complex variables), a parameter stands where no predicted one may, or one that is not predicted has no
+            value; a price belongs to no constraint. Says which, and what to do.
         ProblemError: bounds cross, or two variables have the same name.
         MissingExtraError: CVXPY is not installed.
 
@@ -122,7 +122,7 @@ def from_cvxpy(
         _check_objective(copy.problem.objective, copy.predicted, copy.known)
     canonical = CanonicalForm(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_parameters(copy.predicted)
-    labels = [label for p in predicted for label in entry_names(p)]
+    labels = [label for p in predicted for label in independent_names(p)]
     M, constant_terms, D = canonical.maps(copy.predicted) if predicted else (None, np.zeros(0), None)
     terms = KnownTerms.read(canonical, told, copy.known) if told else None
     kept = canonical.limits.mask()
@@ -279,10 +279,10 @@ def _check_variables_and_parameters(problem: Any, predicted: list[Any], known: l
     if not problem.variables():
         raise DataError(f"{WHERE} has no variables; a decision needs at least one")
     for v in problem.variables():
-        if structure := [name for name in _STRUCTURES if v.attributes.get(name)]:
+        if structure := [name for name in _REFUSED if v.attributes.get(name)]:
             raise DataError(
-                f"{WHERE}: variable {v.name()} is declared {structure[0]}, which cannot be taken; declare a plain "
-                "variable and write the property as constraints (X == X.T, for example)"
+                f"{WHERE}: variable {v.name()} is declared {structure[0]}, which cannot be taken; expected real "
+                "variables, which may be symmetric, diagonal or sparse: declare such a one"
             )
         if bound_by := parameter_names(parameters_in(v, [*predicted, *known])):
             kind = "predicted" if parameters_in(v, predicted) else "known"
@@ -297,10 +297,10 @@ def _check_variables_and_parameters(problem: Any, predicted: list[Any], known: l
                 "it in predicted, or in known where it comes with every sample"
             )
     for p in predicted:
-        if structure := [name for name in _STRUCTURES if p.attributes.get(name)]:
+        if structure := [name for name in _REFUSED if p.attributes.get(name)]:
             raise DataError(
                 f"{WHERE}: the predicted parameter {p.name()} is declared {structure[0]}; predicted values have no "
-                "such structure: declare a plain parameter"
+                "such structure: declare a plain, symmetric or diagonal parameter"
             )
     names = parameter_names(predicted)
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
