@@ -22,32 +22,16 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
     """
     R, n = D.J.shape
     L = w.L
-    has_q = len(D.Q) > 0
     for t in span(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
-        s = w.sup[t]
-        # H z for z = e_s − Σ W[t, b] e_basis[b], first on the basic variables
+        # z = e_s − Σ W[t, b] e_basis[b] for s = sup[t]; H z, first on the basic variables
+        set_curved_direction(D, w, t)
         for b in span(R):
             i = w.basis[b]
-            h = 0.0
-            if i < n:
-                h = -D.smoothing * w.W[t, b]
-                if has_q:
-                    h += D.sign * (D.Q[i, s] if s < n else 0.0)
-                    for a in span(R):
-                        if w.basis[a] < n:
-                            h -= D.sign * D.Q[i, w.basis[a]] * w.W[t, a]
-            w.column[b] = h
+            w.column[b] = w.step[i] - D.smoothing * w.W[t, b] if i < n else 0.0
         top = 0.0
         for a in span(t + 1):
             i = w.sup[a]
-            h = 0.0
-            if i < n:
-                h = D.smoothing if a == t else 0.0
-                if has_q:
-                    h += D.sign * (D.Q[i, s] if s < n else 0.0)
-                    for b in span(R):
-                        if w.basis[b] < n:
-                            h -= D.sign * D.Q[i, w.basis[b]] * w.W[t, b]
+            h = w.step[i] + (D.smoothing if a == t else 0.0) if i < n else 0.0
             size = abs(h)
             for b in span(R):
                 term = w.W[a, b] * w.column[b]
@@ -65,6 +49,25 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
                 L[t, t] = math.sqrt(h)
         w.tally[ix.FACTORED] = t + 1
     return -1
+
+
+@inner
+def set_curved_direction(D: ProgramData, w: Workspace, t: int) -> None:
+    """Write Qz to ``w.step``, where z is the direction in which superbasic variable t moves the basic ones.
+
+    Rows of Q are added, one for each variable that moves, because most directions move few variables.
+    """
+    R, n = D.J.shape
+    for j in span(n):
+        w.step[j] = 0.0
+    if len(D.Q) == 0:
+        return
+    for a in span(-1, R):
+        i = w.sup[t] if a < 0 else w.basis[a]
+        change = D.sign * (1.0 if a < 0 else -w.W[t, a])
+        if i < n and change != 0.0:
+            for j in span(n):
+                w.step[j] += change * D.Q[i, j]
 
 
 @inner
