@@ -23,7 +23,7 @@ from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.registry import Backend, resolve
+from pear.solvers.registry import Backend, order_by_cost, resolve
 
 _MAX_STEPS = 100
 _HALVINGS = 40  # of a step in the line search
@@ -58,6 +58,7 @@ def solve_verified(
     # the problem's own curvature was checked at construction; that of a call has not been checked
     given = overrides.get("Q") is not None
     vertex = not named and problem.is_sparse
+    solvers = solvers if named else order_by_cost(solvers, qp)
     return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 

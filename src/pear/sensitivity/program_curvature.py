@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.optimality.definiteness import is_convex, is_definite, is_flat, is_singular
@@ -14,6 +16,7 @@ from pear.optimality.natural_sizes import positive
 from pear.optimality.rule import INDEFINITE, RANK
 from pear.problem.matrix import row_squares
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.kept_by_sets import keep_by_sets
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -97,17 +100,22 @@ def _solve_dense_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> 
 def _solve_sparse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
     """Solve ``(H + ρJᵀJ) x = e`` for sparse programs, (B, n), by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``."""
     from scipy import sparse
-    from scipy.sparse.linalg import splu
+    from scipy.sparse.linalg import SuperLU, splu
 
     H, lengths = qp.H.csr, [positive(row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
     A, G = (sparse.diags_array(1 / length) @ rows.csr for rows, length in zip((qp.A, qp.G), lengths, strict=True))
     size = float(H.diagonal().max(initial=0.0)) or 1.0
-    solved = []
-    for rows, fixed, one in zip(active.rows.numpy(), active.fixed.numpy(), e.numpy(), strict=True):
+
+    def factor(rows: NDArray[np.bool_], fixed: NDArray[np.bool_]) -> SuperLU:
         J = sparse.vstack([A, G[rows]])
         shift, none = sparse.diags_array(size * fixed.astype(float)), sparse.diags_array(np.full(J.shape[0], -1 / size))
-        system = splu(sparse.csc_array(sparse.block_array([[H + shift, J.T], [J, none]])))
-        solved.append(system.solve(np.concatenate([one, np.zeros(J.shape[0])]))[: qp.n])
+        return splu(sparse.csc_array(sparse.block_array([[H + shift, J.T], [J, none]])))
+
+    solved = []
+    for rows, fixed, one in zip(active.rows.numpy(), active.fixed.numpy(), e.numpy(), strict=True):
+        system = keep_by_sets(qp, "rows beside H", (rows, fixed), partial(factor, rows, fixed), lambda lu: 12 * lu.nnz)
+        padding = np.zeros(system.shape[0] - qp.n)
+        solved.append(system.solve(np.concatenate([one, padding]))[: qp.n])
     return torch.from_numpy(np.stack(solved))
 
 

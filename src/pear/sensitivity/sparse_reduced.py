@@ -24,6 +24,7 @@ from pear.optimality.natural_sizes import is_noise
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT, SystemSolution
+from pear.sensitivity.kept_by_sets import keep_by_sets
 from pear.sensitivity.program_curvature import curvature_sign
 
 Array = NDArray[Any]
@@ -84,6 +85,11 @@ class SparseReducedKKT:
     def fill(self) -> int:
         """The number of stored entries of the factor and the rows."""
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
+
+    @property
+    def memory(self) -> int:
+        """About the bytes that it takes: those of the factor, the rows in several forms, and vectors."""
+        return 32 * self.fill + 64 * (self._n + self._p + self._m)
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
         """Solve for x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
@@ -183,7 +189,10 @@ class SparseSystems:
         """The system of sample i."""
         system = self.kept[i]
         if system is None:
-            system = SparseReducedKKT(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
+            sets = self.active.fixed[i].numpy(), self.active.rows[i].numpy()
+            system = keep_by_sets(
+                self.qp, "reduced system", sets, lambda: SparseReducedKKT(self.qp, *sets), lambda system: system.memory
+            )
             self.kept[i] = system
         return system
 

@@ -13,6 +13,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import DESCENT, PROJECTED
 from pear.problem.matrix import sample_of
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.kept_by_sets import keep_by_sets
 from pear.sensitivity.program_curvature import is_singular_program
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.adapters.batch_arrays import stack
@@ -132,6 +133,14 @@ class _FlatDirections:
 
 def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Whether no direction without curvature leaves a weakly active constraint of sample i."""
+    if not qp.is_sparse:
+        return _search_way_out(qp, active, weak, i)
+    sets = [part[i].numpy() for one in (active, weak) for part in (one.rows, one.lower, one.upper)]
+    return keep_by_sets(qp, "uniqueness", sets, lambda: _search_way_out(qp, active, weak, i), lambda _: 8)
+
+
+def _search_way_out(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
+    """Search for a direction that leaves a weakly active constraint of sample i; returns whether there is none."""
     flat = _FlatDirections(qp, active, weak, i)
     gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
     leave = flat.solve(gain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
 from pear.solvers.fused import FusedPass
+from pear.solvers.linear_cost import LinearCost
 from pear.solvers.warm_starts import WarmStarts
 
 SolveFunction = Callable[..., Candidate]
@@ -50,6 +52,8 @@ class Backend:
         rounds: pairs (accuracy, exchanges) for dense programs. The solver is called with one accuracy after another.
             After each call the repair may make that many exchanges of constraints.
         sparse_rounds: the same pairs for sparse programs.
+        lp_seconds: what a dense linear program costs on the CPU, in seconds; see ``LinearCost``. None where the solver
+            keeps its place in the table.
         options: keyword arguments that are passed to ``solve``, such as the name of a qpsolvers solver.
         note: one line for the command ``pear solvers``.
     """
@@ -68,6 +72,7 @@ class Backend:
     warm_sparse: bool = False
     rounds: Rounds = ((1e-6, 8), (1e-10, 60))
     sparse_rounds: Rounds = ((1e-6, 40), (1e-9, 40))
+    lp_seconds: LinearCost | None = None
     options: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
@@ -182,6 +187,7 @@ BACKENDS: tuple[Backend, ...] = (
         gpu=True,
         warm_sparse=True,
         sparse_rounds=((1e-8, 20), (1e-10, 20), (1e-12, 40)),
+        lp_seconds=LinearCost(1.8e-2, 1e-8, 1e-8),
         note="built in: interior point, batched in torch on CPU and GPU, or on the non-zeros of large sparse problems",
     ),
     Backend(
@@ -199,6 +205,7 @@ BACKENDS: tuple[Backend, ...] = (
         "highs",
         kinds=("lp", "milp"),
         vertex=True,
+        lp_seconds=LinearCost(3e-3, 4.5e-8, 2e-9),
         note="simplex and branch and cut; exact vertices, proven integer optima",
     ),
     Backend(
@@ -325,6 +332,25 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
             "pass dense matrices"
         )
     return [named, *(other for other in able if other.name != name)]
+
+
+def order_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
+    """Order solvers for dense linear programs on the CPU by their expected time; other programs keep the table's order.
+
+    Solvers with an ``lp_seconds`` that are installed exchange their places among each other. The others keep theirs:
+    the active-set method is first where it takes the program, and the last resort stays last.
+    """
+    if qp.is_sparse or qp.c.is_cuda or kind_of(qp) != "lp":
+        return rows
+    places = [k for k, row in enumerate(rows) if row.lp_seconds is not None and row.installed]
+    ordered = list(rows)
+    for k, row in zip(places, sorted((rows[k] for k in places), key=lambda row: _lp_cost(row, qp)), strict=True):
+        ordered[k] = row
+    return ordered
+
+
+def _lp_cost(row: Backend, qp: QuadraticProgram) -> float:
+    return math.inf if row.lp_seconds is None else row.lp_seconds.of(qp)
 
 
 def usable_backends(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:

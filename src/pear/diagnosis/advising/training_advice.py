@@ -19,7 +19,7 @@ from pear.losses import PEARLoss
 from pear.pages.wording import count_noun, format_seconds
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
-from pear.solvers.registry import kind_of, resolve, usable_backends
+from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backends
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
@@ -58,7 +58,8 @@ def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, 
     """Return the name of the first installed solver that accepts the problem, and a sentence with the reason."""
     qp = problem[[0]].canonical(cost, smoothing)
     kind = kind_of(qp) if problem.phi is None else "qp"
-    able = resolve("auto", kind, problem.is_sparse)
+    table = resolve("auto", kind, problem.is_sparse)
+    able = order_by_cost(table, qp)
     taken = next(usable_backends([row for row in able if row.installed], qp))
     passed = [
         f"{row.name} {'does not take one of this shape' if row.installed else 'is not installed'}"
@@ -67,6 +68,13 @@ def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, 
     form = "sparse" if s.problem.is_sparse else "dense"
     smoothed = " (what smoothing makes of a linear one)" if kind == "qp" and not s.problem.is_curved else ""
     why = f"the first in the table of pear solvers that takes {form} {_KINDS[kind]}{smoothed} of this size"
+    if able != table and taken.lp_seconds is not None:
+        slower = next(row for row in able[able.index(taken) + 1 :] if row.lp_seconds is not None and row.installed)
+        assert slower.lp_seconds is not None
+        why = (
+            f"which is expected to take {format_seconds(taken.lp_seconds.of(qp))} for one of these {form} "
+            f"{_KINDS[kind]} where {slower.name} takes {format_seconds(slower.lp_seconds.of(qp))}"
+        )
     others = f" ({'; '.join(passed)})" if passed else ""
     return taken.name, f"For {what} solver='auto' takes {taken.name}, {why}{others}: {taken.note}."
 

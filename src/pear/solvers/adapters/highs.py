@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -49,26 +50,37 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     if batch.integer is None:
-        _solve_continuous(batch, candidates, _new_highs(tol, qp.is_sparse))
+        _solve_continuous(batch, candidates, lambda: _new_highs(tol, qp.is_sparse))
     else:
         _solve_integer(batch, candidates)
     return candidates.candidate()
 
 
-def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: highspy.Highs) -> None:
-    """Solve the LPs and QPs of the batch one after another, and write their points to the candidates."""
-    ones = np.ones(batch.c.shape[1])
-    for group in groups(batch, candidates.todo):
-        matrix = sp.csc_matrix(stack(group.A, group.G))
-        units = MilpUnits(np.ones(matrix.shape[0]), ones)
-        for position, i in enumerate(group.members.tolist()):
+def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, new_highs: Callable[[], highspy.Highs]) -> None:
+    """Solve the LPs of the batch, in threads where there are several, and write their points to the candidates."""
+    ones, todo, stop = np.ones(batch.c.shape[1]), candidates.todo, Event()
+
+    def solve_some(job: tuple[Group, sp.csc_matrix, Array]) -> None:
+        group, matrix, members = job
+        highs, units = new_highs(), MilpUnits(np.ones(matrix.shape[0]), ones)
+        for position, i in enumerate(members.tolist()):
+            if stop.is_set():
+                return
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_unpriced_model(batch, group, matrix, units, i))
             # the clock of HiGHS runs over all samples
-            status = _solve_for_cost(
-                highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1])
-            )
-            _read_solution(highs, group, i, status, candidates)
+            seconds = highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1])
+            _read_solution(highs, group, i, _solve_for_cost(highs, batch.c[i], seconds), candidates)
+
+    jobs = []
+    for group in groups(batch, todo):
+        matrix = sp.csc_matrix(stack(group.A, group.G))
+        parts = thread_pools.split_samples(len(group.members)) if len(todo) > 1 else [slice(None)]
+        jobs += [(group, matrix, group.members[part]) for part in parts]
+    if len(jobs) == 1:
+        solve_some(jobs[0])
+    else:
+        thread_pools.run_in_threads(solve_some, jobs, stop.set)
 
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
