@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
 from pear.losses.regret_metrics import check_pair
+from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import Model, Problem
 from pear.problem.oracle import decided_by
 
@@ -41,10 +42,15 @@ class MSELoss(nn.Module):
         self.given = problem if problem is None or decide is None else decided_by(problem, decide)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
-    def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the mean of (ĉ − c)² over all entries (B, n); ``keys`` is ignored."""
+    def forward(
+        self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None, weight: Any = None
+    ) -> Tensor:
+        """Compute the mean of (ĉ − c)² over all entries (B, n), weighted by ``weight`` (B,); ``keys`` is ignored."""
         check_pair(predicted, true)
-        return nn.functional.mse_loss(predicted, true)
+        if weight is None:
+            return nn.functional.mse_loss(predicted, true)
+        weights = read_weights(weight, len(predicted)).to(predicted.device)
+        return weighted_mean(nn.functional.mse_loss(predicted, true, reduction="none"), weights)
 
 
 class SPOPlusLoss(DecisionLoss):
@@ -71,14 +77,14 @@ class SPOPlusLoss(DecisionLoss):
         (4.0, tensor([[ 2., -2.]]))
     """
 
-    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the bound with both decisions held fixed, so that its derivative is the gradient of the class."""
         best = self.best(true, ids)
         beyond = 2 * predicted - true
         z = self.decide(beyond, ids)
         with self.timed("gradient"):
             # (2ĉ − c)ᵀ(z*(c) − z*(2ĉ − c)): no large sums that cancel.
-            return self.problem.sign * (beyond * (best - z)).sum(1).mean()
+            return self.problem.sign * (beyond * (best - z)).sum(1)
 
 
 class PFYLLoss(DecisionLoss):
@@ -125,7 +131,7 @@ class PFYLLoss(DecisionLoss):
         self.sigma = float(sigma)
         self._random = np.random.RandomState(seed)
 
-    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss with all decisions held fixed, so that its derivative is the gradient of the class."""
         best = self.best(true, ids)
         # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
@@ -133,8 +139,7 @@ class PFYLLoss(DecisionLoss):
         perturbed = predicted + self.problem.sign * self.sigma * self.settle_unit(true) * noise
         z = self.decide(perturbed.flatten(0, 1), None if ids is None else ids * self.samples).view_as(noise)
         with self.timed("gradient"):
-            gap = (predicted * best).sum(1) - (perturbed * z).sum(2).mean(0)
-            return self.problem.sign * gap.mean()
+            return self.problem.sign * ((predicted * best).sum(1) - (perturbed * z).sum(2).mean(0))
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the unit of the costs, and the state of the random generator: a resumed run draws the same numbers."""
@@ -153,8 +158,8 @@ class DBBLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``(z*(ĉ + λw) − z*(ĉ)) / λ``, where w = ∂ℓ/∂z*(ĉ).
 
     The loss differentiates a black-box solver by interpolation (Vlastelica et al., 2020). w contains the factor 1/B of
-    the mean, so that the step λw depends on the size of the batch. For maximisation every cost changes its sign. Each
-    training step solves two problems per sample.
+    the mean, so that the step λw depends on the size of the batch, and on the sample's weight where it has one. For
+    maximisation every cost changes its sign. Each training step solves two problems per sample.
 
     Args:
         problem: the decision problem, with a linear objective.
@@ -187,13 +192,13 @@ class DBBLoss(DecisionLoss):
         check_number("interpolation", interpolation, least=0.0, strict=True)
         self.interpolation = float(interpolation)
 
-    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the mean regret; its gradient comes from the interpolation."""
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the regret of each sample; its gradient comes from the interpolation."""
         best = self.best(true, ids)
         step = self.problem.sign * self.interpolation
         z: Tensor = _InterpolatedDecision.apply(predicted, lambda cost: self.decide(cost, ids), step)
         with self.timed("gradient"):
-            return ((true * z).sum(1) - (true * best).sum(1)).abs().mean()
+            return ((true * z).sum(1) - (true * best).sum(1)).abs()
 
 
 class _InterpolatedDecision(torch.autograd.Function):

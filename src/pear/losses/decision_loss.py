@@ -13,6 +13,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.decision_module import eager
 from pear.losses.regret_metrics import check_pair
+from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys, select_rows
@@ -75,13 +76,17 @@ class DecisionLoss(nn.Module):
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     @eager
-    def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
+    def forward(
+        self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None, weight: Any = None
+    ) -> Tensor:
         """Compute the loss of a batch.
 
         Args:
             predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
             true: the true costs or values, of the same shape.
             keys: B sample ids. The best decision of a sample is computed once and stored under its id.
+            weight: (B,) how much each sample counts in the mean; all alike where left out. A sample of weight 0 is
+                left out.
 
         Returns:
             A scalar in the dtype of ``predicted``.
@@ -90,13 +95,23 @@ class DecisionLoss(nn.Module):
         check_pair(predicted, true)
         true = true.detach().to(predicted)
         ids = as_keys(keys, len(predicted))
+        weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
         if self.cost_map is not None:
             predicted, true = self.cost_map(predicted, ids), self.cost_map(true, ids)
+        if weights is not None and not bool((weights > 0).all()):
+            ids = list(range(len(true))) if ids is None and self.problem.batch is not None else ids
+            counted = (weights > 0).nonzero()[:, 0]
+            ids = None if ids is None else [ids[i] for i in counted.tolist()]
+            predicted, true, weights = predicted[counted], true[counted], weights[counted]
         unit = self.settle_unit(true)
-        value = self.value(predicted, true, ids)
+        if weights is None:
+            value = self.value(predicted, true, ids)
+        else:
+            value = weighted_mean(self.values(predicted, true, ids), weights)
         if self.mse_weight:
             with self.timed("gradient"):
-                value = value + self.mse_weight * 0.5 / unit * ((predicted - true) ** 2).sum(1).mean()
+                squares = ((predicted - true) ** 2).sum(1)
+                value = value + self.mse_weight * 0.5 / unit * weighted_mean(squares, weights)
         return value
 
     @property
@@ -163,12 +178,26 @@ class DecisionLoss(nn.Module):
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
 
+        It is the mean of ``values``. A loss that cannot be computed sample by sample overrides it instead of
+        ``values``, and takes no weights.
+
         Args:
             predicted: (B, n) predicted costs.
             true: (B, n) true costs.
             ids: B sample ids, or None.
         """
-        raise NotImplementedError
+        return self.values(predicted, true, ids).mean()
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the loss of each sample without the squared error, (B,); the arguments are those of ``value``.
+
+        Raises:
+            ProblemError: the loss has a method ``value`` alone, and weights came.
+        """
+        raise ProblemError(
+            f"{type(self).__name__} takes no weights, because its method value returns a mean; write a method values "
+            "with the same arguments that returns a loss for each sample, (B,)"
+        )
 
     def decide(self, cost: Tensor, ids: list[Hashable] | None = None) -> Tensor:
         """Compute the best decisions (B, n) for costs (B, n), in their dtype."""

@@ -71,10 +71,21 @@ class LAVALoss(DecisionLoss):
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
             slots = len(away) * max(one.vectors for one in away)
-            if slots == 0:
-                return 0.0 * predicted.sum()
-            dearer = self.problem.sign * _multiply_by_costs(away, predicted)
-            return torch.where(dearer >= self.threshold * self.settle_unit(true), dearer, 0.0).sum() / slots
+            return 0.0 * predicted.sum() if slots == 0 else self._dearer(away, predicted, true).sum() / slots
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the mean of each row of the padded array (B, k)."""
+        away = self._differences(self.best(true.double(), ids), ids)
+        with self.timed("gradient"):
+            counts = torch.tensor([one.vectors for one in away], device=predicted.device)
+            sample = torch.arange(len(away), device=predicted.device).repeat_interleave(counts)
+            sums = predicted.new_zeros(len(away)).index_add(0, sample, self._dearer(away, predicted, true))
+            return sums / max(int(counts.max()), 1)
+
+    def _dearer(self, away: list[_Differences], predicted: Tensor, true: Tensor) -> Tensor:
+        """Return by how much z*(c) is dearer than each neighbour of each sample, zero below the threshold."""
+        dearer = self.problem.sign * _multiply_by_costs(away, predicted)
+        return torch.where(dearer >= self.threshold * self.settle_unit(true), dearer, 0.0)
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
         """Return the differences z*(c) − v to the neighbours v of each sample's best vertex."""

@@ -45,7 +45,14 @@ class PairedDifference(NamedTuple):
 
 
 def paired_difference(
-    a: ArrayLike, b: ArrayLike, block: int | None = None, *, level: float = LEVEL, draws: int = DRAWS, seed: int = 0
+    a: ArrayLike,
+    b: ArrayLike,
+    block: int | None = None,
+    *,
+    weight: ArrayLike | None = None,
+    level: float = LEVEL,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> PairedDifference:
     """Compute the mean of ``a − b`` with a block standard error and a block-bootstrap interval.
 
@@ -59,6 +66,8 @@ def paired_difference(
         a: (N,) losses of the samples in time order.
         b: (N,) losses of the same samples by something else.
         block: the number of consecutive samples in a block; None stands for about the cube root of N.
+        weight: (N,) how much each sample counts in the mean; None for all alike. A difference then counts as the
+            weighted mean plus its own deviation times its weight over the mean weight.
         level: the probability that the interval holds the expected difference.
         draws: the number of bootstrap samples.
         seed: the seed of the bootstrap; the same seed gives the same interval.
@@ -71,6 +80,11 @@ def paired_difference(
         1.5
     """
     difference = _difference(a, b)
+    if weight is not None:
+        shares = np.asarray(weight, dtype=np.float64)
+        shares = shares / shares.mean()
+        centre = float(np.mean(shares * difference))
+        difference = centre + shares * (difference - centre)
     count, mean = len(difference), float(difference.mean())
     if not 0 < level < 1 or draws < 1:
         raise ProblemError(f"level must lie between 0 and 1 and draws be positive; got {level} and {draws}")

@@ -21,6 +21,7 @@ from pear.losses.decision_module import DecisionModule, eager, on_decision_devic
 from pear.losses.defaults import DECAY, GUIDED, check_strength
 from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
+from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
@@ -213,6 +214,7 @@ class PEARLoss(DecisionModule):
         keys: Tensor | Iterable[Hashable] | None = None,
         Q: Tensor | None = None,
         true_Q: Tensor | None = None,
+        weight: Any = None,
     ) -> Tensor:
         """Compute the loss of a batch.
 
@@ -224,11 +226,13 @@ class PEARLoss(DecisionModule):
                 select its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
             true_Q: the curvature of the true objective; the problem's own where it is left out.
+            weight: (B,) how much each sample counts: the mean becomes the weighted one, sum and "none" hold weighted
+                losses. All alike where left out.
 
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
         """
-        return self.detailed(predicted, true, keys, Q, true_Q)[0]
+        return self.detailed(predicted, true, keys, Q, true_Q, weight)[0]
 
     @on_decision_device
     def detailed(
@@ -238,6 +242,7 @@ class PEARLoss(DecisionModule):
         keys: Tensor | Iterable[Hashable] | None = None,
         Q: Any = None,
         true_Q: Any = None,
+        weight: Any = None,
     ) -> tuple[Tensor, LastCall]:
         """Compute the loss, and return it with the decisions and statistics of the call.
 
@@ -246,6 +251,7 @@ class PEARLoss(DecisionModule):
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
+        weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
         shares_curvature = Q is not None and true_Q is Q
         finder: RegretFinder
         if self.recourse_model is None:
@@ -281,10 +287,13 @@ class PEARLoss(DecisionModule):
         good = len(regrets.value)
         if not found.all_solved:
             good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
-        shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
+        shares = 0 if weights is not None else {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = GuidedRegret.apply(
             predicted, true, Q, true_Q, call, regrets, shares, self.problem.sign, good == len(regrets.value)
         )
+        if weights is not None:
+            weights = torch.where((regrets.status == 0) & (regrets.true_status == 0), weights, 0.0)
+            value = _reduce_weighted(value, weights, self.reduction)
         self._calls += int(wanted)
         if self._calls == _MANY_CALLS and self._alpha > 0:
             logger.warning(
@@ -373,6 +382,15 @@ class PEARLoss(DecisionModule):
             _finder=CostRegrets(self.decider) if finder is None else finder,
         )
         return last
+
+
+def _reduce_weighted(each: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce losses (B,) by weights (B,), which are zero for samples that failed."""
+    weighted = weights.to(each) * each
+    if reduction == "none":
+        return weighted
+    total = weights.sum().to(each)
+    return weighted.sum() if reduction == "sum" else weighted.sum() / torch.where(total > 0, total, 1.0)
 
 
 def _detached(value: Any) -> Any:

@@ -80,16 +80,25 @@ class PyEPOLoss(DecisionLoss):
             )
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute PyEPO's loss, or the mean regret of the decisions that it returns."""
+        """Compute the mean of PyEPO's loss, or of the regrets of the decisions that it returns."""
+        return self._result(predicted, true, ids).mean()
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute PyEPO's loss of each sample; make it with reduction="none"."""
+        result = self._result(predicted, true, ids)
+        if result.ndim == 0:
+            raise ProblemError(f"{type(self.loss).__name__} returns a mean; pass reduction='none' to weigh samples")
+        return result.reshape(len(true))
+
+    def _result(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Call PyEPO's loss, and turn decisions that it returns into regrets."""
         best = self.best(true, ids)
         value = (true * best).sum(1, keepdim=True)
         given = {"pred_cost": predicted, "true_cost": true, "true_sol": best, "true_obj": value}
         result: Tensor = self.loss(**{name: given[name] for name in self._asks})
-        if result.ndim == 0:
-            return result
         if result.shape == predicted.shape:
-            return ((true * result).sum(1, keepdim=True) - value).abs().mean()
-        return result.mean()  # a loss for each sample
+            return ((true * result).sum(1, keepdim=True) - value).abs()
+        return result  # a loss for each sample
 
 
 @cache

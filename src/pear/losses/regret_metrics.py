@@ -18,6 +18,7 @@ from pear.decisions.smoothing import choose_smoothing
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, naming_variables
 from pear.losses.defaults import GRADIENT, check_strength
+from pear.losses.sample_weights import read_weights
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import as_batch
@@ -25,6 +26,7 @@ from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.problem.oracle import program_of
+from pear.problem.row_pairing import check_paired_rows
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -140,12 +142,13 @@ def normalized_regret(
     true_Q: Any = None,
     time_limit: float | None = None,
     known: Any = None,
+    weight: Any = None,
 ) -> float:
     """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
     It relates the loss by wrong decisions to the value of the best decisions, and has no unit. Where all best values
     are exactly 0, there is nothing to relate it to: it is 0 if nothing is lost, otherwise infinite; use ``pear.regret``
-    there. The arguments are those of ``pear.regret``.
+    there. The arguments are those of ``pear.regret``, and ``weight``: (B,) how much each sample counts in both sums.
 
     Example:
         >>> import pear
@@ -153,7 +156,10 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).normalized
+    check_paired_rows({"true": true, "predicted": predicted, "weight": weight})
+    outcome = outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known)
+    weights = None if weight is None else read_weights(weight, len(outcome.regret))
+    return outcome.weighted(weights).normalized
 
 
 @follow_costs
@@ -205,6 +211,16 @@ class Outcome(NamedTuple):
 
     regret: Tensor
     best: Tensor
+
+    def weighted(self, weight: Tensor | None) -> Outcome:
+        """Multiply regrets and best values by the samples' weights (B,), relative to their mean; None changes nothing.
+
+        The normalised regret then is the weighted one, ``Σ w regret / Σ w |best|``.
+        """
+        if weight is None:
+            return self
+        shares = weight.to(self.regret) / weight.to(self.regret).mean()
+        return Outcome(shares * self.regret, shares * self.best)
 
     @property
     def normalized(self) -> float:

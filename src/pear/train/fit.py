@@ -15,17 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.losses.baselines import MSELoss
 from pear.train.base_forecast import Correction, as_offsets, forecast_of, offsets_for_fit, typical_error
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback, Check, History
-from pear.train.loss_interface import loss_counts, problem_of_loss
+from pear.train.loss_interface import check_takes_weight, loss_counts, problem_of_loss
 from pear.train.racing.fit_by_race import fit_by_race
 from pear.train.ranks import Ranks
 from pear.train.run_identity import run_identity
 from pear.train.sample_order import Order, shuffled
-from pear.train.samples import SampleSource, as_samples
-from pear.train.samples.features import Keys, check_costs
+from pear.train.samples import SampleSource, as_samples, weigh_samples
+from pear.train.samples.features import Keys, check_costs, check_weight_rows
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
@@ -59,6 +60,8 @@ def fit(
     progress: Callback | Sequence[Callback] | None = None,
     checkpoint: str | Path | None = None,
     base: Any = None,
+    sample_weight: Any = None,
+    validation_weight: Any = None,
 ) -> History:
     """Train ``model`` in place, and leave it with the weights that decide best on samples it was not trained on.
 
@@ -114,6 +117,10 @@ def fit(
         base: a forecaster of your own that is corrected: has ``predict``, or is a torch module or a function of the
             features. The model becomes the correction, so that forecasts are ``base(x) + model(x)``: its last layer,
             an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.
+        sample_weight: (N,) how much each sample of ``train`` counts: in the loss, in the squared error that comes first
+            and in the default metric on samples held out of ``train``. Only ratios matter; samples of weight 0 are left
+            out. All alike where left out. A metric of your own gets no weights; samples must be in memory.
+        validation_weight: the same for samples given as ``validation``.
 
     Returns:
         What happened, check by check.
@@ -140,9 +147,13 @@ def fit(
         ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
     _check_kinds(model, loss)
-    train, moved = sort_samples(train, own_rows(problem_of_loss(loss)) is not None)
+    check_weight_rows(train, sample_weight, "sample_weight")
+    check_weight_rows(validation, validation_weight, "validation_weight")
+    numbered = own_rows(problem_of_loss(loss)) is not None
+    train, sample_weight, moved = sort_samples(train, numbered, sample_weight)
     if base is not None:
         options = {"optimizer": optimizer, "order": order, "progress": progress, "checkpoint": checkpoint}
+        options |= {"sample_weight": sample_weight, "validation_weight": validation_weight}
 
         def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
@@ -152,7 +163,9 @@ def fit(
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
-        samples = as_samples(train, "train", model, number=True)
+        samples = weigh_samples(as_samples(train, "train", model, number=True), sample_weight, "sample_weight")
+        if sample_weight is not None:
+            check_takes_weight(loss)
         races = config.start == "race" and optimizer is None and problem is not None
         held_out: SampleSource | float | None
         if (
@@ -164,6 +177,7 @@ def fit(
             held_out, taken = validation, 0  # the race splits the samples itself
         else:
             samples, held_out, taken = with_validation(samples, validation, model, problem)
+            held_out = weigh_samples(held_out, validation_weight, "validation_weight")
         ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
         _check_keys(samples, problem)
@@ -287,7 +301,7 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
         return history
     callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
     job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
-    found = train_on_loss(job, nn.MSELoss(), train, None, "mse", given, None)
+    found = train_on_loss(job, MSELoss(), train, None, "mse", given, None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
         found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"

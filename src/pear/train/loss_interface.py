@@ -7,10 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.losses.decision_loss import takes_keys
 from pear.problem import Model
+from pear.problem.oracle_calls import argument_names
 from pear.train.samples import SampleSource
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 
 
 def accept_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -24,15 +27,52 @@ def accept_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
         >>> accept_keys(torch.nn.MSELoss())(ones, ones, keys=torch.arange(2))
         tensor(0.)
     """
-    return loss if takes_keys(loss) else lambda predicted, true, keys: loss(predicted, true)
+    return loss if takes_keys(loss) else lambda predicted, true, keys, **named: loss(predicted, true, **named)
+
+
+def weight_option(weight: Tensor | None) -> dict[str, Tensor]:
+    """The argument ``weight`` of a loss for samples with weights; nothing where they have none."""
+    return {} if weight is None else {"weight": weight}
+
+
+def call_loss(loss: Callable[..., Tensor], predicted: Tensor, batch: SampleBatch, is_sum: bool) -> Tensor:
+    """Compute the loss of a training batch, weighted where its samples have weights.
+
+    The weighted sum is divided by the number of samples, not by their weight: a batch of little weight takes a small
+    step.
+
+    Args:
+        loss: a result of ``accept_keys``.
+        predicted: (B, n) predicted costs.
+        batch: the samples, whose weights have a mean of 1 over the training set.
+        is_sum: whether the loss is a sum over the samples.
+    """
+    value = loss(predicted, batch.costs, keys=batch.keys, **weight_option(batch.weight))
+    return value if batch.weight is None or is_sum else value * batch.weight.mean().to(value)
+
+
+def check_takes_weight(loss: Callable[..., Tensor]) -> None:
+    """Raise ProblemError where a loss has no argument ``weight``."""
+    if "weight" not in argument_names(loss):
+        name = getattr(loss, "__qualname__", type(loss).__qualname__)
+        raise ProblemError(
+            f"sample_weight came, and the loss {name} has no argument weight; take a loss of pear.losses (MSELoss for "
+            "the squared error), or write loss(predicted, true, weight=None), which returns the weighted mean"
+        )
 
 
 def calibrate_loss(loss: Any, train: SampleSource) -> None:
-    """Call ``calibrate`` of a loss that has it with all true costs, and with the samples' ids where it takes them."""
+    """Call ``calibrate`` of a loss that has it with all true costs, and with the samples' ids where it takes them.
+
+    Samples of weight 0 are left out.
+    """
     if not hasattr(loss, "calibrate"):
         return
-    named = {"keys": train.keys} if takes_keys(loss.calibrate) and train.keys is not None else {}
-    loss.calibrate(train.costs, **named)
+    costs, keys = train.costs, train.keys
+    if isinstance(train, MemorySamples) and train.weight is not None:
+        _, costs, keys, _ = train.at((train.weight > 0).nonzero()[:, 0])
+    named = {"keys": keys} if takes_keys(loss.calibrate) and keys is not None else {}
+    loss.calibrate(costs, **named)
 
 
 def step_guidance(loss: Callable[..., Tensor]) -> None:

@@ -30,7 +30,7 @@ class RidgeWeights(NamedTuple):
     strength: float
 
 
-def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True) -> RidgeWeights:
+def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight: Tensor | None = None) -> RidgeWeights:
     """Fit a ridge regression to all rows.
 
     Features are standardised first, so that their units do not matter; a constant feature gets no weight. Targets are
@@ -41,6 +41,7 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True) -> Ridg
         features: (N, p).
         targets: (N, k).
         intercept: False for a model without a bias; then neither features nor targets are centred.
+        weight: (N,) how often each row counts; None for once. A whole number stands for so many equal rows.
 
     Example:
         >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None]
@@ -49,28 +50,36 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True) -> Ridg
         [2.0, 1.0]
     """
     rows, true = features.detach().double(), targets.detach().double()
-    mean, factor = _mean_and_factor(rows, intercept)
-    centre, unit = _mean_and_factor(true, intercept)
+    each = None if weight is None else weight.detach().double().to(rows.device)
+    mean, factor = _mean_and_factor(rows, intercept, each)
+    centre, unit = _mean_and_factor(true, intercept, each)
     rows, true = (rows - mean) * factor, (true - centre) * unit
-    strength = _choose_strength(rows, true, intercept)
-    weight = _RidgePath(rows, true, intercept).weight(strength) * factor[:, None]
-    weight = (weight / torch.where(unit > 0, unit, 1.0)).T
-    return RidgeWeights(weight, centre - weight @ mean, strength)
+    strength = _choose_strength(rows, true, intercept, each)
+    found = _RidgePath(rows, true, intercept, each).weight(strength) * factor[:, None]
+    found = (found / torch.where(unit > 0, unit, 1.0)).T
+    return RidgeWeights(found, centre - found @ mean, strength)
 
 
-def _mean_and_factor(rows: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+    """The mean of each column, weighted where there are weights."""
+    return rows.mean(0) if weight is None else weight @ rows / weight.sum()
+
+
+def _mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """The mean of each column, and 1 over its deviation; 0 for a column that is constant but for rounding."""
-    mean = rows.mean(0) if centred else torch.zeros_like(rows[0])
-    spread = (rows - mean).square().mean(0).sqrt()
+    mean = _mean(rows, weight) if centred else torch.zeros_like(rows[0])
+    spread = _mean((rows - mean).square(), weight).sqrt()
     rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
     return mean, torch.where(spread > rounding, 1 / spread, 0.0)
 
 
-def _choose_strength(rows: Tensor, true: Tensor, intercept: bool) -> float:
+def _choose_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
     """The strength with the lowest squared error on held-out folds; the strongest where there is a single row."""
     errors = torch.zeros_like(STRENGTHS)
     for kept, held_out in blocked_folds(len(rows), FOLDS):
-        errors += _RidgePath(rows[kept], true[kept], intercept).squared_errors(rows[held_out], true[held_out])
+        part, judged = (None, None) if weight is None else (weight[kept], weight[held_out])
+        path = _RidgePath(rows[kept], true[kept], intercept, part)
+        errors += path.squared_errors(rows[held_out], true[held_out], judged)
     return float(STRENGTHS[int(errors.argmin())]) if len(rows) > 1 else float(STRENGTHS[-1])
 
 
@@ -81,12 +90,15 @@ class _RidgePath:
         rows: (N, p) features.
         true: (N, k) targets.
         intercept: whether both are centred first.
+        weight: (N,) how often each row counts; None for once.
     """
 
-    def __init__(self, rows: Tensor, true: Tensor, intercept: bool) -> None:
-        self.mean = rows.mean(0) if intercept else torch.zeros_like(rows[0])
-        self.centre = true.mean(0) if intercept else torch.zeros_like(true[0])
+    def __init__(self, rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> None:
+        self.mean = _mean(rows, weight) if intercept else torch.zeros_like(rows[0])
+        self.centre = _mean(true, weight) if intercept else torch.zeros_like(true[0])
         rows, true = rows - self.mean, true - self.centre
+        if weight is not None:
+            rows, true = weight.sqrt()[:, None] * rows, weight.sqrt()[:, None] * true
         if rows.shape[0] >= rows.shape[1]:  # the smaller of the two Gram matrices
             squares, vectors = torch.linalg.eigh(rows.T @ rows)
             self.squares, self.directions = squares.clamp(min=0), vectors
@@ -102,8 +114,9 @@ class _RidgePath:
         """The weights (p, k) of this strength."""
         return self.directions @ (self.moments / (self.squares + strength)[:, None])
 
-    def squared_errors(self, rows: Tensor, true: Tensor) -> Tensor:
-        """The sum of squared errors on other rows, for each of the strengths."""
+    def squared_errors(self, rows: Tensor, true: Tensor, weight: Tensor | None) -> Tensor:
+        """The weighted sum of squared errors on other rows, for each of the strengths."""
         along, off = (rows - self.mean) @ self.directions, true - self.centre
         shrunk = (self.moments / (self.squares + strength)[:, None] for strength in STRENGTHS)
-        return torch.stack([(along @ one - off).square().sum() for one in shrunk])
+        counted = 1.0 if weight is None else weight[:, None]
+        return torch.stack([(counted * (along @ one - off).square()).sum() for one in shrunk])

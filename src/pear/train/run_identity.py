@@ -140,7 +140,8 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
         sizes = [group.rows for group in samples.source.groups]
         found = digest(inputs, samples.costs, sizes, samples.source.buffer)
     else:
-        found = digest(inputs, samples.costs, _plain_keys(samples.keys))
+        weights = () if samples.weight is None else (samples.weight,)
+        found = digest(inputs, samples.costs, _plain_keys(samples.keys), *weights)
     return {**said, "costs": samples.costs.shape[-1], "fingerprint": found}
 
 

@@ -56,32 +56,33 @@ def find_time_order(*tables: Any, groups: Any = None) -> Rows | None:
     return np.argsort(dates, kind="stable")
 
 
-def sort_samples(data: Any, numbered: bool) -> tuple[Any, bool]:
+def sort_samples(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, Any, bool]:
     """Put a pair of features and costs, or a triple with ids, in the order of their dates.
 
     Args:
         data: what ``fit`` takes as samples; anything but a pair or a triple is left as it is.
         numbered: whether row numbers are ids that have a meaning, those of a problem with fields per sample; samples
             that move then keep theirs.
+        weight: (N,) weights of the samples, or None.
 
     Returns:
-        The samples, and whether they were moved.
+        The samples and their weights, and whether they were moved.
     """
     if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
-        return data, False
+        return data, weight, False
     inputs = data[0].values() if isinstance(data[0], dict) else data[0] if isinstance(data[0], tuple) else [data[0]]
     order = find_time_order(*inputs, data[1])
-    if order is None or not _have_rows((*inputs, *data[1:]), len(order)):
-        return data, False
+    if order is None or not _have_rows((*inputs, *data[1:], weight), len(order)):
+        return data, weight, False
     moved = tuple(_move(part, order) for part in data)
-    return (*moved, order) if numbered and len(data) == 2 else moved, True
+    return (*moved, order) if numbered and len(data) == 2 else moved, _move(weight, order), True
 
 
 def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
     """Put the tables that ``DecisionRegressor.fit`` is given in the order of their dates.
 
     Args:
-        given: X, y, groups and base_forecast; the last two may be None.
+        given: X, y, groups, base_forecast and sample_weight; all but the first two may be None.
 
     Returns:
         The tables, and for each sample its number in the order that they came in; None where nothing was moved.

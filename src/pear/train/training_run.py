@@ -20,7 +20,7 @@ from pear.train.compiled import LinearEpochs
 from pear.train.fit_config import FitConfig
 from pear.train.flat_regret import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
-from pear.train.loss_interface import accept_keys, calibrate_loss, step_guidance
+from pear.train.loss_interface import accept_keys, calibrate_loss, call_loss, step_guidance
 from pear.train.ranks import Ranks, fingerprint
 from pear.train.sample_order import Order
 from pear.train.samples import SampleSource
@@ -313,7 +313,7 @@ class TrainingRun:
 
     def _gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
-        value = self.keyed_loss(call_model(self.model, batch.features), batch.costs, keys=batch.keys)
+        value = call_loss(self.keyed_loss, call_model(self.model, batch.features), batch, self.loss_is_sum)
         self.flat.step()
         value.backward()
         loss, count = self.loss, len(batch.costs)
@@ -326,9 +326,9 @@ class TrainingRun:
         train, parts = self.train, (self.model, self.loss, self.optimizer)
         if self.ranks.size > 1 or self.config.clip_norm is not None:
             return False
-        if not isinstance(train, MemorySamples) or not train.numbered or not isinstance(train.features, Tensor):
+        if not isinstance(train, MemorySamples) or not train.numbered or train.weight is not None:
             return False
-        if not LinearEpochs.supports(*parts, train.features, train.costs):
+        if not isinstance(train.features, Tensor) or not LinearEpochs.supports(*parts, train.features, train.costs):
             return False
         return LinearEpochs(*parts, train.features, train.costs, self.config.batch_size)  # type: ignore[arg-type]
 

@@ -113,11 +113,20 @@ def is_linear(model: nn.Module, features: Features, costs: Tensor) -> bool:
     return {id(parameter) for parameter in model.parameters() if parameter.requires_grad} == own
 
 
-def fit_output_layer(model: nn.Module, features: Features, costs: Tensor) -> float:
-    """Fit the last layer of the model to the costs by ridge regression; returns the strength of the ridge."""
+def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight: Tensor | None = None) -> float:
+    """Fit the last layer of the model to the costs by ridge regression; returns the strength of the ridge.
+
+    Args:
+        model: the model, which is changed.
+        features: (N, …), or a tuple or dict of such tensors.
+        costs: (N, n) true costs.
+        weight: (N,) how much each sample counts; None weighs all alike.
+    """
     end = _output_layer(model, features, costs)
     assert end is not None
-    found = fit_ridge(end.inputs, end.costs, intercept=end.layer.bias is not None)
+    if weight is not None:
+        weight = weight[end.usable].repeat_interleave(len(end.inputs) // int(end.usable.sum()))
+    found = fit_ridge(end.inputs, end.costs, intercept=end.layer.bias is not None, weight=weight)
     with torch.no_grad():
         end.layer.weight.copy_(found.weight)
         if end.layer.bias is not None:
@@ -140,6 +149,7 @@ class _OutputLayer:
         inputs: (M, in_features) what it is called with for the training samples.
         outputs: (M, out_features) its outputs for the training samples.
         costs: (M, out_features) the true costs that the outputs forecast.
+        usable: (N,) which samples these rows come from: those with finite forecasts and costs.
         typical: whether the deviation is that of typical costs, see ``make_optimizer``.
     """
 
@@ -147,6 +157,7 @@ class _OutputLayer:
     inputs: Tensor
     outputs: Tensor
     costs: Tensor
+    usable: Tensor
     typical: bool = False
 
     def is_fresh(self) -> bool:
@@ -217,7 +228,7 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
     shape = (-1, layer.out_features)
     entering = inputs.reshape(len(costs), -1)[usable].double().reshape(-1, layer.in_features)
     predicted, true = (rows[usable].double().reshape(shape) for rows in (forecast, costs))
-    return _OutputLayer(layer, entering, predicted, true, typical)
+    return _OutputLayer(layer, entering, predicted, true, usable, typical)
 
 
 def _deviation_from_means(rows: Tensor) -> float:

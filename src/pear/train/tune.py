@@ -245,7 +245,7 @@ def _split_samples(
 ) -> tuple[MemorySamples, MemorySamples]:
     """Training and validation samples: the last rows are held out, or the user gives validation samples."""
     rows = own_rows(problem)
-    given, _ = sort_samples((X, C), rows is not None)
+    given, *_ = sort_samples((X, C), rows is not None)
     samples = _read_samples(problem, given, "X and C")
     if not isinstance(validation, (tuple, list)):
         return hold_out(samples, validation, problem)

@@ -19,7 +19,7 @@ from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.solvers.time_limit import within
-from pear.train.loss_interface import accept_keys, problem_of_loss
+from pear.train.loss_interface import accept_keys, problem_of_loss, weight_option
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
 from pear.train.samples.features import Keys, call_model, check_costs, masks_failures
 from pear.train.samples.loader_samples import LoaderSamples
@@ -176,9 +176,16 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
     problem = problem_of_loss(loss)
     if not isinstance(problem, (Problem, Model)):
         value = accept_keys(loss)
-        return validation, lambda predicted, true, keys: float(value(predicted, true, keys))
+        option = weight_option(weight_of(validation))
+        return validation, lambda predicted, true, keys: float(value(predicted, true, keys, **option))
     validation, outcomes = default_outcomes(problem, loss, validation)
-    return validation, lambda predicted, true, keys: outcomes(predicted, true, keys).score
+    weight = weight_of(validation)
+    return validation, lambda predicted, true, keys: outcomes(predicted, true, keys).weighted(weight).score
+
+
+def weight_of(samples: SampleSource) -> Tensor | None:
+    """Return the weights of samples in memory; None where they have none."""
+    return samples.weight if isinstance(samples, MemorySamples) else None
 
 
 def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> SampleSource:

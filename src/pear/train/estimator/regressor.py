@@ -20,6 +20,7 @@ from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
+from pear.train.estimator.first_epoch import train_one_epoch
 from pear.train.estimator.loss_setup import describe_method, make_estimator_loss, seed_of
 from pear.train.estimator.progress_display import show_progress
 from pear.train.estimator.regret_scorer import as_tensor, minus_regret
@@ -30,18 +31,14 @@ from pear.train.estimator.training_rows import (
     problem_of_rows,
     problem_to_decide,
     read_groups,
+    read_row_weights,
     read_training_rows,
-    refuse_arguments,
     true_values,
 )
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
-from pear.train.loss_interface import accept_keys, problem_of_loss, step_guidance
-from pear.train.sample_order import shuffled
-from pear.train.samples.features import call_model
-from pear.train.samples.memory_samples import SampleBatch
+from pear.train.loss_interface import problem_of_loss
 from pear.train.time_order import describe_order, sort_tables
-from pear.train.training_start import make_optimizer
 from pear.train.validation import own_rows
 
 try:
@@ -159,7 +156,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         groups: Any = None,
         base_forecast: Any = None,
         known: Any = None,
-        **unsupported: Any,
+        sample_weight: Any = None,
     ) -> Self:
         """Train from scratch; rows that carry dates, in an index or as groups, are held out in the order of the dates.
 
@@ -167,18 +164,20 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             X: (N, p) features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
             y: (N, k) the costs C that came true, or the values that the cost map takes; (N,) where k is 1. With groups
                 (N·k,), a value for each row.
-            validation: features and costs of rows held out, (X, y), or a dict of these and ``groups`` and
-                ``base_forecast`` and ``known``; left out, as ``validation_fraction`` says.
+            validation: features and costs of rows held out, (X, y), or a dict of these and ``groups``,
+                ``base_forecast``, ``known`` and ``sample_weight``; left out, as ``validation_fraction`` says.
             groups: (N·k,) ids of the samples that rows belong to, such as days. Every group has k rows, in the order
                 of the problem's values; groups are ordered by their first rows.
             base_forecast: forecasts that are corrected, in the shape of y, in place of ``base``. They should be of rows
                 that their forecaster had not seen. ``predict``, ``decide`` and ``score`` then need those of their rows.
             known: what is known about each sample, where the problem is a model with known values: a dictionary from
                 their names to arrays (N, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
-            **unsupported: nothing; ``sample_weight`` is refused.
+            sample_weight: (N,) how much each row counts, in the loss, in the squared error and where trainings are
+                judged; with groups (N·k,), the same for all rows of a group. Only ratios matter; 0 leaves a row out.
         """
-        refuse_arguments(unsupported)
-        given, order = sort_tables({"X": X, "y": y, "groups": groups, "base_forecast": base_forecast})
+        tables = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "sample_weight": sample_weight}
+        check_paired_rows({**tables, "known": known})
+        given, order = sort_tables(tables)
         own, held_out, given = own_rows(self.problem), None, {**given, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
         rows = rows.with_known_in(order if own is None else None)
@@ -186,6 +185,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(rows.costs)} rows")
         if validation is not None:
             named = validation if isinstance(validation, Mapping) else dict(zip(("X", "y"), validation, strict=True))
+            check_paired_rows(named)
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
         problem = problem_of_rows(self.problem, rows, held_out)
         config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
@@ -196,7 +196,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 judged_by = held_out.samples(scaled, after=len(rows.costs))
             metric = None if problem_of_loss(loss) is not None else self._regret
             train = rows.training_samples(scaled, None if own is None else order)
-            history = fit(network, loss, train, judged_by, metric, config, progress=progress)
+            weights = {"sample_weight": rows.weight, "validation_weight": None if held_out is None else held_out.weight}
+            history = fit(network, loss, train, judged_by, metric, config, progress=progress, **weights)
         notes = [describe_order(order is not None), history.note, self._base_note, describe_method(self)]
         history.note = "; ".join(filter(None, notes))
         self.model_, self.loss_, self.history_, self._scale = model.eval(), loss, history, deviation(rows.costs)
@@ -204,7 +205,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self
 
-    def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None, **unsupported: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None) -> Self:
         """Learn from new rows, such as those of a day, without training anew; the last weights are kept.
 
         After ``fit`` the weights take a small step, see ``pear.train.estimator.daily_updates``. Before it, the new rows
@@ -215,9 +216,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
-            **unsupported: nothing; ``sample_weight`` is refused.
         """
-        refuse_arguments(unsupported)
         if own_rows(self.problem) is not None or getattr(self.problem, "known_map", None) is not None:
             raise ProblemError(
                 "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
@@ -225,6 +224,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             )
         fresh = not hasattr(self, "model_")
         given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast}
+        check_paired_rows(given)
         rows = read_training_rows(self, given, dtype=None if fresh else next(self.model_.parameters()).dtype)
         if not hasattr(self, "loss_"):  # that of a model file may have been an object, which the file does not hold
             self.loss_ = make_estimator_loss(self, self.problem, rows.costs)
@@ -233,7 +233,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         done = getattr(self, "n_iter_", 0)
         new, generator = rows.batch(self.model_[0]), torch.Generator().manual_seed(self._seed() + done)
         if fresh or hasattr(self, "_optimizer"):
-            self._train_one_epoch(new, generator, fresh)
+            train_one_epoch(self, new, generator, fresh)
         else:
             if not hasattr(self, "updates_"):
                 self.updates_ = self._begin_updates()
@@ -299,20 +299,23 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         groups: Any = None,
         base_forecast: Any = None,
         known: Any = None,
+        sample_weight: Any = None,
     ) -> float:
         """Minus the normalised regret, which is 0 where every decision is the best one; it is not R².
 
         Args:
-            X, groups, base_forecast, known: rows as in ``fit``.
+            X, groups, base_forecast, known, sample_weight: rows as in ``fit``.
             y: (N, k) what came true; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
-        predicted = self._forecast(X, base_forecast, y=y, groups=groups, known=known)
+        beside = {"y": y, "groups": groups, "known": known, "sample_weight": sample_weight}
+        predicted = self._forecast(X, base_forecast, **beside)
         check_columns(self, y)
         table = read_groups(self, groups, len(predicted))
         values = predicted if table is None else table.gather(predicted)
         problem = problem_to_decide(self.problem, problem, known, values)
-        return minus_regret(problem, values, true_values(self, y, table))
+        weight = read_row_weights(sample_weight, len(predicted), table)
+        return minus_regret(problem, values, true_values(self, y, table), weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
@@ -353,22 +356,6 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _begin_updates(self) -> DailyUpdates:
         return DailyUpdates(self.model_[1], self.problem, self.loss_, self.learning_rate, self._scale)
-
-    def _train_one_epoch(self, new: SampleBatch, generator: torch.Generator, fresh: bool) -> None:
-        """Train on every sample once, at the full learning rate."""
-        network, loss = self.model_[1], accept_keys(self.loss_)
-        if not hasattr(self, "_optimizer"):
-            decides = hasattr(self.loss_, "problem")
-            samples = new.features, new.costs, self._config()
-            self._optimizer = make_optimizer(network, *samples, keep=not fresh, typical=decides)
-        network.train()
-        for some in shuffled(len(new.costs), generator).split(self.batch_size):
-            batch = new.only(some)
-            self._optimizer.zero_grad()
-            loss(call_model(network, batch.features), batch.costs, keys=None).backward()
-            self._optimizer.step()
-            step_guidance(self.loss_)
-        network.eval()
 
     def _config(self) -> FitConfig:
         names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap")

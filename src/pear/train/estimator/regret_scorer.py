@@ -32,10 +32,10 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
     return rows
 
 
-def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
-    """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1."""
+def minus_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
+    """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1; weighted by ``weight`` (N,)."""
     values, came_true = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
-    return -normalized_regret(problem, as_tensor(problem, values), as_tensor(problem, came_true))
+    return -normalized_regret(problem, as_tensor(problem, values), as_tensor(problem, came_true), weight=weight)
 
 
 def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
-from pear.problem.row_pairing import check_paired_rows
 from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
@@ -37,12 +37,14 @@ class TrainingRows(NamedTuple):
         costs: (N, k).
         offset: (N, k) forecasts of the base; None where there is no base.
         known: (N, ·) known numbers, in the order of the model's ``known_map``; None where it has none.
+        weight: (N,) how much each sample counts; None where all count alike.
     """
 
     features: Tensor
     costs: Tensor
     offset: Tensor | None
     known: Tensor | None = None
+    weight: Tensor | None = None
 
     def batch(self, scaled: Any) -> SampleBatch:
         """The samples as the network gets them: standardised features, and forecasts of the base where there is one."""
@@ -51,7 +53,7 @@ class TrainingRows(NamedTuple):
 
     def training_samples(self, scaled: Any, ids: Array | None) -> tuple[Any, ...]:
         """Features and costs; and ids where rows belong to rows of the problem in another order."""
-        features, costs, _ = self.batch(scaled)
+        features, costs = self.batch(scaled)[:2]
         return (features, costs) if ids is None else (features, costs, ids)
 
     def with_known_in(self, order: Array | None) -> TrainingRows:
@@ -67,7 +69,7 @@ class TrainingRows(NamedTuple):
             scaled: the standardisation of the features.
             after: the number of training samples, whose rows come first in the problem.
         """
-        features, costs, _ = self.batch(scaled)
+        features, costs = self.batch(scaled)[:2]
         return (features, costs) if self.known is None else (features, costs, torch.arange(len(costs)) + after)
 
 
@@ -108,7 +110,7 @@ def read_training_rows(
 
     Args:
         estimator: the estimator; a fresh one gets the names and the kind of table from these rows.
-        given: X, y, groups, base_forecast and known.
+        given: X, y, groups, base_forecast, known and sample_weight.
         dtype: of the model; None for rows that a fresh model gets its type, its columns and its names from.
         least: so many rows are needed.
     """
@@ -117,7 +119,6 @@ def read_training_rows(
     fresh, X, y = dtype is None, given["X"], given["y"]
     if fresh:
         estimator._forget()
-    check_paired_rows(given)
     numbers: dict[str, Any] = {"dtype": list(_KINDS), "reset": fresh, "ensure_min_samples": least}
     rows, true = validate_data(estimator, X, y, multi_output=True, y_numeric=True, **numbers)
     if fresh:
@@ -140,7 +141,34 @@ def read_training_rows(
         costs,
         None if offset is None else torch.from_numpy(offset).to(device, kind),
         read_known(estimator.problem, given.get("known"), len(costs)),
+        read_row_weights(given.get("sample_weight"), len(rows), groups),
     )
+
+
+def read_row_weights(weight: Any, count: int, groups: GroupRows | None) -> Tensor | None:
+    """The weights of the samples, (N,); None where there are none.
+
+    Args:
+        weight: a weight for each row, the same for all rows of a group, or None.
+        count: the number of rows.
+        groups: the groups of a long table, or None.
+
+    Raises:
+        ProblemError: the weights are wrong, or differ within a group.
+    """
+    if weight is None:
+        return None
+    weights = read_weights(weight, count, "sample_weight")
+    if groups is None:
+        return weights
+    each = groups.gather(weights.numpy())
+    mixed = np.flatnonzero((each != each[:, :1]).any(1))
+    if len(mixed):
+        raise ProblemError(
+            f"sample_weight must be the same for all rows of a group, which is decided as a whole; those of group "
+            f"{groups.ids[mixed[0]]} differ"
+        )
+    return torch.from_numpy(each[:, 0].copy())
 
 
 def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> GroupRows | None:
@@ -251,14 +279,3 @@ def _names_of(y: Any, groups: GroupRows | None) -> tuple[Any, ...] | None:
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return column_names(y)
-
-
-def refuse_arguments(unsupported: dict[str, Any]) -> None:
-    """Raise on keyword arguments that ``fit`` does not support, ``sample_weight`` among them."""
-    given = [name for name, value in unsupported.items() if value is not None]
-    if "sample_weight" in given:
-        raise ProblemError(
-            "sample_weight is not supported: a decision is taken for every sample alike; repeat rows that count more"
-        )
-    if given:
-        raise TypeError(f"unexpected argument {given[0]!r}; fit takes X, y, validation, groups, base_forecast, known")

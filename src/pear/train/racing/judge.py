@@ -25,6 +25,7 @@ from pear.train.validation import (
     clean_validation,
     default_outcomes,
     forecast_samples,
+    weight_of,
 )
 
 
@@ -37,12 +38,14 @@ class Losses:
         metric: the metric on all of them: the normalised regret, or the user's own.
         unit: what the mean loss is divided by in the metric: the mean value of the best decisions, or 1.
         samples: the number of samples.
+        weight: (M,) how much each sample counts; None where all count alike.
     """
 
     each: NDArray[np.float64]
     metric: float
     unit: float
     samples: int
+    weight: NDArray[np.float64] | None = None
 
     @property
     def by_fold(self) -> bool:
@@ -58,16 +61,19 @@ class Losses:
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
             return PairedDifference(mean, error, (mean - 2 * error, mean + 2 * error), 1)
-        return paired_difference(self.each / start.unit, start.each / start.unit, 1 if self.by_fold else None)
+        pair = self.each / start.unit, start.each / start.unit
+        return paired_difference(*pair, 1 if self.by_fold else None, weight=self.weight)
 
     @staticmethod
     def join(parts: list[Losses]) -> Losses:
         """Join the losses of several folds."""
-        sizes = np.array([part.samples for part in parts])
+        counts = np.array([part.samples for part in parts])
+        weights = [part.weight for part in parts if part.weight is not None]
+        sizes = np.array([weight.sum() for weight in weights]) if weights else counts
         units = sizes * [part.unit for part in parts]
         metric = float(np.average([part.metric for part in parts], weights=units))
-        each, count = np.concatenate([part.each for part in parts]), int(sizes.sum())
-        return Losses(each, metric, float(units.sum() / count), count)
+        each, weight = np.concatenate([part.each for part in parts]), np.concatenate(weights) if weights else None
+        return Losses(each, metric, float(units.sum() / sizes.sum()), int(counts.sum()), weight)
 
 
 class Judge:
@@ -108,9 +114,11 @@ class Judge:
 
     def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Losses:
         if self.outcomes is not None:
-            outcome = self.outcomes(predicted, true, keys)
-            unit = float(outcome.best.abs().mean()) or 1.0
-            return Losses(outcome.regret.cpu().numpy(), outcome.score, unit, len(true))
+            outcome, weight = self.outcomes(predicted, true, keys), weight_of(self.held_out)
+            counted = outcome.weighted(weight)
+            unit = float(counted.best.abs().mean()) or 1.0
+            weights = None if weight is None else weight.cpu().numpy()
+            return Losses(outcome.regret.cpu().numpy(), counted.score, unit, len(true), weights)
         assert self.score is not None
         metric = float(self.score(predicted, true, keys))
         return Losses(np.array([metric]), metric, 1.0, len(true))

@@ -54,7 +54,7 @@ class Fold:
 
     def of_constant(self) -> Losses:
         """Judge a constant forecast, the mean of the training costs."""
-        return self.judge.of_constant(self.train.finite().look().costs.mean(0))
+        return self.judge.of_constant(self.train.finite().look().mean_costs)
 
 
 class Race:

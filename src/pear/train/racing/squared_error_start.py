@@ -12,6 +12,7 @@ from typing import Protocol
 
 from torch import nn, optim
 
+from pear.losses.baselines import MSELoss
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.trajectory import Trajectory, Weights
 from pear.train.samples import SampleSource
@@ -58,7 +59,7 @@ class RidgeStart:
     def weights(self, train: SampleSource) -> Weights:
         """Fit the last layer to these samples in closed form."""
         model, look = copy.deepcopy(self.model), train.finite().look()
-        strength = fit_output_layer(model, look.features, look.costs)
+        strength = fit_output_layer(model, look.features, look.costs, look.weight)
         self.sentence = f"the model was fitted to the squared error in closed form: ridge of strength {strength:.3g}"
         return model.state_dict()
 
@@ -87,7 +88,7 @@ class NetworkStart:
         def optimizer(model: nn.Module) -> optim.Optimizer:
             return make_optimizer(model, look.features, look.costs, config, keep=True, decay=DECAY)
 
-        return Trajectory(self.job, nn.MSELoss(), train, start, optimizer)
+        return Trajectory(self.job, MSELoss(), train, start, optimizer)
 
     def note_epochs(self, epochs: int) -> None:
         """Note the number of epochs that is best on held-out samples."""

@@ -7,12 +7,13 @@ from typing import Any
 from torch import nn
 from torch.utils.data import DataLoader
 
+from pear.errors import ProblemError
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples, parameter_of
 from pear.train.samples.parquet_samples import ParquetSamples
 from pear.train.samples.stream_samples import StreamSamples
 
-__all__ = ["ParquetSamples", "SampleSource", "as_samples"]
+__all__ = ["ParquetSamples", "SampleSource", "as_samples", "weigh_samples"]
 
 SampleSource = MemorySamples | LoaderSamples | StreamSamples
 """The three classes share one interface: ``epoch``, ``whole``, ``look``, ``usable``, ``finite``, costs and keys."""
@@ -35,3 +36,22 @@ def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> 
         return data
     known = MemorySamples.read(data, name)
     return MemorySamples(known.all.to(parameter_of(model)), known.left_out)
+
+
+def weigh_samples(samples: SampleSource, weight: Any, name: str) -> SampleSource:
+    """Give every sample a weight; training and validation leave out those of weight 0.
+
+    Args:
+        samples: the samples.
+        weight: (N,) how much each sample counts, or None.
+        name: "sample_weight" or "validation_weight".
+
+    Raises:
+        ProblemError: the weights are wrong, or the samples are not in memory.
+    """
+    if weight is None:
+        return samples
+    if not isinstance(samples, MemorySamples):
+        raise ProblemError(f"{name} needs samples in memory, such as a pair (X, C) or a Dataset; read them first")
+    found = samples.weigh(weight, name)
+    return found if name == "sample_weight" else found.seen()

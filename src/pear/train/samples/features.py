@@ -110,15 +110,31 @@ def _check_distinct(ids: list[Hashable], name: str) -> None:
     )
 
 
-def check_sample_rows(features: Any, costs: Any, ids: Any = None) -> None:
-    """Raise ProblemError where features of one input or several, costs and ids have indices that differ."""
+def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight: Any = None) -> None:
+    """Raise ProblemError where features of one input or several, costs, ids and weights have indices that differ."""
     if isinstance(features, Mapping):
         inputs = {f"input {name!r}": part for name, part in features.items()}
     elif isinstance(features, (tuple, list)):
         inputs = {f"input {number}": part for number, part in enumerate(features)}
     else:
         inputs = {"features": features}
-    check_paired_rows({**inputs, "costs": costs, "ids": ids})
+    check_paired_rows({**inputs, "costs": costs, "ids": ids, "sample_weight": sample_weight})
+
+
+def check_weight_rows(data: Any, weight: Any, name: str) -> None:
+    """Raise ProblemError where weights have another index than the tables of the samples, or there are none of these.
+
+    Args:
+        data: the samples, as ``fit`` takes them.
+        weight: (N,) weights, or None.
+        name: the name of the weights in messages.
+    """
+    if weight is None:
+        return
+    if data is None or isinstance(data, (bool, int, float)):
+        raise ProblemError(f"{name} came without samples; pass validation=(X, C), whose samples it weighs")
+    if isinstance(data, (tuple, list)) and len(data) > 1:
+        check_sample_rows(data[0], data[1], None, weight)
 
 
 def nonfinite_rows(features: Features) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from pear.errors import ProblemError
+from pear.losses.sample_weights import normalized_weights, read_weights
 from pear.train.sample_order import Order
 from pear.train.samples.features import (
     Features,
@@ -34,16 +35,19 @@ class SampleBatch(NamedTuple):
         features: (B, …), or a tuple or dict of such tensors for a model with several inputs.
         costs: (B, n) true costs.
         keys: B ids; None where the samples have none.
+        weight: (B,) how much each sample counts; None where all count alike.
     """
 
     features: Features
     costs: Tensor
     keys: Keys | None
+    weight: Tensor | None = None
 
     def only(self, which: Tensor) -> SampleBatch:
         """The samples at these row numbers, or under this mask (B,)."""
         features = map_features(lambda part: part[which], self.features)
-        return SampleBatch(features, self.costs[which], _select_keys(self.keys, which))
+        weight = None if self.weight is None else self.weight[which]
+        return SampleBatch(features, self.costs[which], _select_keys(self.keys, which), weight)
 
     def to(self, like: Tensor) -> SampleBatch:
         """The batch in the dtype and on the device of ``like``; among several inputs, integers stay integers."""
@@ -53,7 +57,9 @@ class SampleBatch(NamedTuple):
             return part.detach().to(like.device, part.dtype if whole else like.dtype)
 
         keys = self.keys.to(like.device) if isinstance(self.keys, Tensor) else self.keys
-        return SampleBatch(map_features(convert, self.features), self.costs.detach().to(like.device, like.dtype), keys)
+        weight = None if self.weight is None else self.weight.to(like.device)
+        costs = self.costs.detach().to(like.device, like.dtype)
+        return SampleBatch(map_features(convert, self.features), costs, keys, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +102,44 @@ class MemorySamples:
         check_sample_rows(*data)
         return cls(read_batch(data, name))
 
+    def weigh(self, weight: Any, name: str) -> MemorySamples:
+        """Give every sample a weight, in the unit of the mean weight; training does not see those of weight 0.
+
+        Args:
+            weight: (N,) how much each sample counts, or None.
+            name: the name of the argument in messages.
+        """
+        if weight is None:
+            return self
+        weights = normalized_weights(read_weights(weight, len(self), name)).to(self.costs.device)
+        return replace(self, all=self.all._replace(weight=weights)).without_weightless()
+
+    def without_weightless(self) -> MemorySamples:
+        """Leave samples of weight 0 out of the training."""
+        if self.weight is None or bool((self.weight > 0).all()):
+            return self
+        left_out = self.weight == 0
+        return replace(self, left_out=left_out if self.left_out is None else left_out | self.left_out)
+
+    def seen(self) -> MemorySamples:
+        """The samples without those that are left out; they keep their row numbers as ids."""
+        return self if self.left_out is None else MemorySamples(self.at((~self.left_out).nonzero()[:, 0]))
+
     def __len__(self) -> int:
         return len(self.costs)
+
+    @property
+    def weight(self) -> Tensor | None:
+        """(N,) how much each sample counts; None where all count alike."""
+        return self.all.weight
+
+    @property
+    def mean_costs(self) -> Tensor:
+        """(n,) the weighted mean of the true costs."""
+        if self.weight is None:
+            return self.costs.mean(0)
+        weight = self.weight.to(self.costs)[:, None]
+        return (weight * self.costs).sum(0) / weight.sum()
 
     @property
     def features(self) -> Features:
@@ -146,7 +188,7 @@ class MemorySamples:
         """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
         bad = find_unusable(model, self.features)
         left_out = refuse_or_warn(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
-        return replace(self, left_out=bad) if left_out else self
+        return replace(self, left_out=bad if self.left_out is None else bad | self.left_out) if left_out else self
 
     def finite(self) -> MemorySamples:
         """The samples that training sees and whose costs are finite."""
@@ -156,7 +198,10 @@ class MemorySamples:
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
         """Split into the first samples and the others, which keep their row numbers as ids."""
         rows = torch.arange(len(self), device=self.costs.device)
-        return MemorySamples(self.all.only(rows[:first])), MemorySamples(self.at(rows[first:]))
+        last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]
+        if not len(last):
+            raise ProblemError(f"the last {len(self) - first} samples, which are held out, all have a weight of 0")
+        return MemorySamples(self.all.only(rows[:first])).without_weightless(), MemorySamples(self.at(last))
 
 
 def read_batch(entries: Any, name: str) -> SampleBatch:

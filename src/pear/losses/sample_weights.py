@@ -1,0 +1,72 @@
+"""Weights of samples: how much each of them counts in a mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.array_conversion import to_tensor
+
+
+def read_weights(weight: Any, count: int, name: str = "weight") -> Tensor:
+    """Read the weights of samples as a detached float64 tensor.
+
+    Args:
+        weight: (B,) how much each sample counts: an array, a tensor, a list or a Series.
+        count: B, the number of samples.
+        name: the name of the argument in messages.
+
+    Raises:
+        ProblemError: there is not one weight for each sample, one is negative or not finite, or all are zero.
+
+    Example:
+        >>> read_weights([2, 0, 1], 3)
+        tensor([2., 0., 1.], dtype=torch.float64)
+    """
+    values = to_tensor(name, weight).detach().double()
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (count,):
+        raise ProblemError(
+            f"{name} must have one number for each of the {count} samples; got shape {tuple(values.shape)}"
+        )
+    wrong = (~(values >= 0) | values.isinf()).nonzero()[:, 0].tolist()
+    if wrong:
+        raise ProblemError(
+            f"{name} must be finite and not negative; that of sample {wrong[0]} is {float(values[wrong[0]]):g}"
+            f"{f', and {len(wrong) - 1} others are wrong' if len(wrong) > 1 else ''}"
+        )
+    if not bool(values.any()):
+        raise ProblemError(f"all {count} numbers of {name} are zero; one sample at least must count")
+    return values
+
+
+def normalized_weights(weight: Tensor) -> Tensor:
+    """Divide weights by their mean over the samples that count, so that their unit does not matter.
+
+    Example:
+        >>> import torch
+        >>> normalized_weights(torch.tensor([2.0, 0.0, 6.0]))
+        tensor([0.5000, 0.0000, 1.5000])
+    """
+    return weight / (weight.sum() / (weight > 0).sum())
+
+
+def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the mean of (B, …) values over samples and entries, weighted by sample.
+
+    Args:
+        each: (B, …) values.
+        weight: (B,) weights; None weighs all samples alike.
+
+    Example:
+        >>> import torch
+        >>> weighted_mean(torch.tensor([1.0, 4.0]), torch.tensor([2.0, 1.0]))
+        tensor(2.)
+    """
+    if weight is None:
+        return each.mean()
+    weight = weight.to(each)
+    return (weight * each.flatten(1).mean(1) if each.ndim > 1 else weight * each).sum() / weight.sum()
