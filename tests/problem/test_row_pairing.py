@@ -132,3 +132,52 @@ def test_several_inputs_are_checked_each():
     later = X.set_axis(DAYS + pd.Timedelta(days=1))
     with pytest.raises(ProblemError, match="the rows of input 'a' and input 'b' do not belong together"):
         pear.fit(torch.nn.Linear(2, 3), pear.PEARLoss(PROBLEM), ({"a": X, "b": later}, C))
+
+
+# dates survive
+
+
+def test_regret_returns_the_index_that_came():
+    predicted = C.to_numpy()[:, ::-1].copy()
+    plain = pear.regret(PROBLEM, predicted, C.to_numpy())
+    assert isinstance(plain, torch.Tensor)
+    for pair in (C.set_axis(DAYS) * 0 + predicted, C), (predicted, C), (pd.DataFrame(predicted), C):
+        found = pear.regret(PROBLEM, *pair)
+        assert found.name == "regret"
+        pd.testing.assert_index_equal(found.index, DAYS)
+        np.testing.assert_array_equal(found.to_numpy(), plain.numpy())
+    assert pear.regret(PROBLEM, pd.DataFrame(predicted), C.to_numpy()).index.equals(pd.RangeIndex(12))
+
+
+def test_a_diagnosis_names_samples_by_their_dates(tmp_path):
+    predicted = C.to_numpy()[:, ::-1].copy()
+    found, plain = pear.diagnose(PROBLEM, predicted, C), pear.diagnose(PROBLEM, predicted, C.to_numpy())
+    pd.testing.assert_index_equal(found.samples().index, DAYS)
+    np.testing.assert_array_equal(found.samples().to_numpy(), plain.samples().to_numpy())
+    worst = int(plain.worst(1).index[0])
+    assert found.worst(1).index[0] == DAYS[worst]
+    assert plain.samples().index.name == "sample"
+    at = plain.values()["worst_sample"].to_numpy()
+    assert list(found.values()["worst_sample"]) == list(DAYS[at])
+    page = found.save_html(tmp_path / "page.html").read_text("utf-8")
+    assert str(DAYS[worst]) in page
+    assert "counted from 0" not in page
+
+
+def test_decisions_of_a_model_keep_their_index():
+    layout = {"buy": torch.tensor([0, 1]), "sell": torch.tensor(2)}
+    model = pear.Model(PROBLEM, layout=layout)
+    z = pear.solve(PROBLEM, C.to_numpy()).x
+    parts, tables = model.decision(z), model.decision(pd.DataFrame(z.numpy(), DAYS))
+    assert isinstance(parts["buy"], torch.Tensor)
+    for name, part in parts.items():
+        pd.testing.assert_index_equal(tables[name].index, DAYS)
+        np.testing.assert_array_equal(tables[name].to_numpy(), part.numpy())
+    assert tables["sell"].name == "sell"
+    assert list(tables["buy"].columns) == [0, 1]
+
+
+def test_the_estimator_decides_with_dates():
+    decided = fitted().decide(X)
+    pd.testing.assert_index_equal(decided.index, DAYS)
+    assert isinstance(pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X, C.to_numpy()).decide(X), pd.DataFrame)

@@ -177,6 +177,22 @@ def test_weights_of_a_long_table_are_those_of_its_groups():
         estimator.fit(long, values, groups=days, sample_weight=weight)
 
 
+def test_weights_move_with_their_rows_to_the_order_of_the_dates():
+    days, weight = pd.date_range("2026-01-01", periods=40), RANDOM.uniform(size=40)
+    mixed = RANDOM.permutation(40)
+    table, costs = pd.DataFrame(X, days), pd.DataFrame(C, days)
+    one, other = (
+        pear.DecisionRegressor(PROBLEM, max_epochs=2).fit(
+            table.iloc[rows], costs.iloc[rows], sample_weight=weight[rows]
+        )
+        for rows in (np.arange(40), mixed)
+    )
+    np.testing.assert_array_equal(one.predict(table), other.predict(table))
+    sorted_weights, _ = trained(weight, samples=(table, costs))
+    mixed_weights, _ = trained(pd.Series(weight, days).iloc[mixed], samples=(table.iloc[mixed], costs.iloc[mixed]))
+    torch.testing.assert_close(sorted_weights, mixed_weights, rtol=0, atol=0)
+
+
 def test_a_base_is_corrected_with_weights():
     class Mean:
         def predict(self, x):

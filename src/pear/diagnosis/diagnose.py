@@ -27,7 +27,7 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.row_pairing import check_paired_rows, named_index
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
@@ -97,6 +97,7 @@ def diagnose(
         grouped_by=name_group_column(grouped_by),
         sense=given.problem.sense,
         integer=given.problem.is_integer,
+        index=named_index(true, predicted, groups),
     )
     found.sentences.extend([*describe_diagnosis(found), *notes, *more])
     return found

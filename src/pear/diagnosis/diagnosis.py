@@ -75,6 +75,7 @@ class Diagnosis:
         integer: whether the problem has integers.
         linear: whether its objective is linear.
         smoothing: a sentence about the smoothing λ.
+        index: the index of the tables that were given, such as dates; None where there is none, or the default one.
 
     Example:
         >>> import pear
@@ -120,6 +121,7 @@ class Diagnosis:
     integer: bool
     linear: bool
     smoothing: str
+    index: Any = None
 
     @property
     def tangent_share(self) -> float:
@@ -127,17 +129,22 @@ class Diagnosis:
         return _ratio_of_sums(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
-        """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags."""
+        """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags.
+
+        It has the index of the tables that were given; else the samples are counted from 0.
+        """
         columns = {} if self.groups is None else {self.grouped_by: self.groups}
         for name in _SAMPLE_COLUMNS:
             columns[name] = _shares_of_sum(self.regret) if name == "share" else getattr(self, name)
-        return _diagnosis_frame(columns).rename_axis(index="sample")
+        found = _diagnosis_frame(columns)
+        return found.rename_axis(index="sample") if self.index is None else found.set_axis(self.index)
 
     def values(self) -> pandas.DataFrame:
         """Return a table of the predicted values, the costliest first: cost and size of their errors."""
         error = self.predicted - self.true
         squared = (error**2).mean(0)
         cost = np.nansum(self.attribution, axis=0)
+        worst = np.nan_to_num(self.attribution, nan=-np.inf).argmax(0)
         columns = {
             "value": list(self.names),
             "cost": cost,
@@ -145,7 +152,7 @@ class Diagnosis:
             "bias": error.mean(0),
             "mean_squared_error": squared,
             "share_of_squared_error": _shares_of_sum(squared),
-            "worst_sample": np.nan_to_num(self.attribution, nan=-np.inf).argmax(0),
+            "worst_sample": worst if self.index is None else self.index[worst],
         }
         return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
@@ -191,7 +198,7 @@ class Diagnosis:
         if not isinstance(count, int | np.integer) or count < 1:
             raise ProblemError(f"worst takes the number of samples to show, 1 or more; got {count!r}")
         order = np.argsort(-self.regret, kind="stable")[:count]
-        return self.samples().loc[order, :].assign(why=[explain_sample(self, int(i)) for i in order])
+        return self.samples().iloc[order].assign(why=[explain_sample(self, int(i)) for i in order])
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
         """Say what another forecaster does better or worse on the same samples.

@@ -76,12 +76,11 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
     if found.groups is not None:
         heading = f"{group[:1].upper()}{group[1:]}"
         made["groups"] = _make_grid(f"By {group}", found.by_group(), ((heading, group, str), *_GROUPS), rows)
-    caption = (
-        "Samples are counted from 0. Margin: the share of its error that the forecast could have made before the "
-        "decision changed."
-    )
+    counted = "Samples are counted from 0. " if found.index is None else ""
+    caption = f"{counted}Margin: the share of its error that the forecast could have made before the decision changed."
     own: Columns = () if found.groups is None else ((group, group, str),)
-    worst, there = found.worst(rows).reset_index(), len(found.regret)
+    worst, there = found.worst(rows), len(found.regret)
+    worst = worst.assign(sample=[str(label) for label in worst.index])
     made["samples"] = _make_grid("Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there)
     caption = "Of those that bind in some sample, by what a unit more is worth on average. Equalities always bind."
     binding = found.constraints().loc[dearest_constraints(found)]

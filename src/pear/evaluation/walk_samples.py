@@ -12,10 +12,10 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.evaluation.time_splits import Rows
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order, is_frame
+from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import read_known, with_numbers
 from pear.problem.model import input_count
-from pear.problem.row_pairing import check_paired_rows, has_index
+from pear.problem.row_pairing import check_paired_rows, has_index, is_frame
 from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.validation import own_rows

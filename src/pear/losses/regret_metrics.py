@@ -26,7 +26,7 @@ from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.problem.oracle import program_of
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.row_pairing import check_paired_rows, shared_index
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
 
@@ -101,7 +101,7 @@ def regret(
     true_Q: Any = None,
     time_limit: float | None = None,
     known: Any = None,
-) -> Tensor:
+) -> Any:
     """Compute the regret of each sample, ``f(z*(ĉ); c) − f(z*(c); c)``, in the unit of the costs.
 
     For maximisation the sign changes, so that regret is never negative. Decisions respect integers and use no
@@ -119,7 +119,7 @@ def regret(
         known: what is known about each sample, where the model has known values; see ``Model.with_known``.
 
     Returns:
-        (B,) float64.
+        (B,) float64: a tensor, or, where ``predicted`` or ``true`` is a table of pandas, a Series with its index.
 
     Raises:
         SolveError: a sample is not solved, or is not proven optimal within the time limit.
@@ -130,7 +130,13 @@ def regret(
         >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
         tensor([2., 0.], dtype=torch.float64)
     """
-    return outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).regret
+    found = outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).regret
+    index = shared_index(true, predicted)
+    if index is None:
+        return found
+    import pandas
+
+    return pandas.Series(found.cpu().numpy(), index, name="regret")
 
 
 def normalized_regret(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from pear.errors import ProblemError
 from pear.problem.model import Model
 from pear.problem.oracle import Oracle
 from pear.problem.problem import Problem
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.row_pairing import check_paired_rows, is_frame
 
 
 def as_keys(
@@ -68,12 +67,6 @@ def _check_row_numbers(problem: Problem, keys: list[Hashable]) -> None:
             f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
             f"0 to {problem.batch - 1}; got {unknown[0]!r}"
         )
-
-
-def is_frame(value: Any) -> bool:
-    """True for a pandas DataFrame; pandas is not imported to find out."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def column_names(value: Any) -> tuple[Any, ...] | None:

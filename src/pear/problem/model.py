@@ -22,6 +22,7 @@ from pear.problem.known_map import KnownMap
 from pear.problem.named_decisions import NamedDecisions
 from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
 from pear.problem.problem import Problem
+from pear.problem.row_pairing import is_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,11 +214,11 @@ class Model:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
-    def decision(self, z: Any) -> dict[str, Tensor]:
+    def decision(self, z: Any) -> dict[str, Any]:
         """Split decisions z (n,) or (B, n) by the names of ``layout``. Each part has its own shape, behind B.
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) make an array, ``charge``; a single one is found by
-        its own name as well.
+        its own name as well. Of a DataFrame (B, n) the parts are a Series or a DataFrame with its index.
 
         Args:
             z: a tensor, or any value that NumPy converts to an array, such as the result of
@@ -226,12 +227,12 @@ class Model:
         Raises:
             DataError: z has another number of variables.
         """
-        n = self.problem.n
+        n, given = self.problem.n, z
         z = z if isinstance(z, Tensor) else torch.from_numpy(np.array(z))
         if z.ndim not in (1, 2) or z.shape[-1] != n:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         parts = {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
-        return NamedDecisions(parts, z, self.variables)
+        return NamedDecisions(parts, z, self.variables, given.index if is_frame(given) else None)
 
     def with_recourse(self, recourse: Penalty | Projection) -> Model:
         """The same model with a recourse, the rule for decisions that violate the true constraints."""

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
+from pear.problem.row_pairing import as_table
 
-class NamedDecisions(dict[str, Tensor]):
+
+class NamedDecisions(dict[str, Any]):
     """Decisions by name. A single variable of an array is found, too: ``charge[3]`` beside ``charge``.
 
     Args:
         parts: the decisions by the names of a model's layout.
         z: (n,) or (B, n) all decisions.
         variables: the names of the n variables.
+        index: the index of the B samples, with which decisions become tables of pandas; None for tensors.
     """
 
-    def __init__(self, parts: Mapping[str, Tensor], z: Tensor, variables: tuple[str, ...]) -> None:
-        super().__init__(parts)
-        self._z, self._variables = z, variables
+    def __init__(self, parts: Mapping[str, Tensor], z: Tensor, variables: tuple[str, ...], index: Any = None) -> None:
+        self._z, self._variables, self._index = z, variables, index
+        super().__init__({name: self._with_index(part, name) for name, part in parts.items()})
 
-    def __missing__(self, name: str) -> Tensor:
+    def __missing__(self, name: str) -> Any:
         if name not in self._variables:
             raise KeyError(name)
-        return self._z[..., self._variables.index(name)]
+        return self._with_index(self._z[..., self._variables.index(name)], name)
+
+    def _with_index(self, part: Tensor, name: str) -> Any:
+        """Return the part as a table where the samples have an index."""
+        return part if self._index is None else as_table(part.numpy(), self._index, name)

@@ -56,6 +56,44 @@ def check_paired_rows(tables: Mapping[str, Any]) -> None:
             raise ProblemError(_describe_difference(name, index, other, second))
 
 
+def named_index(*tables: Any) -> Any:
+    """The first index of these tables that is not the default one; None where there is none."""
+    return next((table.index for table in tables if has_index(table) and not _is_default(table.index)), None)
+
+
+def shared_index(*tables: Any) -> Any:
+    """The index of tables whose rows belong together: the first that names something, or a default one; else None.
+
+    Example:
+        >>> import pandas
+        >>> shared_index([[1.0]], pandas.Series([1.0])), shared_index([[1.0]])
+        (RangeIndex(start=0, stop=1, step=1), None)
+    """
+    named = named_index(*tables)
+    return next((table.index for table in tables if has_index(table)), None) if named is None else named
+
+
+def is_frame(value: Any) -> bool:
+    """True for a pandas DataFrame; pandas is not imported to find out."""
+    return has_index(value) and value.ndim == 2
+
+
+def as_table(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
+    """Make a Series of values (B,), or a DataFrame of values (B, …) with a column for each entry of a sample.
+
+    Example:
+        >>> import pandas
+        >>> as_table(np.zeros((2, 1, 2)), pandas.Index(["mon", "tue"]), "flow").columns.tolist()
+        [(0, 0), (0, 1)]
+    """
+    import pandas
+
+    if values.ndim == 1:
+        return pandas.Series(values, index, name=name)
+    columns: Any = range(values.shape[1]) if values.ndim == 2 else list(np.ndindex(*values.shape[1:]))
+    return pandas.DataFrame(values.reshape(len(values), -1), index, columns)
+
+
 def _tables_with_index(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of pandas by name; of ``known`` those with as many rows as the first of the others."""
     found: dict[str, Any] = {name: table for name, table in tables.items() if name != "known" and has_index(table)}

@@ -15,8 +15,7 @@ from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
-from pear.problem.keys_and_columns import is_frame
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.row_pairing import check_paired_rows, is_frame
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
@@ -196,7 +195,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 judged_by = held_out.samples(scaled, after=len(rows.costs))
             metric = None if problem_of_loss(loss) is not None else self._regret
             train = rows.training_samples(scaled, None if own is None else order)
-            weights = {"sample_weight": rows.weight, "validation_weight": None if held_out is None else held_out.weight}
+            weights: dict[str, Any] = {
+                "sample_weight": rows.weight,
+                "validation_weight": None if held_out is None else held_out.weight,
+            }
             history = fit(network, loss, train, judged_by, metric, config, progress=progress, **weights)
         notes = [describe_order(order is not None), history.note, self._base_note, describe_method(self)]
         history.note = "; ".join(filter(None, notes))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import is_frame
+from pear.problem.row_pairing import is_frame
 from pear.train.long_table import GroupRows
 
 
