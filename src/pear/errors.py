@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -89,6 +91,10 @@ class PluginError(PearError, RuntimeError):
     """A plug-in cannot be used: its name is taken, or it cannot be loaded. The message names where it comes from."""
 
 
+class OutputError(PearError, OSError):
+    """A file or folder cannot be written: the folder is missing, the disk is full, or access is denied."""
+
+
 class FailedSamplesWarning(UserWarning):
     """Samples were masked out of a batch because they could not be solved."""
 
@@ -100,6 +106,24 @@ def naming_variables(names: Sequence[str]) -> Iterator[None]:
         yield
     except NotUniqueError as error:
         raise (error.with_names(names) if names else error) from error.__cause__
+
+
+@contextmanager
+def naming_output(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an error of the operating system inside into an ``OutputError`` that names the file and says what to do."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        where = os.path.dirname(os.path.abspath(path))
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = f"the disk of {where} is full: make room there, or name another place"
+        elif not os.path.isdir(where):
+            remedy = f"there is no folder {where}: make it, or name another place"
+        else:
+            remedy = f"{error.strerror or error}: name another place"
+        raise OutputError(f"cannot write {os.fspath(path)}; {remedy}") from error
 
 
 def list_positions(what: str, positions: Sequence[int | str]) -> str:

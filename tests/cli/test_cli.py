@@ -18,7 +18,7 @@ import pear
 from pear.cli import main
 from pear.cli.app import app
 from pear.cli.demo import gain_sentence
-from pear.cli.output_files import OutputError, writable_file, writable_folder
+from pear.cli.output_files import OutputError, writable_file, writable_folder, write_csv
 from pear.solvers.registry import BACKENDS, Backend
 from pear.train.compiled import LinearEpochs
 from pear_lab.benchmarks import exactness_benchmark
@@ -291,3 +291,13 @@ def test_missing_packages_are_named_with_the_remedy(
     assert captured.err == (
         f"The command line needs the package {missing}, not installed here; run pip install 'pear-dfl[cli]'.\n"
     )
+
+
+def test_a_table_holds_nothing_that_a_spreadsheet_would_run(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Index(["=HYPERLINK(0)", "-3", "mon"], name="@day")
+    table = pandas.DataFrame({"+x": [-1.5, 2.0, 3.0], "note": ["=1+1", "-7", "ok"]}, days)
+    path = write_csv(table, tmp_path / "table.csv")
+    assert path.read_text().splitlines() == ["'@day,'+x,note", "'=HYPERLINK(0),-1.5,'=1+1", "-3,2.0,-7", "mon,3.0,ok"]
+    with pytest.raises(OutputError, match="there is no folder"):
+        write_csv(table, tmp_path / "none" / "table.csv")

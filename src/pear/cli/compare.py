@@ -23,7 +23,7 @@ from pear.cli.model_columns import (
     refuse_cost_map,
 )
 from pear.cli.options import CostMapPath, Costs, Known, ModelPath
-from pear.cli.output_files import writable_folder
+from pear.cli.output_files import writable_folder, write_csv
 from pear.cli.train import Architecture
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
 from pear.pages.figure_style import require_packages
@@ -107,8 +107,8 @@ def compare(
             groups=None if long is None else X.index if dates == long.groups else table[long.groups].to_numpy(),
         )
     _print_comparison(found)
-    found.to_frame().to_csv(folder / "comparison.csv")
-    found.to_frame("sample").to_csv(folder / "samples.csv", index=False)
+    write_csv(found.to_frame(), folder / "comparison.csv")
+    write_csv(found.to_frame("sample"), folder / "samples.csv", index=False)
     found.plot(folder / "comparison.png")
     print_plain(
         f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"

@@ -11,7 +11,7 @@ import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.options import Base
-from pear.cli.output_files import writable_file
+from pear.cli.output_files import writable_file, write_csv
 from pear.cli.training_table import (
     LongColumns,
     SampleRows,
@@ -62,7 +62,7 @@ def decide(
         writable_file(to)
         decisions = _decide_under_forecasts(estimator, samples)
     decisions = _cast_integer_columns(estimator, decisions)
-    decisions.to_csv(to, index=groups is not None)
+    write_csv(decisions, to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
     print_plain(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pear.errors import PearError
+from pear.errors import OutputError, naming_output
 
+if TYPE_CHECKING:
+    import pandas
 
-class OutputError(PearError, OSError):
-    """A file or folder cannot be written."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet runs
 
 
 def writable_folder(path: Path) -> Path:
@@ -47,5 +48,39 @@ def writable_file(path: Path) -> Path:
 
 def write_json(path: Path, data: Any) -> Path:
     """Write plain data as indented JSON."""
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    with naming_output(path):
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def write_csv(table: pandas.DataFrame, path: Path, index: bool = True) -> Path:
+    """Write a table as CSV; texts that a spreadsheet would run as a formula get an apostrophe in front.
+
+    Args:
+        table: the table. Numbers are written as they are.
+        path: the file.
+        index: whether the index is written.
+    """
+    safe = table.rename(columns=escape_formula, index=escape_formula)
+    safe.index.names = [escape_formula(name) for name in safe.index.names]
+    for name in safe.columns[[not hasattr(kind, "kind") or kind.kind not in "biufM" for kind in safe.dtypes]]:
+        safe[name] = safe[name].map(escape_formula)
+    with naming_output(path):
+        safe.to_csv(path, index=index)
+    return path
+
+
+def escape_formula(cell: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would run; numbers, also as text, stay as they are.
+
+    Example:
+        >>> escape_formula("=1+1"), escape_formula("-2.5"), escape_formula(-2.5), escape_formula("tent")
+        ("'=1+1", '-2.5', -2.5, 'tent')
+    """
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -11,7 +11,7 @@ from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table
 from pear.cli.decide import read_rows
 from pear.cli.options import Base
-from pear.cli.output_files import writable_file
+from pear.cli.output_files import writable_file, write_csv
 
 
 def predict(
@@ -39,6 +39,6 @@ def predict(
     if groups is not None:
         named = [name for name in (groups, variables) if name is not None]
         found = read_csv_table(data)[named].join(found)
-    found.sort_index().to_csv(to, index=False)
+    write_csv(found.sort_index(), to, index=False)
     rows = "1 row" if len(found) == 1 else f"{len(found):,} rows"
     print_plain(f"Forecasts for {rows}: {to}")

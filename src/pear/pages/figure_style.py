@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pear.errors import MissingExtraError
+from pear.errors import MissingExtraError, naming_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,7 +154,8 @@ def write_headline(figure: Figure, title: str, subtitle: str = "") -> None:
 
 def save_figure(figure: Figure, path: Path) -> Path:
     """Save a figure in the format that the name ends with. The same figure gives the same bytes."""
-    figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with naming_output(path):
+        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 

@@ -5,6 +5,9 @@ because it is verified before it is used. An *exact solution* is used without a 
 the data that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver runs again on a
 sample whose data has not changed.
 
+Memory is bounded: where keys that are new would take the store beyond ``MOST_BYTES``, it forgets all samples and begins
+anew, which costs time and changes no result. Fresh keys for every call, which never come again, are best left out.
+
 The store can be saved. A training that is resumed then starts every solve from the same point as one that was never
 interrupted. From another start the same solution may round differently.
 """
@@ -25,14 +28,24 @@ from pear.optimality.duals_and_active_sets import Status, TensorRecord
 from pear.problem.array_conversion import MATRICES
 from pear.problem.problem import FIELDS
 
+MOST_BYTES = 2 * 2**30
+"""Bytes that the rows of all keys may take together."""
+
+_KEY_BYTES = 200  # of a key and its number, about
+
 Index = NDArray[np.int64]
 Rows = TypeVar("Rows")
 
 
 class WarmStarts:
-    """Tables with one row per sample key. Hold ``lock`` while several reads and writes belong together."""
+    """Tables with one row per sample key. Hold ``lock`` while several reads and writes belong together.
+
+    Attributes:
+        generation: how often the store has forgotten all samples; row numbers of an earlier generation mean nothing.
+    """
 
     def __init__(self) -> None:
+        self.generation = 0
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
         self._tables: dict[str, SampleTable[Any]] = {}
@@ -43,8 +56,25 @@ class WarmStarts:
         return len(self._slot)
 
     def slots(self, keys: Iterable[Hashable]) -> Index:
-        """Return (B,) row numbers of the samples; a new key gets a new row."""
+        """Return (B,) row numbers of the samples; a new key gets a new row.
+
+        Where the rows of all keys would take more than ``MOST_BYTES``, all earlier samples are forgotten first.
+        """
+        keys = list(keys)
+        count = len(self._slot) + sum(key not in self._slot for key in keys)
+        if count > max(len(self._slot), len(keys)) and count * self._bytes_per_key() > MOST_BYTES:
+            self._forget()
         return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
+
+    def _bytes_per_key(self) -> float:
+        """Return how much memory a key takes in all tables together."""
+        return _KEY_BYTES + sum(table.bytes_per_row() for table in self._tables.values())
+
+    def _forget(self) -> None:
+        """Drop all keys and their rows."""
+        generation, lock = self.generation + 1, self.lock
+        self.__init__()  # type: ignore[misc]
+        self.generation, self.lock = generation, lock
 
     def table(
         self,
@@ -147,6 +177,11 @@ class SampleTable(Generic[Rows]):
         self.rows = bigger
         if self.fingerprints is not None:
             self.fingerprints = _grow_rows(self.fingerprints, self._size)
+
+    def bytes_per_row(self) -> float:
+        """Return the memory of a row, its fingerprint included."""
+        marks = () if self.fingerprints is None else (self.fingerprints,)
+        return sum(part.nbytes for part in (*_row_arrays(self.rows), *marks)) / max(self._size, 1)
 
     def state(self, count: int) -> dict[str, Any]:
         """Return the first ``count`` rows and their fingerprints."""

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from scipy import sparse
 from torch import Tensor
 
-from pear.errors import DataError, ProblemError
+from pear.errors import DataError, ProblemError, naming_output
 from pear.problem.matrix import is_sparse, to_csr
 
 DOCUMENT = "document"
@@ -71,7 +71,7 @@ def unpack(data: bytes) -> dict[str, Any]:
         {'weights': tensor([1., 1.]), 'epoch': 3}
     """
     tensors = safetensors.torch.load(data)
-    document = json.loads(tensors[DOCUMENT].numpy().tobytes())
+    document = json.loads(tensors.pop(DOCUMENT).numpy().tobytes())
     return {name: _decode_json(value, tensors) for name, value in document.items() if name not in ("format", "version")}
 
 
@@ -81,14 +81,19 @@ def add_checksum(data: bytes) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file through a temporary file, so that a file of that name is complete at any time."""
+    """Write a file through a temporary file, so that a file of that name is complete at any time.
+
+    Raises:
+        OutputError: the folder is missing, the disk is full, or nothing may be written there.
+    """
     half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with half.open("wb") as file:
+        with naming_output(path), half.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # otherwise the new name could reach the disk before the data
-        os.replace(half, path)
+        with naming_output(path):
+            os.replace(half, path)
     finally:
         half.unlink(missing_ok=True)
 
@@ -112,7 +117,8 @@ def read(
         data = path.read_bytes()
         _verify_checksum(data, path, kind, remedy)
         tensors = safetensors.torch.load(data)
-        document: dict[str, Any] = json.loads(tensors[DOCUMENT].numpy().tobytes())
+        text = tensors.pop(DOCUMENT).numpy().tobytes()
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repeats)
         found = document.pop("format"), document.pop("version")
         if found != (kind, version):
             earlier = found[0] == kind and isinstance(found[1], int) and found[1] < version
@@ -121,9 +127,11 @@ def read(
                 f"{path} is a {found[0]!r} of version {found[1]}{whose} and a {kind!r} of version {version} was "
                 f"expected; {remedy}"
             )
+        content = {}
         if check is not None:
-            check(_decode_json(document["identity"], tensors))
-        return {name: _decode_json(value, tensors) for name, value in document.items()}
+            content["identity"] = _decode_json(document.pop("identity"), tensors)
+            check(content["identity"])
+        return content | {name: _decode_json(value, tensors) for name, value in document.items()}
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; {remedy}") from error
     except OSError as error:
@@ -203,24 +211,51 @@ def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[st
     return {tag: name}
 
 
-def _decode_json(said: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Convert JSON from ``_encode_as_json`` back to the value."""
+def _decode_json(said: Any, tensors: dict[str, Tensor]) -> Any:
+    """Convert JSON from ``_encode_as_json`` back to the value.
+
+    An array is taken out of ``tensors``, so that it can be named only once: a small file that names one array a
+    thousand times could otherwise fill the memory.
+
+    Raises:
+        KeyError: an array is named twice, or is not there.
+        ValueError: a tag is unknown, or has entries beside it that it does not have.
+    """
     if isinstance(said, list):
         return [_decode_json(one, tensors) for one in said]
     if not isinstance(said, dict):
         return said
-    if "$float" in said:
-        return float(said["$float"])
-    if "$tuple" in said:
-        return tuple(_decode_json(said["$tuple"], tensors))
-    if "$dict" in said:
-        return {_decode_json(key, tensors): _decode_json(one, tensors) for key, one in said["$dict"]}
-    if "$sparse" in said:
-        rows = sparse.csr_array(tuple(_decode_json(said["$sparse"], tensors)), shape=tuple(said["shape"]))
+    tag = next((key for key in said if key.startswith("$")), None)
+    if tag is None:
+        return {key: _decode_json(one, tensors) for key, one in said.items()}
+    if set(said) != {tag, *(("shape",) if tag == "$sparse" else ())}:
+        raise ValueError(f"unknown entries beside {tag}")
+    return _decode_tag(tag, said, tensors)
+
+
+def _decode_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+    """Convert JSON with a tag, such as ``{"$tuple": [1, 2]}``, back to the value."""
+    value = said[tag]
+    if tag == "$float":
+        return float(value)
+    if tag == "$tuple":
+        return tuple(_decode_json(value, tensors))
+    if tag == "$dict":
+        return {_decode_json(key, tensors): _decode_json(one, tensors) for key, one in value}
+    if tag == "$sparse":
+        rows = sparse.csr_array(tuple(_decode_json(value, tensors)), shape=tuple(said["shape"]))
         rows.check_format(full_check=True)  # scipy's compiled code would follow an index beyond the end of an array
         return rows
-    if "$tensor" in said:
-        return tensors[said["$tensor"]]
-    if "$array" in said:
-        return tensors[said["$array"]].numpy()
-    return {key: _decode_json(one, tensors) for key, one in said.items()}
+    if tag == "$tensor":
+        return tensors.pop(value)
+    if tag == "$array":
+        return tensors.pop(value).numpy()
+    raise ValueError(f"unknown tag {tag}")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of the pairs of a JSON object; raise ValueError where a key comes twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key comes twice")
+    return found

@@ -65,6 +65,7 @@ class CompiledPass:
         self._own_definite: bool | None = None
         self._own_factor: Tensor | None = None
         self._everybody: Index = np.zeros(0, np.int64)
+        self._generation = 0  # of the store, when these row numbers were found
         self._supported: dict[bool, bool] = {}
 
     @staticmethod
@@ -168,8 +169,9 @@ class CompiledPass:
         if not self._is_supported(smoothing):
             return None
         P, default = self._own_programs(smoothing)
-        if len(self._everybody) != count:
+        if len(self._everybody) != count or self._generation != self.starts.generation:
             self._everybody = self.starts.slots(range(count))
+            self._generation = self.starts.generation
         table = self.store.stored_table()
         if table is None:
             return None

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 KIND, VERSION = "PEAR model file", 4
 _REMEDY = "DecisionRegressor.save and `pear train` write one"
 
+_ENTRIES = {
+    *("parameters", "own_module", "problem", "weights", "loss_state", "features", "feature_names", "columns"),
+    *("flat", "long", "corrects", "base", "epochs", "scale", "updates"),
+}
+"""The entries of a model file; one with others is refused."""
+_PROBLEM_ENTRIES = {"fields", "sense", "n", "oracle", "relaxation", "model"}
+_MODEL_ENTRIES = {
+    *("known", "offset", "variables", "rows", "report", "layout", "cost_map"),
+    *("constraint_map", "penalty", "projection", "known_map"),
+}
+
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
 
@@ -59,11 +70,23 @@ def load(
     """Read a fitted estimator from a file; ``model``, ``base`` and ``oracle`` are what the user has to give again."""
     said = file_format.read(path, KIND, VERSION, _REMEDY)
     try:
+        _check_entries(said)
+        if said["problem"]["n"] > path.stat().st_size:
+            raise ValueError(f"{said['problem']['n']} variables in a file of {path.stat().st_size} bytes")
         return _restore_estimator(kind, said, path, model, base, oracle)
     except PearError:
         raise
     except file_format.MALFORMED as error:
         raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
+
+
+def _check_entries(said: dict[str, Any]) -> None:
+    """Raise ValueError where the content of a file has an entry that no model file has."""
+    problem = said["problem"]
+    parts = (said, _ENTRIES), (problem, _PROBLEM_ENTRIES), (problem.get("model") or {}, _MODEL_ENTRIES)
+    for part, names in parts:
+        if strange := sorted(set(part) - names):
+            raise ValueError(f"unknown entry {strange[0]!r}")
 
 
 def _restore_estimator(
