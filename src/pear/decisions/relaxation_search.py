@@ -21,7 +21,7 @@ from pear.optimality.duals_and_active_sets import Status, TensorRecord
 from pear.optimality.rule import GAP, INTEGRAL, ROUNDOFF
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.registry import resolve
+from pear.solvers.registry import Backend, resolve
 
 NODES = 8
 """Largest number of linear programs that the search solves for one sample, unless its caller allows for more."""
@@ -155,7 +155,7 @@ class _Search:
         """Solve the relaxations of nodes with the bounds lb and ub (K, n), and keep what is open; return statuses."""
         part = self.qp[torch.tensor(samples, dtype=torch.int64, device=self.qp.c.device)]
         lp = replace(part, lb=lb, ub=ub, integer=None, plan={})
-        solved = solve_programs(lp, resolve("auto", "lp", lp.is_sparse)[:_LP_SOLVERS])
+        solved = solve_programs(lp, _vertex_solvers(lp))
         assert part.integer is not None
         point = solved.x.clamp(lb, ub)  # by rounding only
         fraction = torch.where(part.integer, (point - point.round()).abs(), 0.0)
@@ -188,3 +188,10 @@ class _Search:
                 node = _Node(objective, terms, lb[k], ub[k], at, float(point[k, at]))
                 self.open[i] = None if 2 * fractional > self.nodes else [*stack, node]
         return solved.status
+
+
+def _vertex_solvers(lp: QuadraticProgram) -> list[Backend]:
+    """The solvers of the nodes: those that end at a vertex, where integers are more often whole than inside a face."""
+    rows = [row for row in resolve("auto", "lp", lp.is_sparse) if row.vertex]
+    # the first solver must be installed; a dense program's own is, and a search for packages takes long
+    return [row for row in rows if not lp.is_sparse or row.installed][:_LP_SOLVERS]
