@@ -440,13 +440,6 @@ def test_refusals(message):
         refusals()[message]()
 
 
-def test_predicted_right_hand_sides_are_refused():
-    problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
-    model = pear.Model.predicting(problem, b=True, recourse=pear.Penalty(b=5.0))
-    with pytest.raises(ProblemError, match=r"pear\.regret\(model, predicted, true\) gives"):
-        pear.diagnose(model, [[1.0, 2.0, 1.0]], [[1.0, 2.0, 1.0]])
-
-
 MPS = """NAME sell
 OBJSENSE
     MAX

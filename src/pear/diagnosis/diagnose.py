@@ -16,17 +16,19 @@ from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.decisions.solve import check_solver, solve
 from pear.diagnosis.constraint_prices import name_constraints, price_constraints
+from pear.diagnosis.constraint_violations import name_violations
 from pear.diagnosis.decision_path import ACCURACY, follow_decisions
 from pear.diagnosis.diagnosis import Diagnosis, name_group_column
 from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
+from pear.diagnosis.recourse_attribution import RecourseAttribution
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import check_pair, compare_decisions
+from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
-from pear.problem.model import problem_and_cost_map
+from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.problem.row_pairing import check_paired_rows, named_index
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
@@ -46,11 +48,13 @@ def diagnose(
     The regret of every sample is attributed to the predicted values. With e = ĉ − c the parts are
     ``a = e ∘ (z̄ − z*(ĉ))``, where z̄ is the mean of the decisions under ``c + t e``, t from 0 to 1. They add up to the
     regret exactly. They are the gradient of regret, integrated from the true to the predicted cost: ½ eⱼ gⱼ where the
-    active set stays the same.
+    active set stays the same. Of a model that predicts right-hand sides, too, the parts are followed in up to 16 steps
+    from truth to forecast, and what violations cost under the truth is part of the regret.
 
     Args:
-        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs. Of an
-            ``Oracle``, whose function decides, constraints are not known, and its relaxation splits the squared error.
+        problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs and
+            right-hand sides. Of an ``Oracle``, whose function decides, constraints are not known, and its relaxation
+            splits the squared error.
         predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
         true: the true costs or values, of the same shape.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
@@ -75,22 +79,16 @@ def diagnose(
     given = DiagnosisInputs(problem, predicted, true, names)
     check_paired_rows({"true": true, "predicted": predicted, "groups": groups})
     labels, grouped_by = read_groups(groups, len(given.true))
-    costs = given.predicted_cost, given.true_cost
-    chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
-    judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
-    attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
-    parts_of_error, about_program, more = _examine_program(problem, given, chosen, best, smoothing, solver)
-    arrays: dict[str, Tensor] = {
-        **attributed,
-        **parts_of_error,
-        **{"regret": judged.regret, "best": judged.best, "decision": chosen.x, "best_decision": best.x},
-        **{"predicted": given.predicted, "true": given.true},
-    }
+    if given.recourse is None:
+        arrays, about, outcome, notes = _diagnose_costs(problem, given, smoothing, solver)
+    else:
+        arrays, about, outcome, notes = _diagnose_recourse(given.recourse, given, solver)
+    arrays |= {"regret": outcome.regret, "best": outcome.best, "predicted": given.predicted, "true": given.true}
     found = Diagnosis(
         **{name: value.cpu().numpy() for name, value in arrays.items()},  # type: ignore[arg-type]
         sentences=[],
-        normalized_regret=judged.normalized,
-        **about_program,
+        normalized_regret=outcome.normalized,
+        **about,
         names=given.names,
         variables=given.variables,
         groups=labels,
@@ -99,8 +97,52 @@ def diagnose(
         integer=given.problem.is_integer,
         index=named_index(true, predicted, groups),
     )
-    found.sentences.extend([*describe_diagnosis(found), *notes, *more])
+    found.sentences.extend([*describe_diagnosis(found), *notes])
     return found
+
+
+def _diagnose_costs(
+    problem: Problem | Model, given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
+) -> tuple[dict[str, Tensor], dict[str, Any], Outcome, list[str]]:
+    """Diagnose predicted costs.
+
+    Returns:
+        Tensors and other attributes of a ``Diagnosis``, regrets and best values, and sentences on what is not known.
+    """
+    costs = given.predicted_cost, given.true_cost
+    chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
+    judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
+    attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
+    parts_of_error, about, more = _examine_program(problem, given, chosen, best, smoothing, solver)
+    arrays = {**attributed, **parts_of_error, "decision": chosen.x, "best_decision": best.x}
+    return arrays, about, judged, [*notes, *more]
+
+
+def _diagnose_recourse(
+    model: Model, given: DiagnosisInputs, solver: str
+) -> tuple[dict[str, Tensor], dict[str, Any], Outcome, list[str]]:
+    """Diagnose a model that predicts right-hand sides; returns the same as ``_diagnose_costs``."""
+    score = RecourseOutcome(model, given.true, solver=solver)
+    z = score.decide(given.predicted)
+    judged = Outcome(score.regret(z), score.best)
+    ideal = model.problem.sign * judged.best
+    attribution = RecourseAttribution(model, given.predicted, given.true, z, ideal, solver)
+    attributed, notes = attribution.attribute(judged.regret)
+    violated, best_violated = (name_violations(model, given.names, one, given.true) for one in (z, score.best_decision))
+    arrays = {**attributed, **_unsplit_error(len(z)), "decision": z, "best_decision": score.best_decision}
+    arrays |= {"violation": violated.amount, "violation_cost": violated.cost}
+    arrays |= {"best_violation_cost": best_violated.cost}
+    about = _no_constraints(len(z)) | {
+        "violation_names": violated.names,
+        "violation_kinds": violated.kinds,
+        "linear": not model.problem.is_curved,
+        "smoothing": "nothing is smoothed",
+    }
+    notes.append(
+        "The model predicts right-hand sides: the parts of the squared error, margins and the prices of constraints "
+        "are not found."
+    )
+    return arrays, about, judged, notes
 
 
 def _examine_program(
@@ -158,13 +200,22 @@ def _examine_oracle(
         parts, note = split_error(oracle.relaxed(), *costs, smoothing, solver)
         notes.append("The squared error is split on its relaxation.")
     else:
-        unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
-        names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
-        parts, note = dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}, "there is no program"
+        parts, note = _unsplit_error(count), "there is no program"
+    return parts, {**_no_constraints(count), "linear": not oracle.is_curved, "smoothing": note}, notes
+
+
+def _unsplit_error(count: int) -> dict[str, Tensor]:
+    """Return the parts of the squared error, (count,) each, where they are not known."""
+    unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
+    names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
+    return dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}
+
+
+def _no_constraints(count: int) -> dict[str, Any]:
+    """Return what a ``Diagnosis`` of ``count`` samples says of constraints where nothing is known about them."""
     nothing: dict[str, Any] = {name: np.zeros(0) for name in ("binding", "shadow_price", "best_binding")}
     nothing |= {"best_shadow_price": np.zeros(0), "constraint_names": (), "constraint_kinds": ()}
-    nothing |= {name: np.zeros((count, 0), dtype=bool) for name in ("active", "best_active")}
-    return parts, {**nothing, "linear": not oracle.is_curved, "smoothing": note}, notes
+    return nothing | {name: np.zeros((count, 0), dtype=bool) for name in ("active", "best_active")}
 
 
 def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
@@ -228,6 +279,7 @@ class DiagnosisInputs:
 
     Attributes:
         problem: the plain problem.
+        recourse: the model, where it predicts right-hand sides; else None.
         cost_map: map from values to costs, or None.
         predicted: (B, k) predicted values.
         true: (B, k) true values.
@@ -241,13 +293,11 @@ class DiagnosisInputs:
     """
 
     def __init__(self, problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> None:
-        if isinstance(problem, Model) and problem.constraint_map is not None:
-            raise ProblemError(
-                "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
-                "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts "
-                "costs"
-            )
-        self.problem, self.cost_map = problem_and_cost_map(problem)
+        self.recourse = recourse_model(problem)
+        if self.recourse is None:
+            self.problem, self.cost_map = problem_and_cost_map(problem)
+        else:
+            self.problem, self.cost_map = self.recourse.problem, self.recourse.cost_map
         check_same_order(problem, predicted, true)
         columns = [column_names(table) for table in (predicted, true)]
         device, n = self.problem.device, self.problem.n

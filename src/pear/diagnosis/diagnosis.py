@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,11 @@ class Diagnosis:
         linear: whether its objective is linear.
         smoothing: a sentence about the smoothing λ.
         index: the index of the tables that were given, such as dates; None where there is none, or the default one.
+        violation_names: names of the v ways to violate a predicted right-hand side; empty where none is predicted.
+        violation_kinds: "too little", "too much" or "violated" for each of them.
+        violation: (B, v) by how much the decision under the forecast violates the truth.
+        violation_cost: (B, v) what that costs; NaN where the recourse has no prices.
+        best_violation_cost: (B, v) what the best decision pays.
 
     Example:
         >>> import pear
@@ -122,6 +127,11 @@ class Diagnosis:
     linear: bool
     smoothing: str
     index: Any = None
+    violation_names: tuple[str, ...] = ()
+    violation_kinds: tuple[str, ...] = ()
+    violation: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    violation_cost: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    best_violation_cost: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def tangent_share(self) -> float:
@@ -161,6 +171,23 @@ class Diagnosis:
         numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
         names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
         return _diagnosis_frame({**names, **{name: getattr(self, name) for name in numbers}})
+
+    def violations(self) -> pandas.DataFrame:
+        """Return a table of the violated right-hand sides under the truth, the costliest first.
+
+        ``samples`` counts the violating decisions, ``amount`` is their mean violation, and ``cost`` and ``best_cost``
+        are what decisions and best decisions pay in all samples.
+        """
+        count = (self.violation > 0).sum(0)
+        columns = {
+            "value": list(self.violation_names),
+            "kind": list(self.violation_kinds),
+            "samples": count,
+            "amount": self.violation.sum(0) / np.maximum(count, 1),
+            "cost": self.violation_cost.sum(0),
+            "best_cost": self.best_violation_cost.sum(0),
+        }
+        return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def by_group(self) -> pandas.DataFrame:
         """Return a table of the groups, the costliest first: samples, regret, share, normalised regret, tangent share.

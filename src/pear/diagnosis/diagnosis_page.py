@@ -51,6 +51,14 @@ _SAMPLES: Columns = (
     ("margin", "margin", _percent_or_dash),
     ("why", "why", str),
 )
+_VIOLATIONS: Columns = (
+    ("Right-hand side", "value", str),
+    ("violation", "kind", str),
+    ("samples", "samples", "{:,}".format),
+    ("by", "amount", format_amount),
+    ("costs", "cost", format_amount),
+    ("best decisions pay", "best_cost", format_amount),
+)
 _CONSTRAINTS: Columns = (
     ("Constraint", "constraint", str),
     ("kind", "kind", str),
@@ -83,6 +91,11 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
     worst, there = found.worst(rows), len(found.regret)
     worst = worst.assign(sample=[str(label) for label in worst.index])
     made["samples"] = _make_grid("Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there)
+    caption = (
+        "What decisions violate under the truth: in how many samples, by how much in each, and what all pay for it."
+    )
+    violated = found.violations()
+    made["violations"] = _make_grid("Violations", violated[violated["samples"] > 0], _VIOLATIONS, rows, caption)
     caption = "Of those that bind in some sample, by what a unit more is worth on average. Equalities always bind."
     binding = found.constraints().loc[dearest_constraints(found)]
     made["constraints"] = _make_grid("Constraints", binding, _CONSTRAINTS, rows, caption)
@@ -104,6 +117,7 @@ _TITLES = {
     "values": "Which predicted values cost money",
     "groups": "Where and when it is lost",
     "samples": "Which decisions lose most",
+    "violations": "What the truth does not allow",
     "error": "Which part of the error matters",
     "constraints": "What holds the decisions",
 }

@@ -26,6 +26,7 @@ def describe_diagnosis(found: Diagnosis) -> list[str]:
     lines = [_loss_sentence(found, total)]
     if total > 0:
         lines += [_values_sentence(found), _groups_sentence(found, total)]
+    lines += _violation_sentences(found)
     lines += [_tangent_sentence(found), _margin_sentence(found), _constraints_sentence(found), *_flag_sentences(found)]
     return [line for line in lines if line]
 
@@ -166,6 +167,25 @@ def _groups_sentence(found: Diagnosis, total: float) -> str:
         f"By {found.grouped_by}, {labels[top]} costs most: {format_percent(lost[top] / total)} of the loss in "
         f"{format_percent(count[top] / len(at))} of the samples."
     )
+
+
+def _violation_sentences(found: Diagnosis) -> list[str]:
+    """Say how often decisions violate the true right-hand sides, and at what cost; the costliest few of them."""
+    count, often = len(found.regret), (found.violation > 0).sum(0)
+    cost, ideal = found.violation_cost.sum(0), found.best_violation_cost.sum(0)
+    priced = np.nan_to_num(cost)
+    lines = []
+    for j in [j for j in np.lexsort((-often, -priced)) if often[j]][:_FEW]:
+        text = (
+            f"{found.violation_names[j]}: {found.violation_kinds[j]} under the truth in {often[j]} of {count} samples"
+        )
+        if np.isfinite(cost[j]):
+            text += f", which costs {cost[j]:.4g}, or {cost[j] / often[j]:.4g} in each"
+            text += f"; the best decisions pay {ideal[j]:.4g} for it" if ideal[j] > 0 else ""
+        else:
+            text += f", by {found.violation[:, j].sum() / often[j]:.4g} on average, which the recourse repairs"
+        lines.append(f"{text}.")
+    return lines
 
 
 def _tangent_sentence(found: Diagnosis) -> str:

@@ -262,6 +262,7 @@ class RecourseOutcome:
 
     Attributes:
         best: (B,) the value of the best decision, in the problem's own sense.
+        best_decision: (B, n) the best decisions.
 
     Raises:
         SolveError: a sample has no best decision.
@@ -277,7 +278,8 @@ class RecourseOutcome:
             best, status = self._decider.best(self._truth, keys)
             report_failures(status, "raise", "the true values")
             x = best.x
-        self.best = self.value(x[:, : model.elastic.n])
+        self.best_decision = x[:, : model.elastic.n]
+        self.best = self.value(self.best_decision)
 
     def _solve_integers(self, decider: RecourseDecider, values: Values) -> Tensor:
         """Solve the elastic problem with its integers; returns (B, n + slacks)."""
@@ -295,8 +297,12 @@ class RecourseOutcome:
         report_failures(realised.status, "raise", "the recourse")
         return self.model.problem.sign * objective_value(realised.program, realised.x)
 
-    def __call__(self, predicted: Tensor) -> Tensor:
-        """Compute the regret (B,) of the decisions under predicted values (B, k); rounding below 0 is cut off."""
+    def decide(self, predicted: Tensor) -> Tensor:
+        """Decide under predicted values (B, k); returns decisions (B, n).
+
+        Raises:
+            SolveError: a sample has no decision under the forecast.
+        """
         decider = self._decider.copy()  # without warm starts, which could decide a tie in another way
         forecast = decider.values(predicted.detach(), self.keys)
         if self.model.problem.is_integer:
@@ -305,8 +311,15 @@ class RecourseOutcome:
             solved = decider.decide(forecast, self.keys).solved
             report_failures(solved.status, "raise", "the forecast")
             x = solved.x
-        paid = self.value(x[:, : self.model.elastic.n])
-        return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
+        return x[:, : self.model.elastic.n]
+
+    def regret(self, z: Tensor) -> Tensor:
+        """Compute the regret (B,) of decisions z (B, n); rounding below 0 is cut off."""
+        return (self.model.problem.sign * (self.value(z) - self.best)).clamp(min=0)
+
+    def __call__(self, predicted: Tensor) -> Tensor:
+        """Compute the regret (B,) of the decisions under predicted values (B, k)."""
+        return self.regret(self.decide(predicted))
 
 
 @follow_costs

@@ -1,0 +1,137 @@
+"""The regret of a model that predicts right-hand sides, attributed to the predicted values.
+
+Let F(z; y) be the cost of a decision z under y, with the price of its violations, and V(y) = min F(z; y). A
+``Penalty`` decides by ẑ = argmin F(z; ŷ) and charges F(ẑ; y), so that
+
+    regret = [V(ŷ) − V(y)] + [F(ẑ; y) − F(ẑ; ŷ)].
+
+The second difference is a sum over costs and priced rows, each of which belongs to the values that make it. The first
+one is followed by steps from the truth to the forecast. V is continuous, with and without integers. For a
+``Projection`` the realised cost itself is followed. Costs and values are those of the minimised problem here.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pear.decisions.continuous_programs import objective_value
+from pear.decisions.recourse_decider import RecourseDecider
+from pear.diagnosis.constraint_violations import find_violations
+from pear.diagnosis.decision_path import ACCURACY
+from pear.diagnosis.forecast_steps import follow_values
+from pear.optimality.duals_and_active_sets import Status
+from pear.pages.wording import format_percent
+from pear.problem import Model, Penalty
+
+MOST_DECISIONS = 20_000
+"""The most decisions that an attribution makes."""
+MOST_INTEGER_DECISIONS = 2_000
+"""The most decisions with integers that an attribution makes."""
+_AT_A_TIME, _AT_A_TIME_OWN = 4_096, 256  # decisions of a batch; where samples have constraints of their own
+
+
+class RecourseAttribution:
+    """Attributes regrets to the predicted values of a model with a recourse.
+
+    Args:
+        model: a model with a constraint map and a recourse.
+        predicted: (B, k) predicted values.
+        true: (B, k) true values.
+        decision: (B, n) decisions under the predicted values.
+        best: (B,) the realised cost of the best decisions.
+        solver: "auto" or a name that ``pear solvers`` lists.
+    """
+
+    def __init__(
+        self, model: Model, predicted: Tensor, true: Tensor, decision: Tensor, best: Tensor, solver: str
+    ) -> None:
+        self.model, self.predicted, self.true = model, predicted, true
+        self.decision, self.best, self.solver = decision, best, solver
+        own_costs = model.cost_map is not None and model.cost_map.batch is not None
+        self._own_rows = model.problem.batch is not None or own_costs
+        self._by_value = isinstance(model.recourse, Penalty)
+
+    def attribute(self, regret: Tensor) -> tuple[dict[str, Tensor], list[str]]:
+        """Attribute regret (B,).
+
+        Returns:
+            The attributes ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences.
+        """
+        separable = self._separable_parts() if self._by_value else torch.zeros_like(self.true)
+        last = self._value_of_decision() if self._by_value else self.best + regret
+        most = MOST_INTEGER_DECISIONS if self.model.problem.is_integer else MOST_DECISIONS
+        at = _AT_A_TIME_OWN if self._own_rows else _AT_A_TIME
+        ends = self.best, last
+        stepped = follow_values(self._evaluate, self.true, self.predicted, ends, regret, most, at)
+        parts = stepped.parts + separable
+        size = self.best.abs() + last.abs() + regret + separable.abs().sum(1)
+        known = (parts.sum(1) - regret).abs() <= ACCURACY * size  # False where a part is NaN
+        attributed = {
+            "attribution": torch.where(known[:, None], parts, torch.nan),
+            "attributed": known,
+            "margin": torch.full_like(regret, torch.nan),
+            "pieces": torch.where(known, stepped.steps, 0),
+        }
+        return attributed, _describe_gaps(regret, known.cpu(), stepped.followed, most)
+
+    def _model_of(self, samples: Tensor) -> Model:
+        """Return the model of samples (M,); a model that all samples share is returned as it is."""
+        return self.model[samples] if self._own_rows else self.model
+
+    def _evaluate(self, values: Tensor, samples: Tensor) -> Tensor:
+        """Compute V, or the realised cost, of values (M, k) for samples (M,); NaN where there is no decision."""
+        model = self._model_of(samples)
+        decider = RecourseDecider(model, self.solver)
+        forecast = decider.values(values, None)
+        if model.problem.is_integer:
+            solution = decider.solve_integers(forecast, None)
+            x, status = solution.x, solution.status
+        else:
+            solved = decider.decide(forecast, None).solved
+            x, status = solved.x, solved.status
+        failed = status != Status.SOLVED
+        z = torch.where(failed[:, None], 0.0, x[:, : model.elastic.n])
+        paid_under = forecast if self._by_value else decider.values(self.true[samples], None)
+        realised = decider.realise(z, paid_under, None, wanted=False)
+        failed |= realised.status != Status.SOLVED
+        return torch.where(failed, torch.nan, objective_value(realised.program, realised.x))
+
+    def _value_of_decision(self) -> Tensor:
+        """Compute F(ẑ; ŷ) = V(ŷ), (B,)."""
+        decider = RecourseDecider(self.model, self.solver)
+        realised = decider.realise(self.decision, decider.values(self.predicted, None), None, wanted=False)
+        return objective_value(realised.program, realised.x)
+
+    def _separable_parts(self) -> Tensor:
+        """Attribute F(ẑ; y) − F(ẑ; ŷ), (B, k)."""
+        model, error = self.model, self.predicted - self.true
+        assert model.cost_map is not None
+        assert model.constraint_map is not None
+        rate = -model.problem.sign * model.cost_map.pull_back(self.decision)
+        at_truth, at_forecast = (find_violations(model, self.decision, one) for one in (self.true, self.predicted))
+        moved = model.constraint_map(error, {name: error.new_zeros(1) for name in model.constraint_map.sides})
+        by_side = {}
+        for name, change in moved.items():
+            charged = sum(kind.charge() for kind in at_truth[name]) - sum(kind.charge() for kind in at_forecast[name])
+            by_side[name] = torch.where(change != 0, charged / change, 0.0)
+        return error * (rate + model.constraint_map.pull_back(by_side))
+
+
+def _describe_gaps(regret: Tensor, known: Tensor, followed: Tensor, most: int) -> list[str]:
+    """Say which regrets are not attributed, and why."""
+    notes = []
+    left, lost = ~followed, followed & ~known
+    if bool(left.any()):
+        total = float(regret.sum())
+        share = float(regret.cpu()[left].sum()) / total if total > 0 else 0.0
+        notes.append(
+            f"The regret of {int(left.sum())} samples, {format_percent(share)} of the loss, is not attributed: all "
+            f"samples would take more than {most:,} decisions, and those that lose most come first."
+        )
+    if bool(lost.any()):
+        notes.append(
+            f"The regret of {int(lost.sum())} samples is not attributed: a mixture of truth and forecast has no "
+            "decision."
+        )
+    return notes
