@@ -50,7 +50,8 @@ class Diagnosis:
         tangent_at_forecast: (B,) eᵀPe at the forecast itself: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
             set); 1 if it does not change.
-        pieces: (B,) int, number of pieces of the path from truth to forecast.
+        pieces: (B,) int, number of pieces of the path from truth to forecast; of steps, where right-hand sides are
+            predicted.
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
         zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
         constraint_names: names of the m constraints.

@@ -87,6 +87,10 @@ class RecourseAttribution:
         if model.problem.is_integer:
             solution = decider.solve_integers(forecast, None)
             x, status = solution.x, solution.status
+        elif self._by_value:
+            cost, fields = decider.elastic_data(forecast)
+            decided = decider.forecasts.decide(cost, 0.0, None, fields, by_rows=False)
+            x, status = decided.x, decided.status
         else:
             solved = decider.decide(forecast, None).solved
             x, status = solved.x, solved.status
