@@ -86,6 +86,21 @@ def test_diagnose_takes_known_right_hand_sides(folder):
     assert Path("diagnosis.html").exists()
 
 
+def test_diagnose_attributes_predicted_right_hand_sides(folder):
+    folder.assign(coal=3.0, demand=6.0).to_csv("forecast.csv", index=False)
+    done = run("diagnose", "plant.lp", "data.csv", "forecast.csv", "--costs", "coal,gas,demand=9")
+    assert done.exit_code == 0, done.output
+    assert "2 of the 3 costs of plant.lp, and the right-hand sides of demand, are taken from the tables" in said(done)
+    model = pear.from_file("plant.lp", predicted=list(FUELS), rows=["demand"], recourse={"demand": 9.0})
+    true, predicted = (pandas.read_csv(name)[[*FUELS, "demand"]] for name in ("data.csv", "forecast.csv"))
+    found = pear.diagnose(model, predicted.to_numpy(), true.to_numpy())
+    short = int((true["demand"] > 6 + 1e-6).sum())
+    assert f"demand: too little under the truth in {short} of {ROWS} samples" in said(done)
+    assert found.sentences[0] in said(done)
+    assert found.attribution[:, 1].tolist() == [0.0] * ROWS  # gas was predicted exactly
+    assert "What the truth does not allow" in Path("diagnosis.html").read_text("utf-8")
+
+
 def test_options_about_columns_need_a_table(folder):
     done = run("advise", "plant.lp", "--known", "demand")
     assert done.exit_code == 2

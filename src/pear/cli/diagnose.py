@@ -64,7 +64,7 @@ def diagnose(
     writable_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid, known=told)
-    print_plain(_describe_costs(problem, paid, model))
+    print_plain(_describe_costs(problem, paid, list(priced), model))
     for sentence in found.sentences:
         print_plain(f"• {sentence}")
     for grid in make_grids(found, _ROWS).values():
@@ -99,14 +99,15 @@ def _read_labels(
     return pandas.Series(dates, name=name, dtype="datetime64[ns]")
 
 
-def _describe_costs(problem: pear.Model, paid: list[str], model: Path) -> str:
-    """Say how many costs come from the tables, and which variables keep the cost of the file."""
+def _describe_costs(problem: pear.Model, paid: list[str], rows: list[str], model: Path) -> str:
+    """Say how many costs and which right-hand sides come from the tables, and which variables keep the file's cost."""
     from pear.pages.wording import list_names
 
-    count = problem.problem.n
-    rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
+    count, costs = problem.problem.n, [name for name in paid if name not in rows]
+    rest = [name for name in problem.variables if name not in costs] if len(costs) < count else []
     fixed = f"; the file's own cost is that of {list_names(rest, _ROWS)}" if rest else ""
-    return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
+    sides = f", and the right-hand sides of {list_names(rows, _ROWS)}," if rows else ""
+    return f"{len(costs)} of the {count} costs of {model}{sides} are taken from the tables{fixed}.\n"
 
 
 def _print_grid(grid: Grid) -> None:
