@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.integer_checks import CheckedIntegers, complete_continuous, verify_integers
+from pear.decisions.kept_integers import IntegerResults, solve_distinct
 from pear.decisions.relaxation_search import NODES, search_relaxations
 from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
@@ -57,9 +58,15 @@ def solve_integer(
             "solve problem.relaxed() to smooth the continuous relaxation"
         )
     qp = problem.canonical(cost, 0.0, **overrides)
-    run = _IntegerRun(qp)
-    run.execute(solver)
-    found, status = run.found, run.found.status
+
+    def solve_some(part: QuadraticProgram) -> IntegerResults:
+        run = _IntegerRun(part)
+        run.execute(solver)
+        return IntegerResults(run.found, run.unchecked)
+
+    own_matrices = overrides.get("A") is not None or overrides.get("G") is not None
+    results = solve_some(qp) if own_matrices else solve_distinct(problem, qp, solver, solve_some)
+    found, status = results.found, results.found.status
     solved = status == Status.SOLVED
     usable = solved | ((status == Status.TIME_LIMIT) & found.feasible)
     x = torch.where(usable[:, None], found.x, torch.nan)
@@ -73,7 +80,7 @@ def solve_integer(
         kkt_residual=found.residual,
         repaired=torch.zeros_like(solved),
         gap=torch.where(usable, found.gap, torch.nan),
-        unchecked=run.unchecked,
+        unchecked=results.unchecked,
     )
 
 
