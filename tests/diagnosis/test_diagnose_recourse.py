@@ -172,6 +172,14 @@ def test_the_page_shows_violations(tmp_path):
     assert "predicted as" in found.worst(1)["why"].iloc[0]
 
 
+def test_right_hand_sides_do_not_weigh_the_variables():
+    """Two values and two variables: the variable that differs most is named, whatever the demand beside its cost is."""
+    problem = pear.Problem(A=[[1.0, 1.0]], b=[0.0], lb=0.0, ub=[3.0, 9.0])
+    model = pear.Model.predicting(problem, cost=[0], b=True, known=[0.0, 20.0], recourse=pear.Penalty(b=50.0))
+    found = pear.diagnose(model, [[25.0, 4.0]], [[10.0, 0.5]])
+    assert "x1 is 4 where 0 was best" in found.worst(1)["why"].iloc[0]
+
+
 def test_known_values_differ_by_sample():
     """Every sample is diagnosed as a model of its own."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[0.0], lb=0.0, ub=[1.0, 30.0])

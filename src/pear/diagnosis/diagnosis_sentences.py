@@ -94,7 +94,8 @@ def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
     if _decisions_are_alike(z, best):
         return ""
     # Among variables that change equally, as binary ones do, take the one of the highest value.
-    worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
+    are_costs = len(found.names) == len(z) and not found.violation_names  # else some values are right-hand sides
+    worth = np.abs(found.true[i]) if are_costs else np.ones_like(z)
     j = int((np.abs(z - best) * worth).argmax())
     text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
     rows = np.array([kind == "row" for kind in found.constraint_kinds], dtype=bool)
