@@ -216,10 +216,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (problem_with(R * cp.sum(cp.Variable(2, name="y", bounds=[0, R]))),),
         "the predicted parameter r stands in the bounds of variable y; write them as constraints",
     ),
-    "times a quadratic term": (
-        lambda: (problem_with(R * cp.sum_squares(X)),),
-        "the predicted parameter r multiplies a quadratic term of the objective; it may multiply linear terms alone",
-    ),
     "inside a square": (
         lambda: (problem_with(cp.sum_squares(X - P)),),
         r"the predicted parameter p stands inside a nonlinear function of the objective.*- 2 \* p @ x",

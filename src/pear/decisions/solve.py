@@ -22,6 +22,7 @@ from pear.problem.array_conversion import as_batch, given_fields
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model
+from pear.problem.predicted_curvature import without_curvature
 from pear.solvers.registry import get
 from pear.solvers.time_limit import within
 
@@ -72,6 +73,9 @@ def solve(
     check_on_failure(on_failure)
     problem = bring_known(problem, known, cost)
     model = recourse_model(problem)
+    problem, curvature = without_curvature(problem, cost)
+    if curvature is not None:
+        overrides["Q"] = curvature
     plain, cost_map = problem_and_cost_map(problem) if model is None else (model.problem, None)
     check_column_order(problem, column_names(cost), "cost")
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))

@@ -64,6 +64,11 @@ class DecisionLayer(DecisionModule):
                 "a DecisionLayer returns the decisions that it differentiates, and those of an Oracle have no "
                 "derivative; pass its relaxation: pear.DecisionLayer(oracle.relaxation)"
             )
+        if isinstance(problem, Model) and problem.curvature_map is not None:
+            raise ProblemError(
+                "the model predicts the weight of a quadratic term, and a layer takes curvature as Q: pass "
+                "layer(m.cost(values), Q=m.curvature(values)) to a DecisionLayer(m.problem)"
+            )
         super().__init__(problem, smoothing, solver, on_failure)
         self.status: Tensor | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import problem_and_cost_map, recourse_model
+from pear.problem.predicted_curvature import without_curvature
 
 
 class ForecastJudge:
@@ -46,10 +48,11 @@ class ForecastJudge:
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return
-        self._problem, self._costs_of = rows_and_costs(problem, keys)
-        self._cost = self._costs_of(came_true)
-        self._best = solve(self._problem, self._cost).x
-        self.best = self._problem.objective(self._best.double(), self._cost)
+        self._curvature_of = partial(problem.curvature, keys=keys) if isinstance(problem, Model) else _no_curvature
+        self._problem, self._costs_of = rows_and_costs(without_curvature(problem)[0], keys)
+        self._cost, self._Q = self._costs_of(came_true), self._curvature_of(came_true)
+        self._best = solve(self._problem, self._cost, Q=self._Q).x
+        self.best = self._problem.objective(self._best.double(), self._cost, Q=self._Q)
 
     def __call__(self, predicted: Any) -> Outcome:
         """Judge the decisions under predicted values (B, k).
@@ -61,8 +64,12 @@ class ForecastJudge:
         check_pair(values, self._true)
         if self._with_recourse is not None:
             return Outcome(self._with_recourse(values), self.best)
-        chosen = solve(self._problem, self._costs_of(values)).x
-        return compare_decisions(self._problem, chosen, self._best, self._cost)
+        chosen = solve(self._problem, self._costs_of(values), Q=self._curvature_of(values)).x
+        return compare_decisions(self._problem, chosen, self._best, self._cost, self._Q)
+
+
+def _no_curvature(values: Tensor) -> None:
+    """The predicted curvature of a problem, which has none."""
 
 
 def rows_and_costs(problem: Problem | Model, keys: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:

@@ -26,6 +26,7 @@ from pear.problem.keys_and_columns import check_same_order
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model, variable_names
 from pear.problem.oracle import program_of
+from pear.problem.predicted_curvature import without_curvature
 from pear.problem.row_pairing import check_paired_rows, shared_index
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.time_limit import within
@@ -184,7 +185,9 @@ def outcome_of_forecast(
     model = recourse_model(problem)
     if model is not None:
         return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
-    problem, _, predicted, true = _detached_costs(problem, predicted, true)
+    plain, weighted, true_weighted = without_curvature(problem, predicted, true)
+    Q, true_Q = (weighted, true_weighted) if weighted is not None else (Q, true_Q)
+    problem, _, predicted, true = _detached_costs(plain, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     with within(time_limit):

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, given_fields
+from pear.problem.array_conversion import ArrayLike, given_fields, shape_of, to_float64
 from pear.problem.cost_map import CostMap, read_map
 from pear.problem.matrix import to_csr
 from pear.problem.problem import Problem
@@ -208,4 +208,19 @@ def _entry_indices(name: str, which: Any, size: int) -> Any:
         raise ProblemError(f"{name} holds the index {outside[0]}; its entries are numbered 0 to {size - 1}")
     if len(set(found.tolist())) < len(found):
         raise ProblemError(f"{name} holds an index twice; each entry is predicted once")
+    return found
+
+
+def read_known_costs(known: Any, n: int) -> Tensor:
+    """The known costs of a model in float64, (n,) or (N, n); empty where none were given.
+
+    Raises:
+        ProblemError: a map was given instead of costs, or the shape is wrong.
+    """
+    if isinstance(known, (CostMap, ConstraintMap)):
+        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
+        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
+    found = to_float64("known", () if known is None else known)
+    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
+        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape_of(found)}")
     return found

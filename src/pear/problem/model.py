@@ -13,9 +13,17 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.problem.array_conversion import as_batch, sample_index, shape_of, to_float64
-from pear.problem.constraint_map import ConstraintMap, Entries, dense_if_small, map_predicted_entries, own_sides
+from pear.problem.array_conversion import as_batch, sample_index
+from pear.problem.constraint_map import (
+    ConstraintMap,
+    Entries,
+    dense_if_small,
+    map_predicted_entries,
+    own_sides,
+    read_known_costs,
+)
 from pear.problem.cost_map import CostMap
+from pear.problem.curvature_map import CurvatureMap
 from pear.problem.elastic_problem import ElasticProblem
 from pear.problem.html_tables import html_table, problem_facts, summarise_names
 from pear.problem.known_map import KnownMap
@@ -52,6 +60,7 @@ class Model:
         known_map: the map from values that are known for every sample, such as a battery's level this morning, to
             costs, right-hand sides, bounds and matrices; None where there are none. Such a model decides after
             ``with_known``, or where ``known=`` comes with a call.
+        curvature_map: the map from predicted weights of quadratic terms to Q; None where no such weight is predicted.
 
     Example:
         >>> import torch
@@ -75,16 +84,20 @@ class Model:
     recourse: Penalty | Projection | None = None
     constraints: tuple[str, ...] = ()
     known_map: KnownMap | None = None
+    curvature_map: CurvatureMap | None = None
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
         if not self.problem.has_program and (rows is not None or self.known_map is not None):
             raise ProblemError("an Oracle has no right-hand sides that could be predicted or known; predict its costs")
-        object.__setattr__(self, "known", _read_known_costs(self.known, n))
+        object.__setattr__(self, "known", read_known_costs(self.known, n))
         given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
         if self.known_map is not None:
             self.known_map.check(self.problem)
+        if self.curvature_map is not None and (rows is not None or self.problem.is_sparse):
+            why = "the matrices of a sparse problem are fixed" if rows is None else "right-hand sides are predicted"
+            raise ProblemError(f"the weight of a quadratic term cannot be predicted here: {why}; give it a value")
         if rows is not None and self.cost_map is None:
             known = self.known if given else torch.zeros(n, dtype=torch.float64)
             object.__setattr__(self, "cost_map", CostMap(dense_if_small(sparse.csr_array((n, rows.inputs))), known))
@@ -140,6 +153,16 @@ class Model:
                 raise ProblemError(f"the cost depends on {self.inputs} predicted values; pass them: m.cost(values)")
             return self.known
         return (self.cost_map or CostMap(known=torch.zeros(self.problem.n)))(predicted, keys)
+
+    def curvature(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> Tensor | None:
+        """Q (B, n, n) under predicted values (B, k), differentiable; None where no weight of a quadratic is predicted.
+
+        ``keys`` are B row numbers, where samples have a Q of their own; left out, the batch is all of them.
+        """
+        if self.curvature_map is None:
+            return None
+        own = self.problem if keys is None else self.problem[list(keys)]
+        return self.curvature_map(as_batch(predicted), own.Q)
 
     @classmethod
     def predicting(
@@ -313,21 +336,6 @@ def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
-def _read_known_costs(known: Any, n: int) -> Tensor:
-    """The known costs of a model in float64, (n,) or (N, n); empty where none were given.
-
-    Raises:
-        ProblemError: a map was given instead of costs, or the shape is wrong.
-    """
-    if isinstance(known, (CostMap, ConstraintMap)):
-        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
-        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
-    found = to_float64("known", () if known is None else known)
-    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
-        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape_of(found)}")
-    return found
-
-
 def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
     """The problem and the cost map of a ``Problem`` (which has none) or a ``Model``.
 
@@ -339,6 +347,11 @@ def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
         raise ProblemError(
             "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
             "PEARLoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or DecisionRegressor"
+        )
+    if isinstance(problem, Model) and problem.curvature_map is not None:
+        raise ProblemError(
+            "this takes a model that predicts costs alone, and this one predicts the weight of a quadratic term; use "
+            "PEARLoss, regret, normalized_regret, solve, fit or DecisionRegressor"
         )
     return plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
 

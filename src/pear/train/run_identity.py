@@ -200,6 +200,8 @@ def _problem_identity(problem: Any) -> str | None:
         parts.append(["oracle", _name(plain.function), _problem_identity(plain.relaxation)])
     if model is not None and model.cost_map is not None:
         parts.append(["cost map", model.cost_map.M, model.cost_map.known])
+    if model is not None and model.curvature_map is not None:
+        parts.append(["curvature map", model.curvature_map.M, model.curvature_map.signs])
     if model is not None and model.constraint_map is not None:
         rows, recourse = model.constraint_map, model.recourse
         names = SIDES if isinstance(recourse, Penalty) else ("weights", "price")

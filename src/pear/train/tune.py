@@ -86,7 +86,8 @@ def default_candidates(problem: Problem | Model) -> list[Settings]:
     if not (oracle := plain_problem(problem)).has_program and getattr(oracle, "relaxation", None) is None:
         weights = [0.0, 0.01]
         return [{"method": "mse"}, *({"method": name, "mse_weight": w} for name in _DECIDING for w in weights)]
-    costs_alone, problem = recourse_model(problem) is None, plain_problem(problem)
+    costs_alone = recourse_model(problem) is None and getattr(problem, "curvature_map", None) is None
+    problem = plain_problem(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)

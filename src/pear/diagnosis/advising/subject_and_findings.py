@@ -127,6 +127,8 @@ class Subject:
         here, self.recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
         if self.recourse is not None and values is not None:
             here = here._with(**self.recourse.right_hand_sides(values), batch=len(values))
+        if isinstance(problem, Model) and problem.curvature_map is not None and values is not None:
+            here = here._with(Q=problem.curvature(values), batch=len(values))
         self.given, self.problem, self.n = problem, here, here.n
         self.values, self.samples = values, 0 if values is None else len(values)
         self.costs = problem.cost(values) if isinstance(problem, Model) and values is not None else values

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.curvature_map import CurvatureMap
 from pear.problem.importers.cvxpy_matrices import WHERE, CanonicalForm, parameter_names, sign_of
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, join_names
@@ -28,16 +29,17 @@ class KnownTerms:
         q: (n, k) of the costs, in the problem's own sense.
         d: (1, k) of the objective's constant, likewise.
         b: (r, k) of the right-hand sides.
-        R: (r·n, k) of the rows, flattened row by row, so that ``rows ≤ right-hand sides``.
-        P: (n·n, k) of the curvature, in the problem's own sense.
+        R: (r·n, k) of the rows, flattened row by row, so that ``rows ≤ right-hand sides``; in coordinates, because it
+            is long and has few entries.
+        P: (n·n, k) of the curvature, in the problem's own sense, likewise.
     """
 
     values: tuple[KnownValue, ...]
     q: sparse.csr_array
     d: sparse.csr_array
     b: sparse.csr_array
-    R: sparse.csr_array
-    P: sparse.csr_array
+    R: sparse.coo_array
+    P: sparse.coo_array
 
     @classmethod
     def read(cls, canonical: CanonicalForm, parameters: Sequence[Any], copies: Sequence[Any]) -> KnownTerms:
@@ -50,7 +52,8 @@ class KnownTerms:
         """
         n, r, sign = len(canonical.q), len(canonical.b), canonical.sign
         parts = [_derivatives(canonical, copy) for copy in copies]
-        q, d, b, R, P = (sparse.csr_array(sparse.hstack(blocks)) for blocks in zip(*parts, strict=True))
+        *vectors, R, P = (sparse.coo_array(sparse.hstack(blocks)) for blocks in zip(*parts, strict=True))
+        q, d, b = (sparse.csr_array(matrix) for matrix in vectors)
         assert R.shape[0] == r * n
         signs = [sign_of(p) for p in parameters]
         values = tuple(
@@ -61,16 +64,19 @@ class KnownTerms:
 
     def rows(self) -> NDArray[np.bool_]:
         """Which rows depend on known numbers, (r,) bool. They stay rows, and presolve keeps them."""
-        n = self.q.shape[0]
-        return _touched(self.b) | _touched(self.R).reshape(-1, n).any(1)
+        found = _touched(self.b)
+        found[self.R.row // self.q.shape[0]] = True
+        return found
 
     def columns(self) -> NDArray[np.bool_]:
         """Which variables have costs, rows or curvature that depend on known numbers, (n,) bool. Presolve keeps them.
 
         The others may disappear, because no known number multiplies them.
         """
-        n = self.q.shape[0]
-        return _touched(self.q) | _touched(self.R).reshape(-1, n).any(0) | _touched(self.P).reshape(n, n).any(0)
+        n, found = self.q.shape[0], _touched(self.q)
+        for places in (self.R.row, self.P.row, self.P.row // n):
+            found[places % n] = True
+        return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
         """Raise DataError where known parameters stand in costs, and all costs are predicted."""
@@ -87,10 +93,11 @@ class KnownTerms:
         n, rows = self.q.shape[0], arrays.rows
         numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
         b, h = rows.split(self.b[numbers])
-        flat = (numbers[:, None] * n + columns).reshape(-1)
-        A, G = rows.split(self.R[flat], len(columns))
-        square = (columns[:, None] * n + columns).reshape(-1)
-        given = {"cost": self.q[columns], "offset": self.d, "b": b, "h": h, "Q": self.P[square], "A": A, "G": G}
+        given = {"cost": self.q[columns], "offset": self.d, "b": b, "h": h}
+        if self.R.nnz:
+            given["A"], given["G"] = rows.split(_select(self.R, n, numbers, columns), len(columns))
+        if self.P.nnz:
+            given["Q"] = _select(self.P, n, columns, columns)
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def sentence(self) -> str:
@@ -98,7 +105,25 @@ class KnownTerms:
         return f"Known for every sample: {join_names([one.name for one in self.values])}; pass them as known=."
 
 
-def _derivatives(canonical: CanonicalForm, parameter: Any) -> tuple[sparse.csr_array, ...]:
+def read_curvature(canonical: CanonicalForm, predicted: Sequence[Any], copies: Sequence[Any]) -> KnownTerms | None:
+    """The terms of predicted parameters that multiply quadratic terms; None where none does."""
+    for copy in copies:
+        P = canonical.matrices_at({copy.id: np.random.default_rng(0).uniform(1.0, 2.0, copy.shape)})[0]
+        if len(_pattern(P, (0, 0))[0]):
+            return KnownTerms.read(canonical, predicted, copies)
+    return None
+
+
+def curvature_map(terms: KnownTerms, columns: NDArray[np.int_], copies: Sequence[Any]) -> CurvatureMap:
+    """The map from predicted weights to the curvature of a model that has the original variables ``columns``."""
+    n = terms.q.shape[0]
+    Q = _select(terms.P, n, columns, columns)
+    weights = np.asarray(abs(terms.P).sum(0)).reshape(-1) > 0
+    signs = [("nonneg" in sign_of(copy)) - ("nonpos" in sign_of(copy)) for copy in copies for _ in range(copy.size)]
+    return CurvatureMap(Q, np.where(weights, signs, 0))
+
+
+def _derivatives(canonical: CanonicalForm, parameter: Any) -> tuple[sparse.sparray, ...]:
     """The derivatives of q (n, ·), d (1, ·), b (r, ·), A (r·n, ·) and P (n·n, ·) by the entries of one parameter."""
     n, r = len(canonical.q), len(canonical.b)
     somewhere = np.random.default_rng(0).uniform(1.0, 2.0, parameter.shape)
@@ -137,11 +162,25 @@ def _entries(matrix: Any, at: _Places) -> Array:
     return np.asarray(sparse.csr_array(matrix)[at[0], at[1]], dtype=float).reshape(-1)
 
 
-def _spread(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.csr_array:
+def _spread(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
     """Derivatives of all entries of a matrix, (rows · columns, ·), from those of its entries ``at``."""
-    places, size = at[0].astype(np.int64) * shape[1] + at[1], shape[0] * shape[1]
-    placed = (np.ones(len(places)), (places, np.arange(len(places))))
-    return sparse.csr_array(sparse.csr_array(placed, shape=(size, len(places))) @ entries)
+    found, places = entries.tocoo(), at[0].astype(np.int64) * shape[1] + at[1]
+    size = shape[0] * shape[1], entries.shape[1]
+    return sparse.coo_array((found.data, (places[found.row], found.col.astype(np.int64))), shape=size)
+
+
+def _select(matrix: sparse.coo_array, n: int, rows: NDArray[np.int_], columns: NDArray[np.int_]) -> sparse.csr_array:
+    """Derivatives of some rows and columns of a matrix with n columns, flattened as ``matrix``, which has all of them.
+
+    The derivatives of the others are zero.
+    """
+    row_of, column_of = np.full(matrix.shape[0] // n, -1), np.full(n, -1)
+    row_of[rows], column_of[columns] = np.arange(len(rows)), np.arange(len(columns))
+    i, j = row_of[matrix.row // n], column_of[matrix.row % n]
+    kept = (i >= 0) & (j >= 0)
+    places = i[kept].astype(np.int64) * len(columns) + j[kept]
+    size = len(rows) * len(columns), matrix.shape[1]
+    return sparse.csr_array((matrix.data[kept], (places, matrix.col[kept])), shape=size)
 
 
 def _touched(matrix: sparse.csr_array) -> NDArray[np.bool_]:

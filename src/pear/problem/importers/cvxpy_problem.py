@@ -14,7 +14,14 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.cvxpy_known import KnownTerms, check_known, copy_parameter, parametric_quadratic_forms
+from pear.problem.importers.cvxpy_known import (
+    KnownTerms,
+    check_known,
+    copy_parameter,
+    curvature_map,
+    parametric_quadratic_forms,
+    read_curvature,
+)
 from pear.problem.importers.cvxpy_matrices import (
     WHERE,
     CanonicalForm,
@@ -134,14 +141,20 @@ def from_cvxpy(
     notes = _report_notes(problem, [*predicted, *told], arrays, constants, M)
     notes += canonical.limits.sentences(recourse is not None) if predicted else []
     notes += [] if terms is None else [terms.sentence()]
-    removable = np.ones(len(arrays.costs), dtype=bool) if terms is None else ~terms.columns()
+    weights = read_curvature(canonical, predicted, copy.predicted)
+    removable = np.ones(len(arrays.costs), dtype=bool)
+    for part in (terms, weights):
+        removable &= True if part is None else ~part.columns()
     arrays, layout, M, columns, removed = _reduce(arrays, layout, M, removable, kept, recourse)
     cost_map = None if M is None else CostMap(M, arrays.costs, labels)
     made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
     constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers])
     known_map = None if terms is None else terms.map(arrays, columns)
     row_recourse = _row_recourse(canonical, arrays.rows, recourse)
-    return replace(made, constraint_map=constraint_map, recourse=row_recourse, known_map=known_map)
+    curved = None if weights is None else curvature_map(weights, columns, copy.predicted)
+    return replace(
+        made, constraint_map=constraint_map, recourse=row_recourse, known_map=known_map, curvature_map=curved
+    )
 
 
 def _reduce(

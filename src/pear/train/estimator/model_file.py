@@ -14,6 +14,7 @@ from pear.errors import DataError, PearError, ProblemError
 from pear.losses.decision_module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
+from pear.problem.curvature_map import CurvatureMap
 from pear.problem.known_map import KnownValue
 from pear.problem.problem import FIELDS
 from pear.train import file_format
@@ -197,6 +198,8 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
             said["model"] |= _constraints_content(model.constraint_map, model.recourse)
         if model.known_map is not None:
             said["model"]["known_map"] = _known_content(model.known_map)
+        if model.curvature_map is not None:
+            said["model"]["curvature_map"] = {"M": model.curvature_map.M, "signs": model.curvature_map.signs}
     return said
 
 
@@ -284,6 +287,7 @@ def _restore_problem(said: dict[str, Any], oracle: Oracle | None) -> Problem | M
         layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
         known_map=_restore_known(model.get("known_map")),
+        curvature_map=CurvatureMap(**model["curvature_map"]) if "curvature_map" in model else None,
         **_restore_constraints(model),
     )
 

@@ -1,0 +1,62 @@
+"""``CurvatureMap``: the curvature of the objective as a function of predicted weights of quadratic terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.array_conversion import ArrayLike, to_float64
+from pear.problem.cost_map import CostMap, read_map
+
+
+class CurvatureMap:
+    """``Q = own Q + Σ ŷᵢ Qᵢ``: a predicted price of risk, or predicted weights of quadratic terms.
+
+    A weight whose sign is fixed counts as 0 where a forecast has the other sign, because the objective would not be
+    convex.
+
+    Args:
+        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened; zero for values that are no weights.
+        signs: (k,) 1 where a value may not be negative, −1 where it may not be positive, 0 elsewhere.
+
+    Attributes:
+        inputs: the number k of predicted values.
+        n: the number of variables.
+
+    Example:
+        >>> CurvatureMap([[2.0]], signs=[1.0])(torch.tensor([[3.0], [-1.0]]), None).flatten()
+        tensor([6., 0.])
+    """
+
+    def __init__(self, M: ArrayLike, signs: ArrayLike) -> None:
+        self._map = CostMap(read_map(M, "M of a curvature map", "(n·n, k)"))
+        self.inputs, self.n = self._map.inputs, round(self._map.n**0.5)
+        self.signs = to_float64("signs", signs)
+        if self.n**2 != self._map.n or tuple(self.signs.shape) != (self.inputs,):
+            raise ProblemError(
+                f"M of a curvature map must have n² rows, and signs a number for each of its {self.inputs} columns; "
+                f"got {self._map.n} rows and {len(self.signs)} signs"
+            )
+
+    @property
+    def M(self) -> Any:
+        """The matrix (n·n, k), a tensor or SciPy's CSR."""
+        return self._map.M
+
+    def __call__(self, values: Tensor, own: Tensor | None) -> Tensor:
+        """The curvature (B, n, n) of samples with predicted values (B, k), differentiable, in their dtype.
+
+        Args:
+            values: (B, k) predicted values.
+            own: (n, n) or (B, n, n) the problem's own Q, or None.
+        """
+        signs = self.signs.to(values)
+        weights = torch.where(signs * values < 0, torch.zeros_like(values), values)
+        Q = self._map(weights).reshape(len(values), self.n, self.n)
+        return Q if own is None else Q + own.to(Q)
+
+    def __repr__(self) -> str:
+        return f"CurvatureMap({self.inputs} predicted values → Q of {self.n} variables)"
