@@ -254,8 +254,8 @@ class PEARLoss(DecisionModule):
         weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
         shares_curvature = Q is not None and true_Q is Q
         finder: RegretFinder
-        if isinstance(self.given, Model) and self.given.curvature_map is not None:
-            Q, true_Q = (self.given.curvature_map(one, self._own_curvature(ids)) for one in (predicted, true.detach()))
+        if (curved := getattr(self.given, "curvature_map", None)) is not None:
+            Q, true_Q = curved.of_samples(self.problem, ids, predicted, true.detach())
         if self.recourse_model is None:
             predicted, true = self.costs(predicted, ids), self.costs(true, ids)
             lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
@@ -328,10 +328,6 @@ class PEARLoss(DecisionModule):
             true_Q = self.curvature_of_call(true_Q, keys)
             true_Q = true_curvature(self.decider.problem_of(keys), Q, true_Q, len(predicted))
         return scale.value, predicted, true, Q, true_Q
-
-    def _own_curvature(self, keys: list[Hashable] | None) -> Any:
-        """The problem's own Q of these samples, to which predicted weights add; None where it has none."""
-        return (self.problem if keys is None else self.problem[list(keys)]).Q
 
     def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
         """Raise ProblemError for inputs that a model with predicted right-hand sides does not take."""

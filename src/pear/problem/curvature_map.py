@@ -10,6 +10,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.array_conversion import ArrayLike, to_float64
 from pear.problem.cost_map import CostMap, read_map
+from pear.problem.problem import Problem
 
 
 class CurvatureMap:
@@ -57,6 +58,11 @@ class CurvatureMap:
         weights = torch.where(signs * values < 0, torch.zeros_like(values), values)
         Q = self._map(weights).reshape(len(values), self.n, self.n)
         return Q if own is None else Q + own.to(Q)
+
+    def of_samples(self, problem: Problem, keys: list[Any] | None, *values: Tensor) -> tuple[Tensor, ...]:
+        """The curvature (B, n, n) under each of several values (B, k) of the samples of a problem with these ids."""
+        own = (problem if keys is None else problem[keys]).Q
+        return tuple(self(one, own) for one in values)
 
     def __repr__(self) -> str:
         return f"CurvatureMap({self.inputs} predicted values → Q of {self.n} variables)"

@@ -159,10 +159,8 @@ class Model:
 
         ``keys`` are B row numbers, where samples have a Q of their own; left out, the batch is all of them.
         """
-        if self.curvature_map is None:
-            return None
         own = self.problem if keys is None else self.problem[list(keys)]
-        return self.curvature_map(as_batch(predicted), own.Q)
+        return None if self.curvature_map is None else self.curvature_map(as_batch(predicted), own.Q)
 
     @classmethod
     def predicting(

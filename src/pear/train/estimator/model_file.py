@@ -36,7 +36,7 @@ _ENTRIES = {
 _PROBLEM_ENTRIES = {"fields", "sense", "n", "oracle", "relaxation", "model"}
 _MODEL_ENTRIES = {
     *("known", "offset", "variables", "rows", "report", "layout", "cost_map"),
-    *("constraint_map", "penalty", "projection", "known_map"),
+    *("constraint_map", "penalty", "projection", "known_map", "curvature_map"),
 }
 
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
