@@ -201,7 +201,7 @@ class Model:
             >>> m.names, m.right_hand_sides([[1.0, 2.0, 3.0]])
             (('x0', 'x1', 'b[0]'), {'b': tensor([[3.]], dtype=torch.float64)})
         """
-        if not problem.has_program:
+        if not getattr(problem, "has_program", True):
             raise ProblemError("an Oracle has no right-hand sides that could be predicted; pass the Oracle itself")
         plain, cost_map, rows = map_predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
         fixed = torch.empty(0) if known is None else cost_map.known
