@@ -16,7 +16,7 @@ from pear.cli.app import app
 from pear.diagnosis import Advice
 from pear.diagnosis import advice as module
 from pear.diagnosis.advising import program_structure, sampled_decisions, training_advice
-from pear.diagnosis.advising.subject_and_findings import Subject
+from pear.diagnosis.advising.subject_and_findings import Findings, Subject
 
 pandas = pytest.importorskip("pandas")
 
@@ -434,3 +434,20 @@ def test_the_command() -> None:
     wrong = CliRunner().invoke(app, ["advise", "bag.lp", "--costs", "tent"])
     assert wrong.exit_code == 2
     assert "pass a CSV file" in wrong.output
+
+
+def test_integers_with_predicted_right_hand_sides_and_the_judgements_of_a_race() -> None:
+    n = 500
+    rows = sparse.csr_array(-np.eye(5, n))
+    problem = pear.Problem(G=rows, h=-np.ones(5), lb=0, ub=9, integer=np.arange(n) < 5)
+    model = pear.Model.predicting(problem, cost=False, h=True, known=np.ones(n), recourse=pear.Penalty(h=3.0))
+    subject = Subject(model, -np.random.default_rng(0).uniform(1, 8, (20, 5)).round(1))
+    sampled, findings = sampled_decisions.decide_samples(subject, 0.1), Findings()
+    assert sampled is not None
+    sampled_decisions.measure_integrality(subject, sampled, 2.0, findings)
+    each = findings.numbers["integer_seconds"]
+    assert each > 0  # also where the same programs were solved before
+    training_advice._describe_judgements(subject, each, findings)
+    assert "12 integer programs in 3 folds" in findings.found[-1].sentence
+    assert findings.numbers["check_seconds"] == pytest.approx(12 * each)
+    assert training_advice._batch_size(subject, 5) == 5

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
 import pear
 from pear.losses import MSELoss
 from pear.train import FitConfig, History, Progress, fit
 from pear.train.blocked_folds import blocked_folds
+from pear.train.racing.fit_by_race import count_folds
 from pear.train.racing.race import stages
 from pear.train.ridge import STRENGTHS, fit_ridge
 
@@ -261,3 +263,11 @@ def test_a_race_within_its_time() -> None:
     history = trained(linear(), config=config)
     assert history.seconds < 2.2
     assert history.best is not None
+
+
+def test_networks_and_large_problems_with_integers_are_judged_in_few_folds() -> None:
+    rows = sparse.csr_array(sparse.diags_array(np.ones(500)))
+    large = pear.Problem(G=rows, h=np.ones(500), lb=0, ub=1, integer=True)
+    small = pear.Problem(lb=0, ub=1, n=3, integer=True)
+    assert [count_folds(1, one) for one in (None, small, large.relaxed(), large)] == [5, 5, 5, 3]
+    assert count_folds(2, small) == 3

@@ -28,6 +28,11 @@ def add_curvature(problem: Problem, curvature: Matrix) -> Problem:
     return problem._with(Q=added if problem.Q is None else problem.Q + added, _plans={})
 
 
+def forget_solutions(problem: Problem) -> Problem:
+    """The problem without anything that was computed for it before, so that its solution can be timed."""
+    return problem._with(_plans={})
+
+
 def add_rows(problem: Problem, G: Any, h: Any) -> Problem:
     """The problem with further rows ``Gz ≤ h``.
 

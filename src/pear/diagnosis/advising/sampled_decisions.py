@@ -19,6 +19,7 @@ from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisio
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.pages.wording import count_noun, format_seconds, list_names
+from pear.problem.derived_problems import forget_solutions
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.dense_factors import row_rank
@@ -288,8 +289,9 @@ def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Fi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)  # what is not solved in time is counted below
         solve(s.problem[rows[:1]], s.costs[rows[:1]], on_failure="mask", time_limit=limit / 2)  # compiles
+        timed = forget_solutions(s.problem[rows])
         began = time.perf_counter()
-        found = solve(s.problem[rows], s.costs[rows], on_failure="mask", time_limit=limit)
+        found = solve(timed, s.costs[rows], on_failure="mask", time_limit=limit)
         each = (time.perf_counter() - began) / len(rows)
     proven, late = found.solved, int((found.status == Status.TIME_LIMIT).sum())
     off = (x[:, s.problem.integer] - x[:, s.problem.integer].round()).abs().amax(1)
@@ -303,7 +305,7 @@ def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Fi
     if not bool(proven.any()):
         none = f"None of {count_noun(len(rows), 'integer program')} was proven within {format_seconds(limit)}"
         return findings.add("integrality", f"{none}; the gap is unknown.", to_do=True, **numbers)
-    relaxed = s.problem.relaxed().objective(x, s.costs[rows])
+    relaxed = s.problem[rows].relaxed().objective(x, s.costs[rows])
     # relative to the relaxation where the integer program is worth 0; no gap where both are
     size = torch.where(found.value == 0, relaxed, found.value).abs()
     gaps = ((found.value - relaxed).abs() / size).nan_to_num(nan=0.0)[proven]

@@ -23,6 +23,8 @@ from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backen
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
+from pear.train.racing.fit_by_race import ENOUGH, FOLDS, count_folds
+from pear.train.racing.race import FIRST_STAGE
 
 _FEW = 50  # samples
 _SMALL = 1e-3  # regret of the mean below which there is little to win
@@ -128,7 +130,6 @@ _CALLS = 1.5  # mean cost of an epoch, in passes without a warm start
 _LINEAR = 0.6  # share of the time limit that the linear model gets
 _FEATURES = 5
 _HIDDEN = (64,)
-_CHECK = 0.2  # share of the samples used for validation
 _NETWORKS = {"linear": "a linear model", "mlp": "a network with a hidden layer of 64"}
 
 
@@ -159,6 +160,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
             room = limit if numbers else limit * _LINEAR
             chosen = _choose_training_rows(s, rows, max(1, min(_MOST_TIMED, int(room / (_CALLS * max(each, 1e-6))))))
             times = _time_each_epoch(s, chosen, smoothing, name, room)
+            batch = _batch_size(s, len(chosen))
             limit -= sum(times)
             all_samples = s.samples / len(chosen)
             warm, first = median(times[1:]) * all_samples, times[0] * all_samples
@@ -167,7 +169,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on "
                 f"this machine with {what}, and the first one, without warm starts, {format_seconds(first)}: an "
                 f"estimate from {count_noun(len(times) - 1, 'epoch')} after the first on "
-                f"{count_noun(len(chosen), 'sample')}, in batches of {min(FitConfig.batch_size, len(chosen))}."
+                f"{count_noun(len(chosen), 'sample')}, in batches of {batch}."
             )
             findings.add("time", sentence, **numbers)
     except PearError as error:
@@ -175,19 +177,37 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
         findings.add("time", sentence, to_do=True, **numbers)
     each_integer = findings.numbers.get("integer_seconds")
     if each_integer is not None and numbers:
-        count = max(1, round(_CHECK * s.samples))
-        sentence = (
-            f"A check of the validation regret, every {FitConfig.check_every} epochs, solves "
-            f"{count_noun(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
-            f"{format_seconds(each_integer * count)}."
-        )
-        findings.add("time", sentence, check_seconds=each_integer * count)
+        _describe_judgements(s, each_integer, findings)
+
+
+def _describe_judgements(s: Subject, each: float, findings: Findings) -> None:
+    """Say how long a race takes to judge a contender in integers, ``each`` seconds for a program."""
+    size = max(1, s.samples // FOLDS)
+    folds = min(count_folds(1, s.problem), -(-ENOUGH // size))
+    count = folds * size
+    sentence = (
+        f"The default training, a race, judges contenders after {FIRST_STAGE} epochs, {2 * FIRST_STAGE}, and so on: "
+        f"{count_noun(count, 'integer program')} in {count_noun(folds, 'fold')}, about "
+        f"{format_seconds(each * count)} each time. The best decisions take as long, once."
+    )
+    findings.add("time", sentence, check_seconds=each * count)
 
 
 def _choose_training_rows(s: Subject, rows: Tensor, count: int) -> Tensor:
     """Choose ``count`` samples to train on. They are solved ones if there are enough, otherwise any samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
     return whole[evenly_spread_rows(len(whole), count)]
+
+
+def _batch_size(s: Subject, count: int) -> int:
+    """The samples per step where ``count`` of the samples are trained on.
+
+    Sparse programs are solved one by one, and take the longer the more the forecasts have moved since the last visit.
+    An epoch therefore has as many steps as one over all samples.
+    """
+    if not s.problem.is_sparse:
+        return min(FitConfig.batch_size, count)
+    return max(1, round(FitConfig.batch_size * count / max(s.samples, FitConfig.batch_size)))
 
 
 def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
@@ -226,7 +246,13 @@ def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, 
         ends.append(time.perf_counter())
         return len(ends) > 1 and not clock.left()
 
-    config = FitConfig(max_epochs=_EPOCHS, check_every=_EPOCHS, start="standardised", data_parallel=False)
+    config = FitConfig(
+        batch_size=_batch_size(s, len(rows)),
+        max_epochs=_EPOCHS,
+        check_every=_EPOCHS,
+        start="standardised",
+        data_parallel=False,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)
         loss = _make_loss(s.given[rows], smoothing)

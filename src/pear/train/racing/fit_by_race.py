@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses.baselines import MSELoss
+from pear.problem import Model, Problem
+from pear.problem.model import plain_problem
 from pear.train.blocked_folds import blocked_folds
 from pear.train.checkpoint import load_weights
 from pear.train.history import CAUTION, Check, History
-from pear.train.loss_interface import calibrate_loss
+from pear.train.loss_interface import calibrate_loss, problem_of_loss
 from pear.train.racing.feature_units import FeatureUnits
 from pear.train.racing.judge import Judge, Losses
 from pear.train.racing.race import STAGE, Fold, Race
@@ -37,8 +39,8 @@ logger = logging.getLogger("pear")
 FOLDS = 5
 """The number of folds of a cross-validation."""
 
-NETWORK_FOLDS = 3
-"""The number of these folds in which a network of several layers is trained, which takes longer than one layer."""
+FEW_FOLDS = 3
+"""The number of these folds in which trainings that take long are judged; see ``count_folds``."""
 
 ENOUGH = 1000
 """Held-out samples that are enough to judge by; where few folds have as many, the others are left out."""
@@ -117,7 +119,7 @@ def _make_folds(
     assert isinstance(train, MemorySamples)
     folds: list[Fold] = []
     layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
-    most = FOLDS if len(layers) == 1 else NETWORK_FOLDS
+    most = count_folds(len(layers), problem_of_loss(loss))
     for kept, held_out in islice(_split_rows(len(train), validation, job.config.gap), most):
         left_out = torch.ones(len(train), dtype=torch.bool, device=train.costs.device)
         left_out[kept] = False
@@ -140,6 +142,21 @@ def _takes_too_long(job: FitJob) -> bool:
     if cap is None:
         return False
     return job.ranks.meet("the time for folds", time.perf_counter() - job.began)[0][0] > FOLD_SHARE * cap
+
+
+def count_folds(layers: int, problem: Any) -> int:
+    """The number of folds that are trained and judged.
+
+    A network of several layers takes longer than one layer, and a large sparse problem with integers takes longer than
+    others: each of its decisions is a search.
+
+    Args:
+        layers: the number of layers that are trained.
+        problem: the decision problem, or None where the loss has none.
+    """
+    plain = plain_problem(problem) if isinstance(problem, (Problem, Model)) else None
+    searches = plain is not None and plain.is_integer and plain.is_sparse
+    return FEW_FOLDS if layers != 1 or searches else FOLDS
 
 
 def _split_rows(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
