@@ -35,7 +35,7 @@ def rows(known, some):
 @pytest.fixture(scope="module")
 def trained(data):
     X, Y, known = data
-    model = pear.DecisionRegressor(store(), max_epochs=16)
+    model = pear.DecisionRegressor(store(), max_epochs=4)
     return model.fit(X[:32], Y[:32], known=rows(known, slice(32)))
 
 
@@ -56,7 +56,7 @@ def test_training_sees_the_known_data_of_its_own_rows(trained, data):
     """The same training with the samples' problems given as they are ends in the same weights."""
     X, Y, known = data
     bound = store().with_known(rows(known, slice(32)))
-    again = pear.DecisionRegressor(bound, max_epochs=16).fit(X[:32], Y[:32])
+    again = pear.DecisionRegressor(bound, max_epochs=4).fit(X[:32], Y[:32])
     np.testing.assert_array_equal(trained.predict(X), again.predict(X))
     loss = pear.PEARLoss(bound)
     history = pear.fit(torch.nn.Linear(2, T).double(), loss, (X[:32], Y[:32]), config=pear.FitConfig(max_epochs=2))
