@@ -74,7 +74,9 @@ def test_a_row_among_the_costs_is_answered_as_a_row(folder):
 
 
 @pytest.mark.parametrize("options", [("--costs", "coal,gas,demand=9"), ("--costs", "coal,gas", "--known", "demand")])
-def test_advise_takes_right_hand_sides(folder, options):
+@pytest.mark.parametrize("integer", [False, True])
+def test_advise_takes_right_hand_sides(folder, options, integer):
+    Path("plant.lp").write_text(PLANT.replace("end\n", "general\n gas\nend\n") if integer else PLANT)
     advice = run("advise", "plant.lp", "data.csv", *options)
     assert advice.exit_code == 0, advice.output
 

@@ -39,6 +39,7 @@ NEEDS = {
     "paths": ("pandas",),
     "boosted_trees": ("lightgbm", "pandas"),
     "unit_commitment": ("cvxpy", "sklearn"),
+    "commands": ("highspy", "sklearn", "pandas"),
     "tour": ("pyepo", "sklearn", "pandas"),
 }
 

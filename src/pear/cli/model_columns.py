@@ -23,21 +23,37 @@ def long_columns(groups: str | None, variables: str | None) -> LongColumns | Non
     return None if groups is None else LongColumns(groups, variables)
 
 
-def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices."""
+Price = float | tuple[float, float]
+"""What a unit of violation of a row costs; of an equality also a pair, for too little and for too much."""
+
+
+def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
+    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices.
+
+    Example:
+        >>> parse_prices(["wind", "demand=9", "balance=150:5"])
+        (['wind'], {'demand': 9.0, 'balance': (150.0, 5.0)})
+    """
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:
-        prices = {name: float(price) for name, price in rows.items()}
+        prices = {name: _read_price(price) for name, price in rows.items()}
     except ValueError as error:
-        raise DataError(f"--costs: expected ROW=PRICE, a row of the model and a number; {error}") from error
+        raise DataError(
+            f"--costs: expected ROW=PRICE, a row of the model and a number, or ROW=LITTLE:MUCH, two numbers; {error}"
+        ) from error
     return [word for word in costs if "=" not in word], prices
+
+
+def _read_price(text: str) -> Price:
+    little, colon, much = text.partition(":")
+    return (float(little), float(much)) if colon else float(little)
 
 
 def read_model(
     path: Path,
     costs: list[str],
     table: pandas.DataFrame,
-    priced: dict[str, float],
+    priced: dict[str, Price],
     given: Sequence[str] = (),
     cost_map: Path | None = None,
 ) -> tuple[pear.Model, list[str]]:
@@ -90,7 +106,7 @@ def _describe_unknown(name: str, model: pear.Model, path: Path) -> str:
 
 
 def _read_mapped_model(
-    path: Path, costs: list[str], priced: dict[str, float], given: Sequence[str], file: Path
+    path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
     """Read a model whose costs are ``M ŷ`` plus those of its file; M comes from the file of the cost map."""
     if priced:

@@ -15,7 +15,7 @@ Costs = Annotated[
     str | None,
     typer.Option(
         help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand sides, "
-        "as ROW=PRICE: a row of the model, and what a unit of its violation costs."
+        "as ROW=PRICE: a row of the model, and what a unit of its violation costs; of an equality also ROW=LITTLE:MUCH."
     ),
 ]
 
