@@ -450,4 +450,3 @@ def test_integers_with_predicted_right_hand_sides_and_the_judgements_of_a_race()
     training_advice._describe_judgements(subject, each, findings)
     assert "12 integer programs in 3 folds" in findings.found[-1].sentence
     assert findings.numbers["check_seconds"] == pytest.approx(12 * each)
-    assert training_advice._batch_size(subject, 5) == 5

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.recourse_decider import RecourseDecider
 from pear.decisions.solve import solve
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.errors import FailedSamplesWarning, SolveError
@@ -19,10 +20,12 @@ from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisio
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.pages.wording import count_noun, format_seconds, list_names
+from pear.problem import Model
 from pear.problem.derived_problems import forget_solutions
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.dense_factors import row_rank
+from pear.solvers.time_limit import within
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted
@@ -263,6 +266,7 @@ def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
 
 
 _MOST_INTEGER = 16  # samples
+_FEW_ELASTIC = 6  # samples whose integer program is timed with its recourse
 _LARGE = 0.05  # from this gap on, the relaxation is a poor stand-in for the integer program
 
 
@@ -282,6 +286,18 @@ def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, fin
         _measure_gap(s, sampled.rows[at], sampled.x[at], limit, findings)
 
 
+def _time_elastic_integers(model: Model, s: Subject, rows: Tensor, limit: float) -> float:
+    """The seconds of an integer program with its recourse, as a race judges it, on a few of the samples ``rows``."""
+    assert s.values is not None
+    few = rows[evenly_spread_rows(len(rows), _FEW_ELASTIC)]
+    decider = RecourseDecider(model[few])
+    truth = decider.values(s.values[few].to(model.problem.device), None)
+    with within(limit):
+        began = time.perf_counter()
+        decider.solve_integers(truth, None)
+        return (time.perf_counter() - began) / len(few)
+
+
 def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Findings) -> None:
     """Compare the integer programs of samples ``rows`` (B,) with the decisions x (B, n) of their relaxations."""
     assert s.costs is not None
@@ -293,6 +309,8 @@ def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Fi
         began = time.perf_counter()
         found = solve(timed, s.costs[rows], on_failure="mask", time_limit=limit)
         each = (time.perf_counter() - began) / len(rows)
+        if s.recourse is not None:
+            each = _time_elastic_integers(s.recourse, s, rows, limit)
     proven, late = found.solved, int((found.status == Status.TIME_LIMIT).sum())
     off = (x[:, s.problem.integer] - x[:, s.problem.integer].round()).abs().amax(1)
     whole = float((off <= INTEGRAL).double().mean())

@@ -125,6 +125,7 @@ def _first_loss_to_try(s: Subject, numbers: Mapping[str, Any]) -> str:
 
 
 _MOST_TIMED = 512  # samples
+_LEAST_TIMED = 8  # samples of a sparse problem, which differ in how many constraints they exchange
 _EPOCHS = 6
 _CALLS = 1.5  # mean cost of an epoch, in passes without a warm start
 _LINEAR = 0.6  # share of the time limit that the linear model gets
@@ -158,9 +159,10 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 continue
             _time_each_epoch(s, rows[:1], smoothing, name, 0.0)  # compiles
             room = limit if numbers else limit * _LINEAR
-            chosen = _choose_training_rows(s, rows, max(1, min(_MOST_TIMED, int(room / (_CALLS * max(each, 1e-6))))))
+            least = min(_LEAST_TIMED, s.samples) if s.problem.is_sparse else 1
+            count = max(least, min(_MOST_TIMED, int(room / (_CALLS * max(each, 1e-6)))))
+            chosen = _choose_training_rows(s, rows, count)
             times = _time_each_epoch(s, chosen, smoothing, name, room)
-            batch = _batch_size(s, len(chosen))
             limit -= sum(times)
             all_samples = s.samples / len(chosen)
             warm, first = median(times[1:]) * all_samples, times[0] * all_samples
@@ -169,7 +171,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
                 f"An epoch of pear.fit over {count_noun(s.samples, 'sample')} takes about {format_seconds(warm)} on "
                 f"this machine with {what}, and the first one, without warm starts, {format_seconds(first)}: an "
                 f"estimate from {count_noun(len(times) - 1, 'epoch')} after the first on "
-                f"{count_noun(len(chosen), 'sample')}, in batches of {batch}."
+                f"{count_noun(len(chosen), 'sample')}, in batches of {min(FitConfig.batch_size, len(chosen))}."
             )
             findings.add("time", sentence, **numbers)
     except PearError as error:
@@ -197,17 +199,6 @@ def _choose_training_rows(s: Subject, rows: Tensor, count: int) -> Tensor:
     """Choose ``count`` samples to train on. They are solved ones if there are enough, otherwise any samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
     return whole[evenly_spread_rows(len(whole), count)]
-
-
-def _batch_size(s: Subject, count: int) -> int:
-    """The samples per step where ``count`` of the samples are trained on.
-
-    Sparse programs are solved one by one, and take the longer the more the forecasts have moved since the last visit.
-    An epoch therefore has as many steps as one over all samples.
-    """
-    if not s.problem.is_sparse:
-        return min(FitConfig.batch_size, count)
-    return max(1, round(FitConfig.batch_size * count / max(s.samples, FitConfig.batch_size)))
 
 
 def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
@@ -246,13 +237,7 @@ def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, 
         ends.append(time.perf_counter())
         return len(ends) > 1 and not clock.left()
 
-    config = FitConfig(
-        batch_size=_batch_size(s, len(rows)),
-        max_epochs=_EPOCHS,
-        check_every=_EPOCHS,
-        start="standardised",
-        data_parallel=False,
-    )
+    config = FitConfig(max_epochs=_EPOCHS, check_every=_EPOCHS, start="standardised", data_parallel=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)
         loss = _make_loss(s.given[rows], smoothing)
