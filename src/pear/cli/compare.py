@@ -22,7 +22,7 @@ from pear.cli.model_columns import (
     read_model,
     refuse_cost_map,
 )
-from pear.cli.options import CostMapPath, Costs, Known, ModelPath
+from pear.cli.options import CostMapPath, Costs, Groups, Known, ModelPath, Variables
 from pear.cli.output_files import writable_folder, write_csv
 from pear.cli.train import Architecture
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
@@ -61,10 +61,8 @@ def compare(
     seed: Annotated[int, typer.Option(help="Of trees, first weights and batches.", min=0)] = 0,
     max_epochs: Annotated[int, typer.Option(help="Of mse and pear; early stopping ends sooner.", min=1)] = 1000,
     time_cap: Annotated[float | None, typer.Option(help="Seconds for each training of mse and pear.")] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Of a long table, the column of its groups; as for pear train.")
-    ] = None,
-    variables: Annotated[str | None, typer.Option(help="Of a long table, the column that names the variables.")] = None,
+    groups: Groups = None,
+    variables: Variables = None,
 ) -> None:
     """Compare forecasters over time by what their decisions cost: ridge, LightGBM, MSE, PEAR and your own forecasts.
 

@@ -10,7 +10,7 @@ import typer
 import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
-from pear.cli.options import Base
+from pear.cli.options import Base, Groups, Variables
 from pear.cli.output_files import writable_file, write_csv
 from pear.cli.training_table import (
     LongColumns,
@@ -35,12 +35,8 @@ def decide(
         Path, typer.Argument(help="A CSV file with the features that the model was trained on, and what it knows.")
     ],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
-    groups: Annotated[
-        str | None, typer.Option(help="Of a long table, the column of its groups, as in training.")
-    ] = None,
-    variables: Annotated[
-        str | None, typer.Option(help="Of a long table, the column that names the variable of each row.")
-    ] = None,
+    groups: Groups = None,
+    variables: Variables = None,
     base: Base = None,
     forecasts: Annotated[
         Path | None,

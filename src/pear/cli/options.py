@@ -45,3 +45,15 @@ Base = Annotated[
         help="Forecasts that are corrected: a CSV file with the same rows and cost columns, or a model file of pear.",
     ),
 ]
+
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a long table, with a row for each predicted value, the column whose entries name the decisions."
+    ),
+]
+
+Variables = Annotated[
+    str | None,
+    typer.Option(help="Of a long table, the column that names the variable of each row; else in the model's order."),
+]

@@ -10,7 +10,7 @@ import typer
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table
 from pear.cli.decide import read_rows
-from pear.cli.options import Base
+from pear.cli.options import Base, Groups, Variables
 from pear.cli.output_files import writable_file, write_csv
 
 
@@ -18,12 +18,8 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of forecasts.")] = Path("forecasts.csv"),
-    groups: Annotated[
-        str | None, typer.Option(help="Of a long table, the column of its groups, as in training.")
-    ] = None,
-    variables: Annotated[
-        str | None, typer.Option(help="Of a long table, the column that names the variable of each row.")
-    ] = None,
+    groups: Groups = None,
+    variables: Variables = None,
     base: Base = None,
 ) -> None:
     """Forecast the costs of every row, and write a column for every cost, in the order of the rows.

@@ -23,7 +23,7 @@ from pear.cli.model_columns import (
     read_model,
     refuse_cost_map,
 )
-from pear.cli.options import Base, CostMapPath, Costs, Known, ModelPath
+from pear.cli.options import Base, CostMapPath, Costs, Groups, Known, ModelPath, Variables
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import (
     LongColumns,
@@ -72,17 +72,8 @@ def train(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
     learning_rate: Annotated[float, typer.Option(help="The step of Adam.")] = 1e-2,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            help="A long table, with a row for each predicted value: the column that says which rows belong to one "
-            "decision. --costs then names the column of true values."
-        ),
-    ] = None,
-    variables: Annotated[
-        str | None,
-        typer.Option(help="Of a long table, the column that names the variable of each row; else in their order."),
-    ] = None,
+    groups: Groups = None,
+    variables: Variables = None,
     dates: Annotated[
         str | None,
         typer.Option(help="A column of dates; the test rows are the last ones by these."),
