@@ -175,7 +175,8 @@ def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatc
     plans.forget()
     monkeypatch.setattr(plans, "_SHARE", 3000)
     with thread_pools.limit_threads(2):
-        assert torch.equal(task.decide(values), expected)
+        fresh = random_knapsack(10, 2, seed=0)  # which keeps no solutions yet
+        assert torch.equal(fresh.decide(values), expected)
         (plan,) = [kept for kept, _ in plans._plans._entries.values()]
         assert 0 < plan.answers.used <= 3000
         assert 0 < len(plan.answers) < 10
