@@ -7,8 +7,8 @@
 # never empty in the morning: it starts with what yesterday has left, which is different every
 # day, and which you *know* when you plan.
 #
-# A level that is known needs no forecast, and nothing has to be said about what happens where
-# it is wrong, for it is not. It is named in `known=`, and its values come with every call.
+# A known level needs no forecast, and no rule for what happens when a forecast of it is wrong.
+# It is named in `known=`, and its values come with every call.
 
 # %%
 import os
@@ -70,8 +70,8 @@ plan = cp.Problem(cp.Minimize(price @ (charge - discharge) - 50 * level[-1]), ro
 # ## Train and score
 #
 # Two forecasters are trained, one on the squared error of the prices and one on what its plans
-# lose, each with the level of every morning. Training uses the relaxation, in which an hour may
-# do a bit of both; validation, `decide` and `score` use the booleans.
+# lose, each with the level of every morning. Training uses the relaxation, in which a block may
+# mix charging and discharging; validation, `decide` and `score` use the booleans.
 
 # %%
 m = pear.from_cvxpy(plan, predicted=[price], known=[morning])
@@ -105,8 +105,8 @@ plt.show()
 # ## What it took, and what others write
 #
 # Beside the CVXPY model PEAR takes five lines: `import pear`, `from_cvxpy`, `fit`, `score` and
-# `decide`, with `known=` in the last three. Before, the level had to be "predicted", with a
-# price for every unit by which a forecast of it is wrong. With
+# `decide`, with `known=` in the last three. Without `known=`, the level would have to be
+# "predicted", with a price for every unit by which its forecast is wrong. With
 # [cvxpylayers](https://github.com/cvxgrp/cvxpylayers) the level is a second parameter of the
 # layer. A layer has no booleans, so that a second model without them is trained:
 #

@@ -31,9 +31,9 @@ def run(command):
 # %% [markdown]
 # ## What the planner exports
 #
-# Three plants that are on or off, with a least and a greatest output and the costs of starting.
-# What they do not cover is imported at the price of the market, `imp`. The rows `dem` are the
-# balances; their right-hand sides are the demand, of which the file has some value.
+# Three plants are on or off. Each has a least and a greatest output, and a cost of starting.
+# The demand that they do not cover is imported at the price of the market, `imp`. The rows
+# `dem` are the balances. Their right-hand sides are the demand; the file has a placeholder.
 
 # %%
 plants = {"coal": (30, 60, 20, 1100), "gas": (15, 40, 35, 550), "oil": (5, 30, 60, 160)}
@@ -85,8 +85,8 @@ print("\n".join([*lines[:1], lines[1][:90] + " …", *lines[2:5]]))
 # ## Advice
 #
 # `dem0=150:5` says that the right-hand side of the row `dem0` is predicted, and that a megawatt
-# too little costs 150 on the balancing market, one too much 5. Without it the command refuses:
-# true demand must not become a feature because of its name.
+# too little costs 150 on the balancing market, and one too much costs 5. Without it the command
+# stops: true demand must not become a feature by accident.
 
 # %%
 costs = ",".join(f"imp{t}" for t in blocks)
@@ -99,8 +99,8 @@ run(f"pear advise plants.lp days.csv --costs {costs},{sides}")
 # %% [markdown]
 # ## Train
 #
-# Two forecasters, one trained on its squared error and one on what its schedules lose; the last
-# fifth of the days judges both.
+# The command trains two forecasters, one on its squared error and one on what its schedules
+# lose. The last fifth of the days judges both.
 
 # %%
 size = "--max-epochs 2" if SMALL else "--max-epochs 64"
@@ -132,6 +132,6 @@ axes.set(xlabel="block of six hours", ylabel="MW", title="The first schedule")
 axes.legend(ncols=2)
 
 # %% [markdown]
-# Four commands, and no line of Python but for the export. A PyEPO user writes a class around a
+# Four commands, and no Python but for the export. A PyEPO user writes a class around a
 # solver, a data set, a loss and a loop, and PyEPO predicts costs alone: demand in a right-hand
 # side is beyond it. With cvxpylayers the plants cannot be on or off.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A round trip, decided by a function of your own
 #
-# A van visits nine customers every morning, in the order that takes least time. The travel
+# A van visits nine places every morning, in the order that takes the least time. The travel
 # times of the day are forecast, and the order is found by code that you have had for years: no
 # matrices, no modelling language, just a function from travel times to a trip. This page trains
 # the forecaster on what that function makes of its forecasts.
@@ -28,9 +28,9 @@ SMALL = bool(os.environ.get("PEAR_SMALL"))  # set by the tests, which have secon
 # %% [markdown]
 # ## The function that decides
 #
-# Nine places have 36 connections and 20,160 round trips. All of them fit into one matrix, so
-# that the best one is found by looking at each. Yours may be a heuristic, a constraint solver
-# or a call of a service: all that counts is that costs go in and a decision comes out.
+# Nine places have 36 connections and 20,160 round trips. All round trips fit into one matrix,
+# and the function compares them all. Yours may be a heuristic, a constraint solver or a call of
+# a service: all that counts is that costs go in and a decision comes out.
 
 # %%
 places = 5 if SMALL else 9
@@ -72,9 +72,9 @@ def history(seed):
 # %% [markdown]
 # ## The function in the place of a problem
 #
-# `pear.Oracle` takes the function wherever a `pear.Problem` is taken. A check of your own says
-# in words what is wrong with a decision; shape and finite numbers are checked anyway. Whether
-# the trip is the best one is the function's word, and the status says so.
+# `pear.Oracle` wraps the function, and stands wherever a `pear.Problem` stands. A check of your
+# own says in words what is wrong with a decision; shape and finite numbers are always checked.
+# That the trip is the best one is the function's claim, and the status says so.
 
 
 # %%
@@ -95,11 +95,11 @@ print(found)
 print(pear.Status(int(found.status[0])).sentence)
 
 # %% [markdown]
-# Methods that need decisions alone train with it: SPO+, PFYL, DBB. PEAR needs a program that
-# contains the decisions, to take derivatives of. A round trip enters and leaves every place:
-# nine equations. That is far from all that is to be said about round trips (three trips through
-# three places each satisfy it as well), and it is enough to train on. The function still
-# decides whenever a forecast is judged.
+# Methods that need nothing but decisions train with it: SPO+, PFYL, DBB. PEAR needs a program
+# that contains the decisions, because it differentiates the program. A round trip enters and
+# leaves every place: nine equations. They do not describe round trips completely (three trips
+# through three places each satisfy them as well), but they are enough to train on. The function
+# still decides whenever a forecast is judged.
 
 # %%
 degrees = pear.Problem(
@@ -219,15 +219,15 @@ axes.set(
 # ## What was gained
 #
 # Ridge regression knows nothing of trips, and loses four times as much: it is right on average,
-# and wrong on the mornings that matter. The losses of decisions see which legs compete for a
-# place in the trip, and are as good as each other here. They differ in what they ask for:
+# and wrong on the mornings that matter. The decision-focused losses see which legs compete for
+# a place in the trip, and are about equally good here. They differ in what they need:
 #
 # - PyEPO's loop is one training, at a rate that suits costs of some thirty minutes. Both
 #   regressors choose for themselves, in a race of about ten trainings, and may keep the squared
 #   error where nothing is clearly better.
 # - SPO+ asks the function about every sample of every epoch. PEAR trains on nine equations
 #   instead of 20,160 trips, and needs the function only where forecasts are judged. With a
-#   function that takes seconds, that difference decides. `processes=8` shares the samples among
+#   function that takes seconds, that difference matters. `processes=8` shares the samples among
 #   processes, and equal costs are decided once.
 #
 # [Any solver as a problem](../any-solver.md) has the rest: ids of samples, rows that are added

@@ -4,7 +4,7 @@
 # You manage a fund of ten assets. Every day you forecast returns and solve a small CVXPY model:
 # expected return, minus risk, minus what trading costs. Two of its numbers are no forecasts.
 # The holdings of yesterday, from which you trade, are known, and so is this month's covariance
-# Σ, which your risk department publishes. Both are different from row to row.
+# Σ, which your risk department publishes. Both differ from row to row.
 #
 # This tutorial names them in `known=`, and trains a linear forecaster on what its trades lose.
 
@@ -77,8 +77,8 @@ for name, model in (("squared error", squared), ("decisions", trained)):
 # %% [markdown]
 # ## Day after day
 #
-# In operation `w0` is what the fund holds after the last trades. The trades of the test days,
-# one after the other, each from the holdings that the last ones have left:
+# In operation `w0` is what the fund holds after the last trades. Here the test days are traded
+# one after the other, each from the holdings that the day before has left:
 
 
 # %%

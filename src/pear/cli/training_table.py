@@ -51,18 +51,18 @@ class SampleRows(NamedTuple):
     known: pandas.DataFrame | None = None
 
     def known_samples(self) -> Any:
-        """The known numbers with a row for each sample, of a long table the first row of each group; None without."""
+        """Return the known numbers, one row for each sample (the first row of each group of a long table), or None."""
         if self.known is None or self.groups is None:
             return self.known
         return self.known[~self.groups.duplicated()]
 
     def options(self) -> dict[str, Any]:
-        """The arguments ``groups``, ``base_forecast`` and ``known``, where they are there."""
+        """Return the arguments ``groups``, ``base_forecast`` and ``known`` by name, without those that are None."""
         named = {"groups": self.groups, "base_forecast": self.forecast, "known": self.known_samples()}
         return {name: value for name, value in named.items() if value is not None}
 
     def rows(self, which: slice) -> SampleRows:
-        """These rows."""
+        """Return the samples in a slice of the rows."""
         return SampleRows(*(None if part is None else part[which] for part in self))
 
     def by_date(self, dates: pandas.DatetimeIndex) -> SampleRows:

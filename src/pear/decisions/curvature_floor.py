@@ -85,7 +85,7 @@ def _coupled_blocks(H: sparse.csr_array, floor: float, most: int) -> sparse.csr_
 
 
 def _missing_of_groups(H: sparse.csr_array, groups: NDArray[np.int64], floor: float) -> NDArray[np.float64]:
-    """Compute S (g, k, k) for the diagonal blocks of H of g groups (g, k) of variables."""
+    """Compute the curvature S (g, k, k) that diagonal blocks of H lack; each row of ``groups`` (g, k) is a block."""
     k = groups.shape[1]
     within = H[groups.ravel()].tocoo()
     place = np.empty(H.shape[0], dtype=np.int64)

@@ -328,7 +328,7 @@ def _median_cost_of_exchange(costs: Tensor, decisions: Tensor, curvature: _Curva
 
 
 def _cost_size(costs: Tensor) -> float:
-    """Return the deviation of all costs (k, n); their mean size where all are equal, and 1 where all are zero."""
+    """Return the standard deviation of all costs (k, n); their mean size if all are equal, and 1 if all are zero."""
     entries = costs.flatten()
     return float(_standard_deviation(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 

@@ -16,12 +16,12 @@ from pear.problem.matrix import matvec, to_csr
 
 
 class Violation(NamedTuple):
-    """One kind of violation of the rows of a side, b, h, lb or ub.
+    """The violations, in one direction, of the r rows with right-hand sides b or h, or of the r bounds lb or ub.
 
     Attributes:
-        too_little: whether the decision stays below the limit; otherwise it exceeds the limit.
-        amount: (B, r) by how much.
-        price: (r,) the price of a unit, infinite for rows without a price.
+        too_little: True where decisions stay below their limits, False where they exceed them.
+        amount: (B, r) the amount of each violation; 0 where a row is not violated.
+        price: (r,) the price of a unit of violation; infinite for rows without a price.
     """
 
     too_little: bool

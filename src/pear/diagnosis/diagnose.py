@@ -205,7 +205,7 @@ def _examine_oracle(
 
 
 def _unsplit_error(count: int) -> dict[str, Tensor]:
-    """Return the parts of the squared error, (count,) each, where they are not known."""
+    """Return the fields of a ``Diagnosis`` for a squared error that cannot be split: NaN and False, (count,) each."""
     unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
     names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
     return dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}

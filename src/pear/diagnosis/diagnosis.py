@@ -42,7 +42,7 @@ class Diagnosis:
         best: (B,) the value of the best decision.
         normalized_regret: normalised regret of all samples together, as in ``pear.normalized_regret``.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
-            the regret. An entry is negative where an error makes up for another one. NaN where ``attributed`` is False.
+            the regret. An entry is negative where an error offsets another one. NaN where ``attributed`` is False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
         tangent: (B,) the part that moves the smoothed decision, the mean of eᵀPe between truth and forecast.
@@ -50,18 +50,18 @@ class Diagnosis:
         tangent_at_forecast: (B,) eᵀPe at the forecast itself: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
             set); 1 if it does not change.
-        pieces: (B,) int, number of pieces of the path from truth to forecast; of steps, where right-hand sides are
-            predicted.
-        degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
-        zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
+        pieces: (B,) int, the number of pieces of the path from truth to forecast. For a model that predicts
+            right-hand sides, the number of steps.
+        degenerate: (B,) bool, True where a constraint is tight at the smoothed decision and its multiplier is zero.
+        zero_gradient: (B,) bool, True where the forecast is wrong and the gradient of the smoothed regret is zero.
         constraint_names: names of the m constraints.
         constraint_kinds: "equality", "row", "lower bound" or "upper bound" for each constraint.
-        binding: (m,) share of samples in which a constraint holds the decision under the forecast.
-        shadow_price: (m,) mean gain there if the limit is relaxed by one unit. For integer programs ``binding`` and
-            ``shadow_price`` are those of the relaxation.
-        best_binding: (m,) share of samples in which a constraint holds the best decision, under the true costs.
+        binding: (m,) share of samples in which a constraint binds under the forecast.
+        shadow_price: (m,) mean gain in these samples if the limit is relaxed by one unit. For integer programs
+            ``binding`` and ``shadow_price`` are those of the relaxation.
+        best_binding: (m,) share of samples in which a constraint binds at the best decision, under the true costs.
         best_shadow_price: (m,) mean shadow price at the best decisions.
-        active: (B, m) bool, constraints that are tight at the decision under the forecast, integers included.
+        active: (B, m) bool, constraints that are tight at the decision under the forecast; integers stay integers.
         best_active: (B, m) bool, constraints that are tight at the best decision.
         decision: (B, n) decisions under the forecast.
         best_decision: (B, n) decisions under the truth.
@@ -73,10 +73,10 @@ class Diagnosis:
         grouped_by: heading of the labels: "group", the name of a column ("group regret" if a table has a column
             "regret"), "hour of day", "month" or "weekday".
         sense: "min" or "max".
-        integer: whether the problem has integers.
+        integer: whether the problem has integer variables.
         linear: whether its objective is linear.
         smoothing: a sentence about the smoothing λ.
-        index: the index of the tables that were given, such as dates; None where there is none, or the default one.
+        index: the index of the given tables, such as dates; None if they have none, or the default one.
         violation_names: names of the v ways to violate a predicted right-hand side; empty where none is predicted.
         violation_kinds: "too little", "too much" or "violated" for each of them.
         violation: (B, v) by how much the decision under the forecast violates the truth.

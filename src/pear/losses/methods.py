@@ -281,10 +281,10 @@ def make_loss(name: Any, task: TaskLike | Problem | Model, **options: Any) -> nn
     """Make the loss of a method for a task, or for a problem of your own.
 
     Args:
-        name: the name of a method, of ``METHODS`` or a plug-in; or what else ``as_method`` takes, such as a class.
+        name: the name of a method of ``METHODS`` or of a plug-in; or what ``as_method`` takes, such as a class.
         task: a ``Problem`` or a ``Model``; or an object with a name, a problem, ``decide``, ``decide_relaxed`` and,
             for LAVA, ``adjacent``.
-        options: settings that replace those of the row.
+        options: keyword arguments of the loss; they replace the settings of the method.
 
     Returns:
         A loss, called as ``loss(predicted, true, keys=None)``. Its attribute ``seconds`` counts the time of "solve" and

@@ -13,12 +13,12 @@ from pear.problem.row_pairing import check_paired_rows
 
 
 def bring_known(problem: Any, known: Any, values: Any) -> Any:
-    """The problem or model that decides for samples with this known data; itself where it has no known values.
+    """Return the model with this known data filled in; a problem without known values is returned as it is.
 
     Args:
         problem: a ``Problem`` or ``Model``.
-        known: as for ``Model.with_known``; None where the model has no known values, or has got them before.
-        values: (B, k) values of the samples, or (k,) of one, which tell how many rows ``known`` must have.
+        known: as for ``Model.with_known``; None if the model has no known values, or already holds them.
+        values: (B, k) values of the samples, or (k,) of one sample; they set the number of rows of ``known``.
 
     Raises:
         ProblemError: known data is missing, not expected, or not what the model expects.
@@ -31,7 +31,7 @@ def bring_known(problem: Any, known: Any, values: Any) -> Any:
 
 
 def read_known(problem: Any, known: Any, count: int) -> Tensor | None:
-    """The known numbers of samples, (N, ·), in the order of ``known_map.names``; None where the problem has none.
+    """Return the known numbers of N samples, one column for each of ``known_map.names``; None if the problem has none.
 
     Args:
         problem: a ``Problem`` or ``Model``.
@@ -49,7 +49,7 @@ def read_known(problem: Any, known: Any, count: int) -> Tensor | None:
 
 
 def with_numbers(problem: Any, numbers: Tensor | None) -> Any:
-    """The model with known numbers (N, ·) of its samples, a result of ``read_known``; itself where there are none."""
+    """Return the model with the result of ``read_known`` filled in; the problem itself where that is None."""
     if numbers is None:
         return problem
     return problem.with_known({name: numbers[:, i] for i, name in enumerate(problem.known_map.names)}, len(numbers))

@@ -256,7 +256,7 @@ class Model:
         return NamedDecisions(parts, z, self.variables, given.index if is_frame(given) else None)
 
     def with_recourse(self, recourse: Penalty | Projection) -> Model:
-        """The same model with a recourse, the rule for decisions that violate the true constraints."""
+        """Return the same model with a recourse, the rule for decisions that violate the true constraints."""
         return replace(self, recourse=recourse)
 
     def with_known(self, known: Any, count: int | None = None) -> Model:

@@ -177,10 +177,10 @@ def _in_kind(problem: Problem, matrix: Any) -> Any:
 
 
 def _checked(what: str, value: ArrayLike, n: int) -> Tensor:
-    """A tensor (n,) or (B, n) of a floating type.
+    """Convert a value to a floating-point tensor of shape (n,) or (B, n).
 
     Raises:
-        ProblemError: the shape is another.
+        ProblemError: the value has another shape.
     """
     found = to_tensor(what, value)
     found = found if found.is_floating_point() else found.double()

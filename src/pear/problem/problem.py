@@ -355,7 +355,7 @@ class Problem:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """The overrides of one call, detached, in float64 and of the right shape, checked together with the cost."""
+        """Check the fields that one call overrides, together with its cost, and return them as float64 tensors."""
         shared_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             _refuse_matrices(given)

@@ -95,7 +95,7 @@ def as_table(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
 
 
 def _tables_with_index(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of pandas by name; of ``known`` those with as many rows as the first of the others."""
+    """Return the pandas tables by name. Parts of ``known`` count only if they have as many rows as the first table."""
     found: dict[str, Any] = {name: table for name, table in tables.items() if name != "known" and has_index(table)}
     count, known = next((len(table) for table in found.values()), 0), tables.get("known")
     parts: Mapping[Any, Any] = known if isinstance(known, Mapping) else {None: known}
@@ -106,12 +106,12 @@ def _tables_with_index(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_default(index: Any) -> bool:
-    """Whether an index is 0, 1, 2, …, which pandas makes where there is none."""
+    """Whether an index is 0, 1, 2, …, the default of pandas."""
     return bool(index.equals(sys.modules["pandas"].RangeIndex(len(index))))
 
 
 def _reorders_default(index: Any) -> bool:
-    """Whether an index has the numbers 0, 1, 2, … in another order, as that of a table that was shuffled."""
+    """Whether an index is a permutation of 0, 1, 2, …, such as the index of a shuffled table."""
     return bool(index.dtype.kind in "iu" and np.array_equal(np.sort(index.to_numpy()), np.arange(len(index))))
 
 

@@ -190,7 +190,7 @@ def _refuses_a_missing_file(row: Importer, write: WriteModel) -> None:
 
 
 def _refuses_broken_files(row: Importer, write: WriteModel) -> None:
-    """What cannot be read is an error of ``pear.errors``; half a file may be a model by chance, and nothing else."""
+    """Unreadable files raise an error of ``pear.errors``. A truncated file may also happen to be a valid model."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"model{row.suffixes[0]}")
         path.write_bytes(b"")

@@ -64,7 +64,7 @@ class Units:
 
     @classmethod
     def of(cls, s: Program) -> Units:
-        """Equilibrate A and G; variables in no row get their unit from the curvature."""
+        """Compute the units that equilibrate A and G. Variables that no row contains get theirs from the curvature."""
         M = np.abs(np.vstack([s.A, s.G]))
         column: Array = np.ones(s.n)
         row: Array = np.ones(len(M))

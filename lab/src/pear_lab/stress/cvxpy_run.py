@@ -30,11 +30,11 @@ class CvxpyResult:
 
     @property
     def wrong(self) -> list[CvxpyVerdict]:
-        """Those with a wrong optimum, loss, gradient or training."""
+        """The verdicts on problems with a wrong optimum, loss, gradient or training."""
         return [one for one in self.verdicts if one.wrong]
 
     def reasons(self) -> Counter[str]:
-        """How often each sentence refused a problem; digits are left out, so that sample numbers do not matter."""
+        """Count the refused problems by error message. Digits become ``#``, so that messages differ in words alone."""
         return Counter(
             "".join("#" if letter.isdigit() else letter for letter in one.refused)[:_LONGEST]
             for one in self.verdicts

@@ -319,7 +319,7 @@ _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "in
 
 
 def sweep_runs() -> list[RunSpec]:
-    """Twelve trainings of a tenth of a second each, and measurements of three of them.
+    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three that measure a variant.
 
     Example:
         >>> len(sweep_runs()), len({run.key for run in sweep_runs()})

@@ -76,7 +76,7 @@ def row_rank(matrix: Array) -> tuple[int, Any, Array]:
     """Find independent rows of a matrix (r, n).
 
     Returns:
-        The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
-        independent rows to the others, for rows divided by their lengths.
+        The rank. An order of the rows, independent ones first. Coefficients (rank, r − rank): each column combines
+        the independent rows to one dependent row, where all rows have length 1.
     """
     return independent_rows(matrix, RANK)

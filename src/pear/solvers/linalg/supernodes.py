@@ -57,7 +57,7 @@ def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Arr
 
     Args:
         order: (n,) see ``Blocks``.
-        upper: the upper triangle in that order: where columns begin, their rows, and the position of each number.
+        upper: the upper triangle in that order: column pointers, row indices, and the position of each entry's value.
         parent: (n,) elimination tree.
         counts: (n,) the number of entries below the diagonal of every column of L.
     """

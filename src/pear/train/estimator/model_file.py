@@ -271,7 +271,7 @@ def _check_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Or
 
 
 def _restore_problem(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
-    """Make the problem or model that the content of a model file describes, around the oracle where there is one."""
+    """Rebuild the problem or model that a model file describes; an oracle, if given, replaces the plain problem."""
     problem = oracle if oracle is not None else Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:

@@ -106,13 +106,13 @@ def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known
 def read_training_rows(
     estimator: DecisionRegressor, given: Mapping[str, Any], dtype: torch.dtype | None = None, least: int = 1
 ) -> TrainingRows:
-    """Check the rows of a training, by scikit-learn and by the problem.
+    """Check the training data against scikit-learn's rules and the problem, and convert it to tensors.
 
     Args:
-        estimator: the estimator; a fresh one gets the names and the kind of table from these rows.
+        estimator: the estimator. Where ``dtype`` is None, it forgets its last fit and records the columns of this data.
         given: X, y, groups, base_forecast, known and sample_weight.
-        dtype: of the model; None for rows that a fresh model gets its type, its columns and its names from.
-        least: so many rows are needed.
+        dtype: the dtype of the trained model; None if the model is yet to be made from this data.
+        least: the least number of rows.
     """
     from sklearn.utils.validation import validate_data
 

@@ -44,7 +44,7 @@ class SampleBatch(NamedTuple):
     weight: Tensor | None = None
 
     def only(self, which: Tensor) -> SampleBatch:
-        """The samples at these row numbers, or under this mask (B,)."""
+        """Return the samples that ``which`` selects: row numbers, or a mask (B,)."""
         features = map_features(lambda part: part[which], self.features)
         weight = None if self.weight is None else self.weight[which]
         return SampleBatch(features, self.costs[which], _select_keys(self.keys, which), weight)
