@@ -180,3 +180,13 @@ def test_compare_knows_what_is_known(folder):
     done = run("compare", "plant.lp", "data.csv", "--known", "demand", "--forecasters", "ridge", "--splits", 2)
     assert done.exit_code == 0, done.output
     assert "2 values are forecast from 2 features" in said(done)
+
+
+def test_compare_corrects_forecasts_with_what_is_known(folder):
+    forecast = folder[list(FUELS)].mean().to_frame().T.loc[[0] * ROWS].reset_index(drop=True)
+    forecast.iloc[:5] = np.nan  # no forecasts of the first days
+    forecast.to_csv("ours.csv", index=False)
+    options = ("--known", "demand", "--forecasters", "correction", "--splits", 2, "--max-epochs", 2)
+    done = run("compare", "plant.lp", "data.csv", "--forecasts", "ours.csv", *options)
+    assert done.exit_code == 0, done.output
+    assert "ours + pear" in done.output

@@ -141,9 +141,11 @@ def test_solvers_lists_origins_and_problems(site_packages: Path, terminal: None)
     result = CliRunner().invoke(app, ["solvers"])
     lines = {words[0]: line for line in result.output.splitlines() if (words := line.split())}
     assert "pear-one 1.2" in lines["mine"]
-    assert "from elsewhere" in lines["mine"]
+    assert "from" in lines["mine"]
+    assert "elsewhere" in result.output  # in a narrow terminal the note goes on in the next line
     assert "registered in this process" in lines["local"]
-    assert "The solver 'bad' of pear-broken 1.2 cannot be loaded from pear_broken:S: ZeroDivisionError" in result.output
+    said = " ".join(result.output.split())
+    assert "The solver 'bad' of pear-broken 1.2 cannot be loaded from pear_broken:S: ZeroDivisionError" in said
 
 
 def test_two_packages_with_one_name_are_refused(site_packages: Path) -> None:

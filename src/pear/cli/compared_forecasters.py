@@ -60,6 +60,9 @@ def make_forecasters(
     return found
 
 
+_INNER = "regressor__"  # the beginning of the names of a regressor's parameters among those of CorrectedForecasts
+
+
 class CorrectedForecasts:
     """A regressor that corrects forecasts; they are the last columns of its features.
 
@@ -71,9 +74,26 @@ class CorrectedForecasts:
     def __init__(self, regressor: pear.DecisionRegressor, columns: int) -> None:
         self.regressor, self.columns = regressor, columns
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, as scikit-learn asks for them; ``deep`` adds those of the regressor."""
+        inner = self.regressor.get_params(deep=False) if deep else {}
+        own = {"regressor": self.regressor, "columns": self.columns}
+        return {**own, **{f"{_INNER}{name}": value for name, value in inner.items()}}
+
+    def set_params(self, **given: Any) -> CorrectedForecasts:
+        """Set parameters, also those of the regressor."""
+        for name, value in given.items():
+            if name.startswith(_INNER):
+                self.regressor.set_params(**{name.removeprefix(_INNER): value})
+            else:
+                setattr(self, name, value)
+        return self
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecasts:
         """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
         import numpy as np
+
+        from pear.train.estimator.training_rows import own_rows
 
         known = np.isfinite(X[:, self.columns :]).all(axis=1)
         if groups is not None:
@@ -83,6 +103,10 @@ class CorrectedForecasts:
                 "no training row has a forecast that could be corrected; leave out --forecasters correction"
             )
         options = {} if groups is None else {"groups": groups[known]}
+        problem = self.regressor.problem
+        if own_rows(problem) is not None:  # which has fields of its own for every sample, also for those left out
+            samples = np.flatnonzero(known) if groups is None else np.unique(groups[known])
+            self.regressor.set_params(problem=problem[samples.tolist()])
         self.regressor.fit(X[known, : self.columns], y[known], base_forecast=self._forecasts(X[known]), **options)
         self.history_ = self.regressor.history_
         return self
