@@ -93,7 +93,7 @@ class CorrectedForecasts:
         """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
         import numpy as np
 
-        from pear.train.estimator.training_rows import own_rows
+        from pear.train.validation import own_rows
 
         known = np.isfinite(X[:, self.columns :]).all(axis=1)
         if groups is not None:
