@@ -97,3 +97,11 @@ def test_rows_without_dates_have_no_order_in_time() -> None:
     assert find_time_order(X.reset_index(drop=True), COSTS) is None
     assert find_time_order(X, C) is None
     assert find_time_order(FEATURES, COSTS, groups=np.arange(COUNT)[::-1]) is None
+
+
+def test_the_estimator_leaves_a_gap_beside_held_out_rows() -> None:
+    pytest.importorskip("sklearn")
+    plain, gapped = (pear.DecisionRegressor(TASK.problem, max_epochs=2, gap=gap).fit(X, C) for gap in (0, 9))
+    assert gapped.history_.race != plain.history_.race  # trained on fewer rows, judged on the same ones
+    with pytest.raises(pear.ProblemError, match="gap must be at least 0; got -1"):
+        pear.DecisionRegressor(TASK.problem, gap=-1).fit(X, C)

@@ -78,6 +78,10 @@ def train(
         str | None,
         typer.Option(help="A column of dates; the test rows are the last ones by these."),
     ] = None,
+    gap: Annotated[
+        int,
+        typer.Option(help="So many rows beside held-out ones are not trained on; for values that overlap.", min=0),
+    ] = 0,
     base: Base = None,
 ) -> None:
     """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), judge both, and save the latter.
@@ -107,6 +111,7 @@ def train(
     settings: dict[str, Any] = {
         "max_epochs": max_epochs,
         "learning_rate": learning_rate,
+        "gap": gap,
         "time_cap": time_cap,
         "random_state": seed,
         "verbose": True,

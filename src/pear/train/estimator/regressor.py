@@ -79,7 +79,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             correction is trained on forecasts by copies that had not seen the row (``pear.train.base_forecast``);
             ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
         hidden_layer_sizes: widths of the hidden layers of "mlp".
-        learning_rate, batch_size, max_epochs, check_every, patience, time_cap: as in ``pear.FitConfig``.
+        learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap: as in ``pear.FitConfig``.
         validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
             out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
@@ -125,6 +125,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         patience: int = 10,
         time_cap: float | None = None,
         validation_fraction: float | None = None,
+        gap: int = 0,
         random_state: Any = 0,
         verbose: bool = False,
     ) -> None:
@@ -143,6 +144,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self.patience = patience
         self.time_cap = time_cap
         self.validation_fraction = validation_fraction
+        self.gap = gap
         self.random_state = random_state
         self.verbose = verbose
 
@@ -360,7 +362,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return DailyUpdates(self.model_[1], self.problem, self.loss_, self.learning_rate, self._scale)
 
     def _config(self) -> FitConfig:
-        names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap")
+        names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap")
         return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
 
     def _seed(self) -> int:
