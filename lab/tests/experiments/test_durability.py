@@ -112,7 +112,8 @@ def test_workers_that_always_die_at_the_start_end_the_command_in_words(
     ):
         run_all([path_run(), path_run(1)], database, jobs=2)
     assert MAX_STARTS == 5
-    assert len(started) == MAX_STARTS + 1
+    # The fifth death ends the command; whether the second of the two workers runs at that moment is chance.
+    assert len(started) in (MAX_STARTS, MAX_STARTS + 1)
     assert database.statuses() == {"k": "done"}
     assert not multiprocessing.active_children()
 
