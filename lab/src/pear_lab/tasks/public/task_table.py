@@ -1,0 +1,20 @@
+"""``PUBLIC_TASKS``: one row for each public task."""
+
+from __future__ import annotations
+
+from pear.errors import ProblemError
+from pear_lab.tasks.public.public_task import PublicTask
+
+PUBLIC_TASKS: tuple[PublicTask, ...] = ()
+
+
+def public_task(name: str) -> PublicTask:
+    """Return the public task of this name.
+
+    Raises:
+        ProblemError: there is none; the message lists all names.
+    """
+    rows = {row.name: row for row in PUBLIC_TASKS}
+    if name not in rows:
+        raise ProblemError(f"there is no public task {name!r}; there is {', '.join(rows)}")
+    return rows[name]
