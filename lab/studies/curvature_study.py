@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import pear
 from pear.decisions.smoothing import Smoothing
-from pear.losses.baselines import MSELoss
+from pear.losses.mse import MSELoss
 from pear.problem.derived_problems import add_curvature
 
 Array = NDArray[np.float64]

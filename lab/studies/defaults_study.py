@@ -26,7 +26,7 @@ from torch import nn
 import pear
 from pear.decisions import smoothing
 from pear.losses import defaults
-from pear.losses.baselines import MSELoss
+from pear.losses.mse import MSELoss
 from pear_lab.data.building_data import load_building
 from pear_lab.data.energy_data import load_energy
 from pear_lab.tasks.building_task import building_split

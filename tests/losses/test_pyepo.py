@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.losses import DBBLoss, PFYLLoss, SPOPlusLoss
+from pear.losses import DBBLoss, PFYLLoss, RandomDraws, SPOPlusLoss
 from pear.losses.pyepo import PyEPOLoss, pyepo_model
 from pear.tasks import knapsack, shortest_path
 from pear.train import FitConfig, fit
@@ -39,6 +39,18 @@ def agree(ours: nn.Module, theirs: nn.Module, problem: pear.Problem) -> None:
     value, grad = gradient(theirs, predicted, true)
     assert bool(grad.any())
     torch.testing.assert_close(gradient(ours, predicted, true), (value, grad))
+
+
+class ScriptedDraws(RandomDraws):
+    """Gives the numbers that another generator has drawn."""
+
+    def __init__(self, noise: Tensor) -> None:
+        super().__init__(0)
+        self.noise = noise.double()
+
+    def normal(self, *shape: int) -> Tensor:
+        assert tuple(self.noise.shape) == shape
+        return self.noise
 
 
 @PROBLEM
@@ -73,14 +85,8 @@ def test_pfyl_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem
     perturbed = torch.cat(seen[1:]).view(8, samples, -1).transpose(0, 1)
     noise = problem.sign * (perturbed - predicted.detach()) / 0.7
 
-    class Scripted(PFYLLoss):
-        class _Numbers:
-            def normal(self, mean: float, deviation: float, size: tuple[int, ...]) -> Any:
-                assert tuple(noise.shape) == size
-                return noise.double().numpy()
-
-    ours = Scripted(problem, samples=samples, sigma=0.7, cost_unit=1.0)
-    ours._random = Scripted._Numbers()  # type: ignore[assignment]
+    ours = PFYLLoss(problem, samples=samples, sigma=0.7, cost_unit=1.0)
+    ours.draws = ScriptedDraws(noise)
     torch.testing.assert_close(gradient(ours, predicted, true), (value, grad))
 
 

@@ -170,7 +170,7 @@ def test_names_of_ours_cannot_be_taken(site_packages: Path) -> None:
         "[pear.losses]\nmse = MODULE:Loss",
     )
     assert get("highs").module == "pear.solvers.adapters.highs"
-    assert type(make_loss("mse", SIMPLEX)).__module__ == "pear.losses.baselines"
+    assert type(make_loss("mse", SIMPLEX)).__module__ == "pear.losses.mse"
     (problem,) = plugins.load_all("solver").problems
     assert problem.startswith("the solver 'highs' comes from pear itself and from pear-thief 1.2")
     (problem,) = plugins.load_all("importer").problems

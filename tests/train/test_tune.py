@@ -194,7 +194,7 @@ def test_a_candidate_that_diverges_is_named_and_the_others_go_on(
     samples: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pear.losses.baselines.MSELoss.forward", lambda self, predicted, true, keys=None: predicted.sum() * math.nan
+        "pear.losses.mse.MSELoss.forward", lambda self, predicted, true, keys=None: predicted.sum() * math.nan
     )
     found = pear.tune(TASK.problem, *samples, candidates=FEW[:3], config=SHORT)
     failed = found.table()[-1]

@@ -216,6 +216,13 @@ class DecisionLoss(nn.Module):
             raise ProblemError(f"decide must return finite numbers; those of sample {sample} are not")
         return z.detach().to(cost)
 
+    def decide_each(self, costs: Tensor, ids: list[Hashable] | None = None) -> Tensor:
+        """Compute the best decisions (m, B, n) for m costs of each sample (m, B, n), in one call of ``decide``."""
+        count, batch = costs.shape[:2]
+        if ids is None and self.problem.batch is not None:
+            ids = list(range(batch))
+        return self.decide(costs.flatten(0, 1), None if ids is None else ids * count).view_as(costs)
+
     def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Return the best decisions (B, n) under the true costs; those of samples with an id are stored."""
         if ids is None:

@@ -18,7 +18,8 @@ from pear.problem.oracle_calls import CheckedDecision, OracleFunction, TensorFun
 from pear.problem.problem import FIELDS, Problem
 
 DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
-"""Methods of ``pear.losses.METHODS`` that need decisions alone, and thus no relaxation."""
+"""Well-known methods of ``pear.losses.METHODS`` that need decisions alone, and thus no relaxation; ``requires`` of a
+row says which others do."""
 
 
 class Oracle(Problem):

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from pear.errors import PearError
 from pear.losses.decision_loss import takes_keys
-from pear.losses.methods import Method, OwnProblem, as_method
+from pear.losses.method_row import Method, OwnProblem
+from pear.losses.methods import as_method
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import CostMap, Model, Problem
 from pear.tasks import Samples, shortest_path

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.losses.baselines import MSELoss
+from pear.losses.mse import MSELoss
 from pear.train.base_forecast import Correction, as_offsets, forecast_of, offsets_for_fit, typical_error
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig

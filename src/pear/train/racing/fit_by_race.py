@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.losses.baselines import MSELoss
+from pear.losses.mse import MSELoss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
 from pear.train.blocked_folds import blocked_folds

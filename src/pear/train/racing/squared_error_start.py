@@ -12,7 +12,7 @@ from typing import Protocol
 
 from torch import nn, optim
 
-from pear.losses.baselines import MSELoss
+from pear.losses.mse import MSELoss
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.trajectory import Trajectory, Weights
 from pear.train.samples import SampleSource

@@ -1,0 +1,64 @@
+"""``PFYLLoss``: the Fenchel–Young loss of randomly perturbed costs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal
+
+from torch import Tensor
+
+from pear.losses.decision_loss import Decide, check_number
+from pear.losses.random_draws import DrawingLoss, check_count
+from pear.problem import Model, Problem
+
+
+class PFYLLoss(DrawingLoss):
+    """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σuε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σuε_m)``.
+
+    This is the perturbed Fenchel–Young loss (Berthet et al., 2020). ε is standard normal and drawn anew in every step.
+    For maximisation every cost changes its sign. The smallest value is negative and unknown (at least
+    ``E min_z σuεᵀz``), so that only changes of the value are meaningful.
+
+    Args:
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        samples: the number of perturbations per sample and step.
+        sigma: σ, the size of the perturbations in units of the costs.
+        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import PFYLLoss
+        >>> loss = PFYLLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), samples=4, sigma=0.1)
+        >>> predicted = torch.tensor([[2.0, 1.0]], requires_grad=True)
+        >>> loss(predicted, torch.tensor([[1.0, 3.0]])).backward()
+        >>> predicted.grad
+        tensor([[ 1., -1.]])
+    """
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        samples: int = 1,
+        sigma: float = 1.0,
+        seed: int = 135,
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        self.samples = check_count("samples", samples)
+        check_number("sigma", sigma, least=0.0, strict=True)
+        self.sigma = float(sigma)
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the loss with all decisions held fixed, so that its derivative is the gradient of the class."""
+        best = self.best(true, ids)
+        # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
+        noise = self.draws.normal(self.samples, *predicted.shape).to(predicted)
+        perturbed = predicted + self.problem.sign * self.sigma * self.settle_unit(true) * noise
+        z = self.decide_each(perturbed, ids)
+        with self.timed("gradient"):
+            return self.problem.sign * ((predicted * best).sum(1) - (perturbed * z).sum(2).mean(0))

@@ -1,0 +1,93 @@
+"""``RandomDraws``: random numbers whose state can be saved; ``DrawingLoss``: the base of losses that draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.decision_loss import Decide, DecisionLoss
+from pear.problem import Model, Problem
+
+
+class RandomDraws:
+    """Random numbers of one loss, whose state can be saved and restored.
+
+    Args:
+        seed: the seed of a ``numpy.random.RandomState``, whose stream is the same in every version of NumPy.
+
+    Attributes:
+        generator: the generator, for draws that have no method here.
+
+    Example:
+        >>> draws = RandomDraws(135)
+        >>> kept = draws.state()
+        >>> first = draws.normal(2, 3)
+        >>> draws.load_state(kept)
+        >>> bool((draws.normal(2, 3) == first).all())
+        True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.generator = np.random.RandomState(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Draw standard normal numbers of this shape, in float64, with one call of the generator."""
+        return torch.from_numpy(self.generator.normal(0, 1, shape))
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the generator, as tensors, numbers and strings."""
+        name, words, *rest = self.generator.get_state(legacy=True)
+        return {"name": name, "words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of the generator from a result of ``state``."""
+        words = state["words"].numpy().astype(np.uint32)
+        self.generator.set_state((state["name"], words, *state["rest"]))
+
+
+class DrawingLoss(DecisionLoss):
+    """A loss that draws random numbers, the same ones in a run that was resumed.
+
+    Args:
+        problem: the decision problem, as of ``DecisionLoss``.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+
+    Attributes:
+        draws: the random numbers.
+    """
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        seed: int = 135,
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(problem, decide, mse_weight, cost_unit)
+        self.draws = RandomDraws(seed)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the unit of the costs, and the state of the random generator: a resumed run draws the same numbers."""
+        return {**super().get_extra_state(), **self.draws.state()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore the unit of the costs and the random generator from a saved state."""
+        super().set_extra_state(state)
+        self.draws.load_state(state)
+
+
+def check_count(name: str, value: int, least: int = 1) -> int:
+    """Return ``value`` as an int; raise ProblemError unless it is a whole number of at least ``least``."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or value != int(value) or value < least:
+        raise ProblemError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return int(value)

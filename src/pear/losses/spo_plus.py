@@ -1,0 +1,43 @@
+"""``SPOPlusLoss``: a convex upper bound of the regret."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from torch import Tensor
+
+from pear.losses.decision_loss import DecisionLoss
+
+
+class SPOPlusLoss(DecisionLoss):
+    """``ℓ = −min_z (2ĉ − c)ᵀz + 2ĉᵀz*(c) − cᵀz*(c)``, mean over the batch; gradient ``2 (z*(c) − z*(2ĉ − c))``.
+
+    The loss is a convex upper bound of the regret (Elmachtoub and Grigas, 2022). For maximisation every cost changes
+    its sign. Each training step solves one problem per sample. For an integer problem, ``decide`` may use exact
+    decisions or those of the relaxation; these are two different methods, the second much faster.
+
+    Args:
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import SPOPlusLoss
+        >>> loss = SPOPlusLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0))
+        >>> predicted = torch.tensor([[2.0, 1.0]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))
+        >>> value.backward()
+        >>> value.item(), predicted.grad
+        (4.0, tensor([[ 2., -2.]]))
+    """
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the bound with both decisions held fixed, so that its derivative is the gradient of the class."""
+        best = self.best(true, ids)
+        beyond = 2 * predicted - true
+        z = self.decide(beyond, ids)
+        with self.timed("gradient"):
+            # (2ĉ − c)ᵀ(z*(c) − z*(2ĉ − c)): no large sums that cancel.
+            return self.problem.sign * (beyond * (best - z)).sum(1)
