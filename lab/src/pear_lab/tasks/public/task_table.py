@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pear.errors import ProblemError
+from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
 from pear_lab.tasks.public.public_task import PublicTask
+from pear_lab.tasks.public.pyepo_knapsack import KNAPSACK_ROW
+from pear_lab.tasks.public.spo_paths import PATH_ROWS
+from pear_lab.tasks.public.spo_portfolio import PORTFOLIO_ROW
 
-PUBLIC_TASKS: tuple[PublicTask, ...] = ()
+PUBLIC_TASKS: tuple[PublicTask, ...] = (
+    *PATH_ROWS,
+    KNAPSACK_ROW,
+    PORTFOLIO_ROW,
+    *BATTERY_ROWS,
+)
 
 
 def public_task(name: str) -> PublicTask:

@@ -1,0 +1,109 @@
+"""Public tasks: every row draws the same data again, and what it decides is the best by another solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from real_data import real_data
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+import pear
+from pear.errors import ProblemError
+from pear.problem import Problem
+from pear.problem.model import plain_problem, problem_and_cost_map
+from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, public_task
+from pear_lab.tasks.public.pjm_battery import BEST
+from pear_lab.tasks.public.spo_portfolio import VARIANCE_RATIO
+
+CHECKED = 3
+"""Samples of a task that another solver decides again."""
+
+every_row = pytest.mark.parametrize("row", PUBLIC_TASKS, ids=[row.name for row in PUBLIC_TASKS])
+
+
+def draw(row: PublicTask, seed: int = 0) -> Drawing:
+    if row.needs_data is not None:
+        real_data(row.needs_data)
+    return row.draw(seed)
+
+
+def highs_value(problem: Problem, cost: np.ndarray) -> float:
+    """The best value of a linear or integer program, by HiGHS through SciPy."""
+    parts = []
+    if problem.G is not None:
+        parts.append(LinearConstraint(problem.G.numpy(), -np.inf, problem.h.numpy()))
+    if problem.A is not None:
+        parts.append(LinearConstraint(problem.A.to_dense().numpy(), problem.b.numpy(), problem.b.numpy()))
+    sign = -1.0 if problem.sense == "max" else 1.0
+    bounds = [
+        np.full(problem.n, default) if given is None else np.broadcast_to(given.numpy(), (problem.n,))
+        for given, default in ((problem.lb, -np.inf), (problem.ub, np.inf))
+    ]
+    whole = None if problem.integer is None else np.broadcast_to(problem.integer.numpy(), (problem.n,)).astype(int)
+    found = milp(sign * cost, constraints=parts, bounds=Bounds(*bounds), integrality=whole, options={"mip_rel_gap": 0})
+    return sign * float(found.fun)
+
+
+def test_names_are_unique_and_an_unknown_one_is_refused() -> None:
+    names = [row.name for row in PUBLIC_TASKS]
+    assert len(set(names)) == len(names)
+    assert public_task(names[0]) is PUBLIC_TASKS[0]
+    with pytest.raises(ProblemError, match=f"no public task 'tsp-99'; there is {names[0]}"):
+        public_task("tsp-99")
+
+
+@every_row
+def test_a_row_says_where_it_comes_from(row: PublicTask) -> None:
+    assert row.title
+    assert "20" in row.origin
+    assert len(row.protocol) > 50
+    assert all(number.where and np.isfinite(number.value) for number in row.published)
+
+
+@every_row
+def test_equal_seeds_give_equal_data(row: PublicTask) -> None:
+    first, second = draw(row), draw(row)
+    for one, other in zip(first.split, second.split, strict=True):
+        assert len(one.features) == len(one.costs) > 0
+        for name in ("features", "costs"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+            assert bool(getattr(one, name).isfinite().all())
+    train = first.split.train
+    predicted = row.forecaster(train.features.shape[1], train.costs.shape[1])(train.features[:2])
+    assert predicted.shape == train.costs[:2].shape
+    if row.name != "pjm-battery":  # its days are in the order of time for every seed
+        assert not torch.equal(draw(row, 1).split.train.costs, train.costs)
+
+
+@every_row
+def test_linear_programs_are_decided_as_highs_decides_them(row: PublicTask) -> None:
+    drawing = draw(row)
+    if not plain_problem(drawing.problem).has_program or plain_problem(drawing.problem).is_curved:
+        pytest.skip("no linear program; a test of its own checks its decisions")
+    problem, cost_map = problem_and_cost_map(drawing.problem)
+    values = drawing.split.test.costs[:CHECKED].double()
+    costs = values if cost_map is None else cost_map(values)
+    solution = pear.solve(problem, costs)
+    expected = [highs_value(problem, cost) for cost in costs.numpy()]
+    np.testing.assert_allclose((solution.x * costs).sum(1).numpy(), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "order"), [("pjm-battery", "time"), ("pjm-battery-shuffled", "shuffled")])
+def test_the_best_battery_plans_are_worth_what_is_published(name: str, order: str) -> None:
+    drawing = draw(public_task(name))
+    problem, cost_map = problem_and_cost_map(drawing.problem)
+    assert cost_map is not None
+    values = pear.solve(problem, cost_map(drawing.split.test.costs.double())).value + drawing.problem.offset
+    assert round(float(values.mean()), 3) == BEST[order]
+
+
+def test_bounds_of_the_portfolio_keep_its_variance_within_the_limit() -> None:
+    drawing = public_task("spo-portfolio").draw(0)
+    problem = plain_problem(drawing.problem)
+    w = pear.solve(problem, drawing.split.test.costs[:50].double()).x
+    loadings = problem.G[1:5].T
+    equal = torch.full((1, problem.n), 1 / problem.n, dtype=torch.float64)
+    for share in (0.0, 1.0, 100.0):  # any size of the noise of an asset's own beside the factors
+        variance, reference = (((z @ loadings) ** 2).sum(1) + share * (z**2).sum(1) for z in (w, equal))
+        assert bool((variance <= VARIANCE_RATIO * reference * (1 + 1e-9)).all())
