@@ -70,7 +70,7 @@ def test_equal_seeds_give_equal_data(row: PublicTask) -> None:
             assert torch.equal(getattr(one, name), getattr(other, name))
             assert bool(getattr(one, name).isfinite().all())
     train = first.split.train
-    predicted = row.forecaster(train.features.shape[1], train.costs.shape[1])(train.features[:2])
+    predicted = row.forecaster(train.features.shape[-1], train.costs.shape[1])(train.features[:2])
     assert predicted.shape == train.costs[:2].shape
     if row.name != "pjm-battery":  # its days are in the order of time for every seed
         assert not torch.equal(draw(row, 1).split.train.costs, train.costs)

@@ -52,7 +52,8 @@ class PublicTask:
         origin: who described it, with the year and an address.
         protocol: what is drawn, how large the sets are, what is measured; and where ours differs from the origin.
         draw: makes the data of a seed; equal seeds give equal data.
-        forecaster: makes an untrained forecaster from the number of features and of predicted values.
+        forecaster: makes an untrained forecaster from the number of features, the last size of their tensor, and the
+            number of predicted values.
         measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
         published: the published numbers, none where there are none.
         needs_data: the file or folder under ``$PEAR_DATA`` that it reads; None where its data are drawn.

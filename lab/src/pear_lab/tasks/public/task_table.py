@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pear.errors import ProblemError
+from pear_lab.tasks.public.energy_scheduling import ENERGY_SCHEDULING
+from pear_lab.tasks.public.facility_location import FACILITY_LOCATION
+from pear_lab.tasks.public.matching import MATCHING
 from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
 from pear_lab.tasks.public.public_task import PublicTask
 from pear_lab.tasks.public.pyepo_knapsack import KNAPSACK_ROW
+from pear_lab.tasks.public.routing import CVRP, TSP
 from pear_lab.tasks.public.spo_paths import PATH_ROWS
 from pear_lab.tasks.public.spo_portfolio import PORTFOLIO_ROW
 
@@ -14,6 +18,11 @@ PUBLIC_TASKS: tuple[PublicTask, ...] = (
     KNAPSACK_ROW,
     PORTFOLIO_ROW,
     *BATTERY_ROWS,
+    MATCHING,
+    FACILITY_LOCATION,
+    TSP,
+    CVRP,
+    ENERGY_SCHEDULING,
 )
 
 

@@ -1,0 +1,65 @@
+"""Cut drawn samples into the parts of a split, and find the best of decisions that are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pear.errors import ProblemError
+from pear.tasks.task import Samples, Split
+from pear_lab.tasks.splits import SharedLinear
+
+Array = NDArray[np.float64]
+
+SIZES = (200, 100, 500)
+"""Samples to train on, to choose by and to test on, where a task has no other reason."""
+
+
+def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) -> Split:
+    """Cut samples, in the order they have, into train, validation and test, in float32.
+
+    Args:
+        features: (N, p), or (N, k, p) where every predicted value has features of its own.
+        values: (N, k) what is predicted.
+        sizes: three counts with a sum of N.
+
+    Example:
+        >>> [len(part.costs) for part in cut_samples(np.zeros((6, 2)), np.zeros((6, 3)), (3, 1, 2))]
+        [3, 1, 2]
+    """
+    first, second, third = sizes
+    if first + second + third != len(features):
+        raise ProblemError(f"sizes {tuple(sizes)} must have the number of samples as their sum; got {len(features)}")
+    X, C = (torch.from_numpy(np.asarray(one, dtype=np.float32)) for one in (features, values))
+    cuts = (slice(0, first), slice(first, first + second), slice(first + second, None))
+    return Split(*(Samples(X[cut], C[cut]) for cut in cuts))
+
+
+def shared_linear(features: int, values: int) -> nn.Module:
+    """One linear model for all predicted values, in float32: (B, k, p) → (B, k) for any k."""
+    return SharedLinear(features).float()
+
+
+class ListedDecisions:
+    """The best of finitely many decisions under a linear cost, found by comparing all of them.
+
+    Args:
+        decisions: (K, n) all decisions that are allowed.
+
+    Example:
+        >>> cheapest = ListedDecisions(np.eye(3))
+        >>> cheapest(np.array([[3.0, 1.0, 2.0]])).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+
+    def __init__(self, decisions: Array) -> None:
+        self.decisions = decisions
+
+    def __call__(self, costs: Array) -> Array:
+        """Return the cheapest decisions (B, n) for costs (B, n); the first in the list where several are."""
+        best: Array = self.decisions[(costs @ self.decisions.T).argmin(1)]
+        return best

@@ -1,0 +1,133 @@
+"""Energy-aware scheduling: run tasks on a machine when energy is cheap; the prices of the day are predicted."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.problem import CostMap, Model, Problem
+from pear_lab.data.data_files import VARIABLE
+from pear_lab.data.energy_data import FOLDER, HALF_HOURS, load_energy
+from pear_lab.tasks.public.drawn_samples import Array, cut_samples, shared_linear
+from pear_lab.tasks.public.public_task import Drawing, PublicTask
+
+Counts = NDArray[np.integer[Any]]
+
+SLOTS = 12
+_JOBS = 4
+_SIZES = (200, 100)
+_PLACEMENTS = 20
+
+
+class Jobs(NamedTuple):
+    """What is to be run in a day. Each array has an entry for each job.
+
+    Attributes:
+        duration: slots that a job takes, without a break.
+        earliest: the first slot in which it may start.
+        latest: the slot by whose beginning it must have ended.
+        power: energy per slot.
+        load: what it takes of the machine while it runs.
+    """
+
+    duration: Counts
+    earliest: Counts
+    latest: Counts
+    power: Array
+    load: Array
+
+    def starts(self) -> list[tuple[int, int]]:
+        """All pairs of a job and a slot in which it may start, in the order of the variables."""
+        rows = zip(self.earliest, self.latest, self.duration, strict=True)
+        return [
+            (job, slot) for job, (low, high, long) in enumerate(rows) for slot in range(int(low), int(high - long) + 1)
+        ]
+
+
+def schedule_model(jobs: Jobs, capacity: float, slots: int = SLOTS) -> Model:
+    """Every job starts once, and the machine carries at most ``capacity`` in every slot: a 0–1 program.
+
+    The prices of the slots are predicted; what a start costs is the energy of the job at the prices while it runs.
+
+    Example:
+        >>> two = Jobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
+        >>> schedule_model(two, capacity=1.0, slots=3).problem
+        Problem(min, n=5, 2 equalities, 3 inequalities, bounds, 5 integer)
+    """
+    starts = jobs.starts()
+    once, busy, energy = (
+        np.zeros((len(jobs.load), len(starts))),
+        np.zeros((slots, len(starts))),
+        np.zeros((len(starts), slots)),
+    )
+    for i, (job, slot) in enumerate(starts):
+        running = slice(slot, slot + int(jobs.duration[job]))
+        once[job, i], busy[running, i], energy[i, running] = 1.0, jobs.load[job], jobs.power[job]
+    problem = Problem(
+        A=once, b=np.ones(len(once)), G=busy, h=np.full(slots, capacity), lb=0.0, ub=1.0, integer=True
+    )  # fmt: skip
+    return Model(problem, cost_map=CostMap(energy, names=[f"price {slot}" for slot in range(slots)]))
+
+
+def draw_jobs(random: np.random.RandomState) -> tuple[Jobs, float]:
+    """Draw jobs, and a capacity at which they can just be placed: the lowest peak of several random placements."""
+    duration = random.randint(1, 4, _JOBS)
+    earliest, latest = random.randint(0, 4, _JOBS), random.randint(9, SLOTS + 1, _JOBS)
+    jobs = Jobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))
+    peaks = []
+    for _ in range(_PLACEMENTS):
+        used = np.zeros(SLOTS)
+        for job in range(_JOBS):
+            slot = random.randint(earliest[job], latest[job] - duration[job] + 1)
+            used[slot : slot + duration[job]] += jobs.load[job]
+        peaks.append(used.max())
+    return jobs, min(peaks)
+
+
+@cache
+def _days(folder: str | None) -> tuple[Array, Array]:
+    """Features (D, 12, p) and prices (D, 12) of all days, the means of four half-hours each."""
+    data = load_energy(folder, weights=[1.0] * HALF_HOURS)
+    slots = (len(data.prices), SLOTS, HALF_HOURS // SLOTS)
+    return data.features.reshape(*slots, -1).mean(2).numpy(), data.prices.reshape(slots).mean(2).numpy()
+
+
+def draw_schedules(seed: int) -> Drawing:
+    """Draw jobs, and which days are trained on, chosen by and tested on; features are standardised by the first.
+
+    Raises:
+        DataError: ``$PEAR_DATA`` has no prices.
+    """
+    random = np.random.RandomState(seed)
+    features, prices = _days(os.environ.get(VARIABLE))
+    model = schedule_model(*draw_jobs(random))
+    order = random.permutation(len(prices))
+    features, prices = features[order], prices[order]
+    seen = features[: _SIZES[0]].reshape(-1, features.shape[-1])
+    scaled = (features - seen.mean(0)) / seen.std(0)
+    return Drawing(model, cut_samples(scaled, prices, (*_SIZES, len(prices) - sum(_SIZES))))
+
+
+ENERGY_SCHEDULING = PublicTask(
+    name="energy-scheduling",
+    title="Energy scheduling",
+    origin=(
+        "CSPLib 059 and the ICON challenge 2014; Mandi, Demirović, Stuckey & Guns 2020, arXiv 1911.10092; Mandi et al. "
+        "2024, arXiv 2307.13565"
+    ),
+    protocol=(
+        "Jobs with durations, windows, power and load run on a machine of limited capacity at predicted prices. Irish "
+        "half-hour prices of 789 days, and what is known the day before: calendar, forecasts of wind, load and price. "
+        "The origin has several machines and resources and 48 half-hours, days in their order; published are absolute "
+        "regrets of its own instances, which are not comparable. Ours is one machine, 4 jobs and 12 slots of two hours "
+        "(about 35 binary variables, 12 predicted prices); the seed draws the jobs and which 300 days train, 150 "
+        "choose and 339 test. One linear model for all slots."
+    ),
+    draw=draw_schedules,
+    forecaster=shared_linear,
+    needs_data=FOLDER,
+)  # fmt: skip

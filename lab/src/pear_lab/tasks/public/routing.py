@@ -1,0 +1,172 @@
+"""Round trips of one vehicle (TSP) and of several with a capacity (CVRP), decided by comparing all of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations, pairwise, permutations
+
+import numpy as np
+
+from pear.problem import Problem
+from pear.problem.oracle import Oracle
+from pear_lab.tasks.public.drawn_samples import SIZES, Array, ListedDecisions, cut_samples
+from pear_lab.tasks.public.public_task import Drawing, PublicTask
+
+PLACES = 8
+_DEGREE, _NOISE, _FEATURES = 4, 0.5, 5
+
+
+def edges_of(places: int) -> list[tuple[int, int]]:
+    """The pairs of places, in the order of the variables.
+
+    Example:
+        >>> edges_of(3)
+        [(0, 1), (0, 2), (1, 2)]
+    """
+    return list(combinations(range(places), 2))
+
+
+def trip(order: tuple[int, ...], places: int) -> Array:
+    """How often the round trip from place 0 through ``order`` uses each edge: (n,)."""
+    number = {edge: i for i, edge in enumerate(edges_of(places))}
+    used = np.zeros(len(number))
+    stops = (0, *order, 0)
+    for here, there in pairwise(stops):
+        used[number[min(here, there), max(here, there)]] += 1
+    return used
+
+
+def routes_of(customers: tuple[int, ...], places: int) -> list[Array]:
+    """All round trips from place 0 through these customers, each direction once."""
+    return [trip(order, places) for order in permutations(customers) if order[0] <= order[-1]]
+
+
+@cache
+def all_tours(places: int) -> Array:
+    """All round trips through all places: ((places − 1)!/2, n)."""
+    return np.array(routes_of(tuple(range(1, places)), places))
+
+
+def all_plans(demand: Array, capacity: float, vehicles: int) -> Array:
+    """All plans that serve customers 1, 2, … with at most ``vehicles`` trips from place 0: (K, n).
+
+    Args:
+        demand: (k,) what each customer gets.
+        capacity: the most that one vehicle carries.
+        vehicles: the most trips.
+    """
+    places = len(demand) + 1
+
+    @cache
+    def plans(left: tuple[int, ...], vehicles: int) -> tuple[Array, ...]:
+        if not left:
+            return (np.zeros(len(edges_of(places))),)
+        if not vehicles:
+            return ()
+        first, rest = left[0], left[1:]
+        found = []
+        for others in (some for size in range(len(rest) + 1) for some in combinations(rest, size)):
+            load = (first, *others)
+            if sum(demand[one - 1] for one in load) <= capacity:
+                after = plans(tuple(one for one in rest if one not in others), vehicles - 1)
+                found += [route + plan for route in routes_of(load, places) for plan in after]
+        return tuple(found)
+
+    return np.array(plans(tuple(range(1, places)), vehicles))
+
+
+def degree_rows(places: int) -> Array:
+    """1 where an edge meets a place: (places, n)."""
+    return np.array([[float(place in edge) for edge in edges_of(places)] for place in range(places)])
+
+
+def tour_oracle(places: int) -> Oracle:
+    """The shortest round trip; PEAR trains on the relaxation in which two edges meet in every place.
+
+    Example:
+        >>> import pear
+        >>> pear.solve(tour_oracle(4), [[1.0, 9.0, 1.0, 1.0, 9.0, 1.0]]).x.tolist()
+        [[1.0, 0.0, 1.0, 1.0, 0.0, 1.0]]
+    """
+    relaxation = Problem(A=degree_rows(places), b=np.full(places, 2.0), lb=0.0, ub=1.0)
+    return Oracle(ListedDecisions(all_tours(places)), batched=True, relaxation=relaxation)
+
+
+def fleet_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
+    """The cheapest trips that serve all customers; an edge to place 0 counts twice where a trip has one customer.
+
+    In the relaxation two edges meet in every customer, and as many leave place 0 as the vehicles that are needed at
+    least, and at most.
+    """
+    places = len(demand) + 1
+    degrees = degree_rows(places)
+    least = 2.0 * np.ceil(demand.sum() / capacity)
+    relaxation = Problem(
+        A=degrees[1:], b=np.full(places - 1, 2.0), G=np.vstack([degrees[:1], -degrees[:1]]), h=[2.0 * vehicles, -least],
+        lb=0.0, ub=[2.0 if 0 in edge else 1.0 for edge in edges_of(places)],
+    )  # fmt: skip
+    return Oracle(ListedDecisions(all_plans(demand, capacity, vehicles)), batched=True, relaxation=relaxation)
+
+
+def travel_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
+    """Draw features (N, p) and costs (N, n): distances, and a polynomial of the features on top.
+
+    Places are a mixture of N(0, I) and U(−2, 2). The polynomial is ``(Bx/√p + 3)^4 / 3³ · ε``, with the entries of B
+    uniform in (−2, 2) or, with a chance of a half, 0, and ε uniform in [0.5, 1.5].
+    """
+    uniform = np.arange(places) % 2 == 1
+    where = np.where(uniform[:, None], random.uniform(-2, 2, (places, 2)), random.normal(size=(places, 2)))
+    distance = np.array([np.linalg.norm(where[here] - where[there]) for here, there in edges_of(places)])
+    n = len(distance)
+    B = random.binomial(1, 0.5, (n, _FEATURES)) * random.uniform(-2, 2, (n, _FEATURES))
+    features = random.normal(size=(count, _FEATURES))
+    rise = (features @ B.T / np.sqrt(_FEATURES) + 3) ** _DEGREE / 3.0 ** (_DEGREE - 1)
+    return features, distance + rise * random.uniform(1 - _NOISE, 1 + _NOISE, (count, n))
+
+
+def draw_tours(seed: int) -> Drawing:
+    """Draw eight places, and travel costs of every day."""
+    features, costs = travel_costs(np.random.RandomState(seed), sum(SIZES), PLACES)
+    return Drawing(tour_oracle(PLACES), cut_samples(features, costs))
+
+
+def draw_fleets(seed: int) -> Drawing:
+    """Draw a depot and seven customers with demands of 1 to 4, and travel costs of every day."""
+    random = np.random.RandomState(seed)
+    features, costs = travel_costs(random, sum(SIZES), PLACES)
+    demand = random.randint(1, 5, PLACES - 1).astype(float)
+    capacity = max(np.ceil(demand.sum() / 2.5), demand.max())
+    return Drawing(fleet_oracle(demand, capacity, vehicles=3), cut_samples(features, costs))
+
+
+_COSTS = (
+    "Costs are distances plus a polynomial of degree 4 of 5 features with 50 % noise, as PyEPO describes its "
+    "generator; the numbers are drawn in our own order. 200 samples train, 100 choose, 500 test; a linear model. "
+)
+
+TSP = PublicTask(
+    name="tsp",
+    title="TSP",
+    origin="Tang & Khalil 2024, PyEPO, arXiv 2206.14234",
+    protocol=(
+        "A round trip through 8 places, 28 predicted costs, decided by comparing all 2,520 round trips; the relaxation "
+        "for PEAR has two edges in every place. "
+        f"{_COSTS}"
+        "The origin has 20 places and a solver with subtour rows; its results are figures of other sizes, and are not "
+        "comparable."
+    ),
+    draw=draw_tours,
+)  # fmt: skip
+
+CVRP = PublicTask(
+    name="cvrp",
+    title="CVRP",
+    origin="PyEPO's example of vehicle routing, github.com/khalil-research/PyEPO; costs of its TSP, arXiv 2206.14234",
+    protocol=(
+        "At most three vehicles serve 7 customers with demands of 1 to 4 from a depot; a vehicle carries two fifths of "
+        "all, rounded up. 28 predicted costs, decided by comparing all plans; the relaxation for PEAR counts the edges "
+        "of every customer and of the depot. "
+        f"{_COSTS}There are no published numbers."
+    ),
+    draw=draw_fleets,
+)  # fmt: skip
