@@ -1,34 +1,49 @@
 """Losses and layers for training a predictor."""
 
+from pear.losses.cmap import CMAPLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.decision_layer import DecisionLayer
 from pear.losses.decision_loss import DecisionLoss
 from pear.losses.lava import LAVALoss
+from pear.losses.ltr_listwise import ListwiseLTRLoss
+from pear.losses.ltr_pairwise import PairwiseLTRLoss
+from pear.losses.ltr_pointwise import PointwiseLTRLoss
 from pear.losses.method_row import REQUIREMENTS, Method, OwnProblem
 from pear.losses.methods import METHODS, make_loss, method
 from pear.losses.mse import MSELoss
+from pear.losses.nce import NCELoss
 from pear.losses.pear_loss import LastCall, PEARLoss
 from pear.losses.pfyl import PFYLLoss
+from pear.losses.pool_loss import PoolLoss
 from pear.losses.random_draws import DrawingLoss, RandomDraws
 from pear.losses.regret_metrics import normalized_regret, regret, regret_gradient
+from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.losses.spo_plus import SPOPlusLoss
 
 __all__ = [
     "METHODS",
     "REQUIREMENTS",
+    "CMAPLoss",
     "DBBLoss",
     "DecisionLayer",
     "DecisionLoss",
     "DrawingLoss",
     "LAVALoss",
     "LastCall",
+    "ListwiseLTRLoss",
     "MSELoss",
     "Method",
+    "NCELoss",
     "OwnProblem",
     "PEARLoss",
     "PFYLLoss",
+    "PairwiseLTRLoss",
+    "PointwiseLTRLoss",
+    "PoolLoss",
+    "PooledSolutions",
     "RandomDraws",
     "SPOPlusLoss",
+    "SolutionPools",
     "make_loss",
     "method",
     "normalized_regret",

@@ -9,11 +9,16 @@ from typing import Any
 from torch import nn
 
 from pear.errors import PluginError, ProblemError
+from pear.losses.cmap import CMAPLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.defaults import PUBLISHED
 from pear.losses.lava import LAVALoss
+from pear.losses.ltr_listwise import ListwiseLTRLoss
+from pear.losses.ltr_pairwise import PairwiseLTRLoss
+from pear.losses.ltr_pointwise import PointwiseLTRLoss
 from pear.losses.method_row import Method, OwnProblem, TaskLike
 from pear.losses.mse import MSELoss
+from pear.losses.nce import NCELoss
 from pear.losses.pear_loss import PEARLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
@@ -25,6 +30,7 @@ _RELAXED = {"decide": "decide_relaxed"}
 _WEIGHT = {"": {"mse_weight": 0.01}}
 
 _DECISIONS = ("decisions",)
+_POOL = ("decisions", "pool")
 
 METHODS: tuple[Method, ...] = (
     Method("mse", "MSE", MSELoss, note="error of the forecast; knows nothing of the decision", requires=("nothing",)),
@@ -48,6 +54,23 @@ METHODS: tuple[Method, ...] = (
     Method(
         "lava", "LAVA", LAVALoss, {**_RELAXED, "adjacent": "adjacent"}, {"": {"threshold": -0.1}}, shuffled=False,
         note="best vertex against its neighbours; no solve after the first epoch", requires=("relaxation", "vertices"),
+    ),
+    Method("nce", "NCE", NCELoss, _EXACT, _WEIGHT, note="best decision against a pool's mean", requires=_POOL),
+    Method(
+        "cmap", "CMAP", CMAPLoss, _EXACT, _WEIGHT,
+        note="best decision against the one of a pool that looks cheapest", requires=_POOL,
+    ),
+    Method(
+        "ltr-pointwise", "LTR, pointwise", PointwiseLTRLoss, _EXACT,
+        note="error of what the solutions of a pool cost", requires=_POOL,
+    ),
+    Method(
+        "ltr-pairwise", "LTR, pairwise", PairwiseLTRLoss, _EXACT, _WEIGHT,
+        note="best solution of a pool before each of the others", requires=_POOL,
+    ),
+    Method(
+        "ltr-listwise", "LTR, listwise", ListwiseLTRLoss, _EXACT,
+        note="likelihoods of the solutions of a pool", requires=_POOL,
     ),
     Method(
         "pear", "PEAR", PEARLoss, options={"": PUBLISHED._asdict()},

@@ -113,6 +113,11 @@ class Oracle(Problem):
         inner = self._calls.function
         return inner.decide if isinstance(inner, TensorFunction) else inner
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the function takes the ids of the samples, which may then differ in more than their costs."""
+        return self._calls.takes_keys
+
     def decisions(self, cost: Tensor) -> list[CheckedDecision | None]:
         """Decide for costs (B, n); None for samples whose costs are not finite.
 
@@ -139,12 +144,12 @@ class Oracle(Problem):
         """The oracle of the samples with these ids, which its function gets where it takes them."""
         if self.batch is not None:
             return self[keys]
-        return self._with(_keys=tuple(keys)) if self._calls.takes_keys else self  # type: ignore[return-value]
+        return self._with(_keys=tuple(keys)) if self.takes_keys else self  # type: ignore[return-value]
 
     def __getitem__(self, index: Any) -> Oracle:
         """The samples at ``index``, as of a ``Problem``; the function gets their row numbers where it takes ids."""
         if self.batch is None:
-            return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self._calls.takes_keys else self
+            return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self.takes_keys else self
         numbers = torch.arange(self.batch)[sample_index(index, self.batch, torch.device("cpu"))].tolist()
         keys = tuple(numbers if self._keys is None else (self._keys[i] for i in numbers))
         assert isinstance(self.relaxation, Problem)

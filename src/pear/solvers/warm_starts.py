@@ -112,7 +112,7 @@ class WarmStarts:
         are too large for a file are left out. They are computed again when they are next used.
         """
         keys = list(self._slot)
-        if not all(_is_plain_key(key) for key in keys):
+        if not all(is_plain_key(key) for key in keys):
             return {}
         whole = all(type(key) is int and abs(key) < 1 << 63 for key in keys)
         tables = {name: table.state(len(keys)) for name, table in self._tables.items()}
@@ -340,9 +340,9 @@ def _fingerprint_weights(n: int, device: torch.device) -> Tensor:
     return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
 
 
-def _is_plain_key(key: Hashable) -> bool:
+def is_plain_key(key: Hashable) -> bool:
     """True where a file of numbers and strings can hold a sample's key."""
-    return all(map(_is_plain_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
+    return all(map(is_plain_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
 def _has_same_form(saved: Any, own: Any) -> bool:

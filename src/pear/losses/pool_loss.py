@@ -1,0 +1,162 @@
+"""``PoolLoss``: the base class of losses that compare costs of the solutions in a pool, and seldom solve."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.decision_loss import Decide, check_number, takes_keys
+from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.solution_pool import PooledSolutions, SolutionPools
+from pear.problem import Model, Problem
+from pear.problem.array_conversion import as_batch, is_per_sample
+from pear.problem.keys_and_columns import as_keys
+from pear.problem.oracle import Oracle
+from pear.problem.problem import FIELDS
+
+
+class PoolLoss(DrawingLoss):
+    """A loss that compares the costs of solutions in a pool, which grows now and then by solving for the forecasts.
+
+    The pool begins with the best decisions of the training samples, where ``calibrate`` comes first, as in
+    ``pear.fit``; where there are more than ``pool_size``, with those of evenly spaced samples. Each call adds the best
+    decisions of its samples, and with probability ``solve_ratio`` those under their forecasts. In evaluation mode
+    forecasts add nothing. Samples with constraints of their own have a pool for each distinct set of constraints.
+
+    A subclass defines ``compare``.
+
+    Args:
+        problem: the decision problem, as of ``DecisionLoss``.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        solve_ratio: the share of the steps in which the problem is solved for the forecasts, from 0 to 1.
+        pool_size: the largest number of solutions in a pool. A step takes time and memory for ``pool_size`` · n numbers
+            and a product of them with B costs.
+        seed: the seed of the random choice of these steps.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        solve_ratio: float = 0.05,
+        pool_size: int = 1000,
+        seed: int = 135,
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        check_number("solve_ratio", solve_ratio, least=0.0)
+        if solve_ratio > 1:
+            raise ProblemError(f"solve_ratio is a share of the steps, at most 1; got {solve_ratio!r}")
+        self.solve_ratio, self.pool_size = float(solve_ratio), check_count("pool_size", pool_size, least=2)
+        self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
+
+    @property
+    def pools(self) -> SolutionPools:
+        """The solutions so far; none where another problem was assigned."""
+        if self._pools_of is not self.problem:
+            self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
+        return self._pools
+
+    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
+        """Choose the unit of the costs where it is "auto", and add the best decisions to the pool; returns the unit.
+
+        Args:
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
+            keys: N sample ids; the first N where left out.
+        """
+        unit = super().calibrate(costs, keys)
+        values = as_batch(costs).detach()
+        ids = as_keys(keys, len(values))
+        if ids is None and (self.problem.batch is not None or self.cost_map is not None):
+            ids = list(range(len(values)))
+        finite = values.isfinite().all(1).nonzero()[:, 0]
+        chosen = finite[:: -(-len(finite) // self.pool_size)] if len(finite) else finite
+        if len(chosen):
+            values, ids = values[chosen], None if ids is None else [ids[i] for i in chosen.tolist()]
+            true = values if self.cost_map is None else self.cost_map(values, ids)
+            self._add(self.best(true.double(), ids), self._name_sets(ids, len(true)), ids)
+        return unit
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Add solutions to the pool, and compute the loss of each sample with all of them held fixed."""
+        # in float64: products of costs and solutions are compared with one another
+        cost, true_cost = predicted.double(), true.double()
+        best, sets = self.best(true_cost, ids), self._name_sets(ids, len(true))
+        self._add(best, sets, ids)
+        if self.training and self.draws.generator.uniform() < self.solve_ratio:
+            self._add(self.decide(cost, ids), sets, ids)
+        with self.timed("gradient"):
+            pooled = self.pools.of(sets)
+            return self.compare(cost, true_cost, best, pooled).to(predicted.dtype)
+
+    def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
+        """Compute the loss of each sample, (B,), differentiable by the predicted costs.
+
+        Args:
+            cost: (B, n) predicted costs, in float64.
+            true: (B, n) true costs.
+            best: (B, n) best decisions under the true costs.
+            pooled: the solutions of the samples' pools, at least one for each.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define compare")
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the unit of the costs, the state of the random generator, and the pools."""
+        return {**super().get_extra_state(), "pools": self.pools.state()}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the unit of the costs, the random generator and the pools from a saved state."""
+        super().set_extra_state(dict(state))
+        self._pools_of = self.problem
+        self._pools = SolutionPools.from_state(state["pools"], self.problem.n, self.pool_size)
+
+    def _add(self, solutions: Tensor, sets: list[Hashable], ids: list[Hashable] | None) -> None:
+        """Add solutions (B, n) of samples with these sets of constraints and ids to the pools."""
+        with self.timed("gradient"):
+            self._pools = self.pools.to(solutions.device)
+            self._pools.add(solutions, sets, self._width(ids))
+
+    def _width(self, ids: list[Hashable] | None) -> Tensor | None:
+        """Return the distances between the bounds, (n,) or (B, n); None where there are no bounds on both sides."""
+        lb, ub = self.problem.lb, self.problem.ub
+        if lb is None or ub is None:
+            return None
+        width = ub - lb
+        return width if width.ndim == 1 or ids is None else width[torch.tensor(ids, device=width.device)]
+
+    def _name_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
+        """Return what names the set of constraints of each sample: equal names for equal constraints.
+
+        That is the content of the problem's rows. What a function decides is known by the sample's id alone, where the
+        function takes it.
+        """
+        problem, task = self.problem, getattr(self._decide, "__self__", None)
+        by_key = False
+        if self._decide is not None and not getattr(task, "decides_problem", False):
+            by_key = takes_keys(self._decide)
+        elif isinstance(problem, Oracle):
+            by_key = problem.takes_keys
+        if ids is None and problem.batch is not None:
+            ids = list(range(count))
+        if ids is not None and (by_key or (isinstance(problem, Oracle) and problem.batch is not None)):
+            return ids
+        if ids is None or problem.batch is None:
+            return [None] * count
+        names: list[str] = problem.prepare_once("names of constraint sets", _name_constraints)
+        return [names[i] for i in ids]  # type: ignore[call-overload]
+
+
+def _name_constraints(problem: Problem) -> list[str]:
+    """Return a name of the constraints of each sample of a problem with fields per sample."""
+    fields = [(name, getattr(problem, name)) for name in FIELDS if getattr(problem, name) is not None]
+    own = [value.cpu().numpy() for name, value in fields if is_per_sample(name, value)]
+    contents = (b"".join(one[i].tobytes() for one in own) for i in range(problem.batch or 0))
+    return [blake2b(content, digest_size=16).hexdigest() for content in contents]
