@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from pear.problem import Problem
 from pear.problem.model import plain_problem, problem_and_cost_map
 from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, public_task
 from pear_lab.tasks.public.pjm_battery import BEST
+from pear_lab.tasks.public.planted_paths import RISKY, SAFE, diagonal_grid, planted_costs
 from pear_lab.tasks.public.spo_portfolio import VARIANCE_RATIO
 
 CHECKED = 3
@@ -107,3 +110,25 @@ def test_bounds_of_the_portfolio_keep_its_variance_within_the_limit() -> None:
     for share in (0.0, 1.0, 100.0):  # any size of the noise of an asset's own beside the factors
         variance, reference = (((z @ loadings) ** 2).sum(1) + share * (z**2).sum(1) for z in (w, equal))
         assert bool((variance <= VARIANCE_RATIO * reference * (1 + 1e-9)).all())
+
+
+def test_planted_arcs_are_paths_and_the_best_cost_is_that_of_one_of_them() -> None:
+    task = diagonal_grid()
+    for arcs in (SAFE, RISKY):
+        nodes = [task.graph.arcs[arc] for arc in arcs]
+        assert nodes[0][0] == 0
+        assert nodes[-1][1] == 24
+        assert all(one[1] == other[0] for one, other in pairwise(nodes))
+    u = np.linspace(0, 2, 41)
+    costs = torch.from_numpy(planted_costs(np.random.default_rng(0).normal(size=(41, 5)), u))
+    values = (task.decide(costs) * costs).sum(1).numpy()
+    np.testing.assert_allclose(values, np.minimum(16.0, 32 * u), rtol=1e-9)
+
+
+def test_a_line_through_the_cubic_chooses_badly() -> None:
+    """By the moments of x, the line of least squares has the slope 10 (0.6 − 0.65) < 0."""
+    drawing = public_task("cubic-top-k").draw(0)
+    x, values = drawing.split.test.features[..., 0], drawing.split.test.costs
+    falling, rising = (pear.normalized_regret(drawing.problem, sign * x, values) for sign in (-1, 1))
+    assert falling > 1.5
+    assert rising < 0.2

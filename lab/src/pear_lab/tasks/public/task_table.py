@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pear.errors import ProblemError
+from pear_lab.tasks.public.cubic_top_k import TOP_K_ROW
 from pear_lab.tasks.public.energy_scheduling import ENERGY_SCHEDULING
 from pear_lab.tasks.public.facility_location import FACILITY_LOCATION
 from pear_lab.tasks.public.matching import MATCHING
 from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
+from pear_lab.tasks.public.planted_paths import PLANTED_ROWS
 from pear_lab.tasks.public.public_task import PublicTask
 from pear_lab.tasks.public.pyepo_knapsack import KNAPSACK_ROW
+from pear_lab.tasks.public.random_lps import RANDOM_LP_ROW
 from pear_lab.tasks.public.routing import CVRP, TSP
 from pear_lab.tasks.public.spo_paths import PATH_ROWS
 from pear_lab.tasks.public.spo_portfolio import PORTFOLIO_ROW
 
 PUBLIC_TASKS: tuple[PublicTask, ...] = (
     *PATH_ROWS,
+    *PLANTED_ROWS,
+    RANDOM_LP_ROW,
+    TOP_K_ROW,
     KNAPSACK_ROW,
     PORTFOLIO_ROW,
     *BATTERY_ROWS,

@@ -1,0 +1,96 @@
+"""Two planted paths through a 5×5 grid, which no linear forecast describes (Huang & Gupta 2024)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pear.tasks import Samples, ShortestPath, Split, shortest_path
+from pear_lab.tasks.public.public_task import Drawing, PublicTask, Published
+
+Array = NDArray[np.float64]
+
+SIDE, FEATURES, DEGREE = 5, 5, 6
+SAFE, SAFE_COST = [1, 4, 9, 16, 24, 31, 36, 39], 2.0
+RISKY, RISKY_SLOPE, RISKY_COST = [0, 3, 8, 15, 23, 30, 35, 38], 4.0, 2.2
+"""The arcs of the two paths and their costs: that of the second rises with u up to a limit, which others begin from."""
+
+NOISE = 0.3
+MATRIX_SEED = 1
+VALIDATION_SAMPLES, TEST_SAMPLES = 200, 10_000
+
+_REGRETS = {
+    200: {"mse": 0.237, "spo+": 0.041, "pfyl": 0.036, "pg": 0.024},
+    400: {"mse": 0.143, "spo+": 0.034, "pfyl": 0.024, "pg": 0.018},
+}
+"""Regret by training samples, read off the figure for uniform noise."""
+
+
+def diagonal_grid() -> ShortestPath:
+    """Make the 5×5 grid with arcs in the order of the origin.
+
+    Nodes come by anti-diagonals, each from its top right node on; of a node, the arc to the right comes before the one
+    downward.
+    """
+    arcs = []
+    for total in range(2 * SIDE - 1):
+        for row in range(max(0, total - SIDE + 1), min(total, SIDE - 1) + 1):
+            node, column = row * SIDE + total - row, total - row
+            arcs += [(node, node + 1)] if column + 1 < SIDE else []
+            arcs += [(node, node + SIDE)] if row + 1 < SIDE else []
+    return shortest_path(arcs=arcs)
+
+
+def planted_costs(features: Array, u: Array) -> Array:
+    """Compute the costs (N, 40), without noise, from features (N, 5) and u (N,)."""
+    B = np.random.RandomState(MATRIX_SEED).binomial(1, 0.5, (2 * SIDE * (SIDE - 1), FEATURES))
+    costs: Array = ((features @ B.T / np.sqrt(FEATURES) + 3) ** DEGREE + 1) / 3.5**DEGREE + RISKY_COST
+    costs[:, SAFE] = SAFE_COST
+    costs[:, RISKY] = np.minimum(RISKY_SLOPE * u, RISKY_COST)[:, None]
+    return costs
+
+
+def draw_planted(seed: int, size: int, test_samples: int = TEST_SAMPLES) -> Drawing:
+    """Draw five standard normal features and u from 0 to 2, the sixth, and costs, in float32.
+
+    Costs to train on and to choose by are multiplied by numbers from 0.7 to 1.3; those to test on have no noise.
+
+    Args:
+        seed: of the features and the noise; the matrix behind the costs is always the same.
+        size: samples to train on; 200 more are there to choose by.
+        test_samples: samples to test on.
+    """
+    random = np.random.RandomState(seed)
+    sizes = (size, VALIDATION_SAMPLES, test_samples)
+    x = random.normal(0, 1, (sum(sizes), FEATURES))
+    u = random.uniform(0, 2, len(x))
+    costs = planted_costs(x, u)
+    noisy = size + VALIDATION_SAMPLES
+    costs[:noisy] *= random.uniform(1 - NOISE, 1 + NOISE, (noisy, costs.shape[1]))
+    samples = Samples(torch.from_numpy(np.column_stack([x, u])).float(), torch.from_numpy(costs).float())
+    task = diagonal_grid()
+    split: Split = task.split(samples, sizes)
+    return Drawing(task.problem, split)
+
+
+def _row(size: int) -> PublicTask:
+    """Make the row with ``size`` training samples."""
+    return PublicTask(
+        name=f"planted-paths-{size}",
+        title=f"Planted paths, n = {size}",
+        origin="Huang & Gupta 2024, Decision-Focused Learning with Directional Gradients, https://arxiv.org/abs/2402.03256",
+        protocol=(
+            "5×5 grid, six features, a path of cost 16, and one whose cost rises with the sixth feature to 17.6: "
+            f"{size} samples train, 200 validate, both with costs times U(0.7, 1.3); 10,000 without noise test. The "
+            "published numbers are shares of the best cost, and of trainings of 100 epochs: with Adam at 1e-3, the "
+            "squared error is far from its minimum, whose regret is 0.05 for every n."
+        ),
+        draw=partial(draw_planted, size=size),
+        published=tuple(Published(name, value, f"n = {size}, figure") for name, value in _REGRETS[size].items()),
+    )
+
+
+PLANTED_ROWS = tuple(_row(size) for size in _REGRETS)
