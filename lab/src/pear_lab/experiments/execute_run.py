@@ -21,7 +21,7 @@ from pear.train import Progress
 from pear_lab.experiments.commit import current_commit
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.experiment_errors import RunError
-from pear_lab.experiments.protocols import PROTOCOLS
+from pear_lab.experiments.protocols import protocol_of
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec
 
@@ -84,7 +84,7 @@ def attempt(
 
 def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
     """Train a run by its protocol, test it, and return its record and weights."""
-    trained = PROTOCOLS[run.task].train(run, progress)
+    trained = protocol_of(run).train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
         raise KeyboardInterrupt
@@ -110,7 +110,7 @@ def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
-    protocol, key = PROTOCOLS[run.task], trained.record.weights
+    protocol, key = protocol_of(run), trained.record.weights
     model = protocol.model(run)
     try:
         model.load_state_dict(safetensors.torch.load(trained.weights))

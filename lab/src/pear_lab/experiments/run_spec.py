@@ -29,6 +29,8 @@ class RunSpec:
         method: a name among the task's methods.
         seed: seed of data, first weights and batches.
         settings: all else that fixes the outcome; has ``variant`` where something is measured instead of trained.
+        protocol: the ``Protocol`` that trains it, where that is not the one of its task in ``PROTOCOLS``; not part of
+            the key.
     """
 
     experiment: str
@@ -36,6 +38,7 @@ class RunSpec:
     method: str
     seed: int
     settings: dict[str, Any]
+    protocol: Any = None
 
     @cached_property
     def key(self) -> str:

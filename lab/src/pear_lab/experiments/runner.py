@@ -14,7 +14,7 @@ from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.execute_run import Outcome, attempt, make_record, trained_for
 from pear_lab.experiments.experiment_errors import DatabaseError, RunError
 from pear_lab.experiments.processes import start_engine
-from pear_lab.experiments.protocols import PROTOCOLS
+from pear_lab.experiments.protocols import protocol_of
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.run_spec import RunSpec
 
@@ -142,7 +142,7 @@ def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lam
         PeerError: the environment of a peer cannot be made.
     """
     for run in runs:
-        PROTOCOLS[run.task].check(run, say)
+        protocol_of(run).check(run, say)
 
 
 def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:

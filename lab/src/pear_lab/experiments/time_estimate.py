@@ -90,7 +90,7 @@ def _rough_seconds(run: RunSpec) -> float:
     if run.variant is not None:
         full = ROUGH_MEASURE_SECONDS.get(run.variant, ROUGH_OTHER_SECONDS)
         return ROUGH_OTHER_SECONDS if run.settings.get("quick") else full
-    full = ROUGH_QUICK_SECONDS if run.settings.get("quick") else ROUGH_SECONDS[run.task].get(run.method, 60.0)
+    full = ROUGH_QUICK_SECONDS if run.settings.get("quick") else ROUGH_SECONDS.get(run.task, {}).get(run.method, 60.0)
     candidates = max([1, *(len(values) for values in run.settings.get("tuned", {}).values())])
     return min(full, candidates * run.settings["time_cap"])
 

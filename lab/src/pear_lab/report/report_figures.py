@@ -29,9 +29,10 @@ from pear_lab.report.bootstrap import Interval
 from pear_lab.report.published_numbers import CellVerdict
 from pear_lab.report.table_cells import Cell, StoredRuns, is_reduced_run, runs_of_cell
 
-METHOD_COLORS = dict(
-    zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear", "pear-deep"), strict=True)
-)
+METHOD_COLORS = {
+    "mse": "mse", "spo+": "spo", "spo+relaxed": "spo-relaxed", "pfyl": "pfyl", "dbb": "dbb", "lava": "lava",
+    "pear": "pear", "pear-guided": "pear-deep",
+}  # fmt: skip
 """Method → name of its colour."""
 PARTS = {"solve": "pear", "gradient": "pear-pale", "validation": "validation", "rest": "rest"}
 """Part of the training time → name of its colour."""

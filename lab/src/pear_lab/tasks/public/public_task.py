@@ -17,7 +17,8 @@ class Drawing:
     """The data of one seed.
 
     Attributes:
-        problem: what is decided: a ``Problem``, a ``Model``, or a ``pear.Oracle``.
+        problem: what is decided: a ``Problem``, a ``Model``, or a ``pear.Oracle``. Where it has fields per sample, its
+            rows are those of all samples, in the order train, validation, test.
         split: samples to train on, to choose by and to test on. The costs are the predicted values of a ``Model``.
     """
 
@@ -31,7 +32,7 @@ class Published:
 
     Attributes:
         method: the name of the method, as in ``pear.losses.METHODS`` where it is there.
-        value: the number, in the measure of the task.
+        value: the number, in the measure of the task; a normalised regret is a share, so that 0.1 is 10 %.
         error: its standard error or deviation, as printed; None where none is printed.
         where: the condition, such as "n = 100, degree 8", and the table or figure that it is read from.
     """
