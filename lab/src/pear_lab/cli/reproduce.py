@@ -47,6 +47,10 @@ from pear_lab.experiments.catalogue import (
 from pear_lab.experiments.processes import start_engine
 from pear_lab.experiments.run_spec import dashed_name
 from pear_lab.experiments.time_estimate import duration_in_words
+from pear_lab.field import field_runs
+from pear_lab.field.field_methods import field_methods
+from pear_lab.field.field_protocol import NOT_APPLICABLE
+from pear_lab.field.field_tasks import field_tasks
 
 _MAX_LINES = 16
 """Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
@@ -60,17 +64,22 @@ class ReproduceOptions:
         list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")
     ] = None
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False
-    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, …, separated by commas; --list shows them.")] = None
     methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None
     degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
     seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
-    time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None
+    time_cap: Annotated[float | None, typer.Option(help="Seconds of a training; 600 if left out, 2 for field.")] = None
     jobs: Annotated[int | None, typer.Option(help="Runs side by side; one a core if left out.")] = None
     engine: Annotated[str, typer.Option(help="Where runs are done: local, ray or ray://HOST:PORT.")] = "local"
     quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False
-    to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp")
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Folder of the database and the weights; pear-output/lp, or pear-output/field, if left out."
+        ),
+    ] = None
     data: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +94,33 @@ class ReproduceOptions:
         list[Path] | None,
         typer.Option(help="Copy the runs of this database, or folder, into that of --out; repeatable."),
     ] = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the database."""
+        return Path("pear-output") / (field_runs.NAME if self.is_field else "lp") if self.to is None else self.to
+
+    @property
+    def is_field(self) -> bool:
+        """Whether the comparison of all methods on the public tasks is wanted."""
+        return field_runs.NAME in (self.names or ())
+
+    def runs(self) -> list[RunSpec]:
+        """Return the runs that the names and options select."""
+        if not self.is_field:
+            return experiments.expand(self.names or (), self.selection())
+        if self.names != [field_runs.NAME] or self.degrees is not None:
+            raise ExperimentError("field is run alone, and its tasks have no degrees: leave out other names, --degrees")
+        _set_data_folder(self.data)
+        return field_runs.expand_field(
+            field_runs.FieldSelection(
+                tasks=None if self.tasks is None else split_at_commas(self.tasks),
+                methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
+                seeds=None if self.seeds is None else parse_numbers("seeds", self.seeds),
+                time_cap=self.time_cap,
+                quick=self.quick,
+            )
+        )
 
     def selection(self) -> Selection:
         """Return the part of the experiments that the options select."""
@@ -106,26 +142,26 @@ def _reproduce(options: ReproduceOptions) -> None:
         _print_experiments()
         return
     if options.export is not None:
-        _export_database(options.to, options.export)
+        _export_database(options.folder, options.export)
         return
     if options.merge:
-        _merge_databases(options.merge, options.to)
+        _merge_databases(options.merge, options.folder)
         return
-    selection = options.selection()
     if not options.names:
-        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, *COMPARISONS, 'all'))}")
-    wanted = experiments.expand(options.names, selection)
+        options.selection()
+        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, *COMPARISONS, field_runs.NAME, 'all'))}")
+    wanted = options.runs()
     if options.jobs is not None and options.jobs < 1:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
     check_name(options.engine)
     if options.dry_run:
         _print_dry_run(
-            wanted, options.to, thread_count() if options.jobs is None else options.jobs, options.retry_failed
+            wanted, options.folder, thread_count() if options.jobs is None else options.jobs, options.retry_failed
         )
         return
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data_of_runs(wanted, lambda line: status.update(Text(line)))
-    with experiments.open_folder(options.to) as database:
+    with experiments.open_folder(options.folder) as database:
         _run_experiments(wanted, database, options)
 
 
@@ -168,8 +204,10 @@ def _print_experiments() -> None:
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
         table.add_row(one.name, one.title, str(one.count))
+    table.add_row(field_runs.NAME, field_runs.TITLE, str(field_runs.count_runs()))
     out.print(table)
     options = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
+    options |= {"tasks of field": field_tasks(), "methods of field": field_methods()}
     for what, names in options.items():
         out.print(f"--{what}: {', '.join(dashed_name(str(name)) for name in names)}", highlight=False)
     out.print(
@@ -250,14 +288,20 @@ def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
 def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
     """Print how many runs are done, and the failed ones with their reasons; exit with code 1 if there are any."""
     statuses = database.statuses()
-    broken = [run for run in wanted if statuses.get(run.key) == "failed"]
+    reasons = [
+        (run, record.reason)
+        for run in wanted
+        if statuses.get(run.key) == "failed" and (record := database.get(run.key)) is not None
+    ]
+    broken = [(run, reason) for run, reason in reasons if not reason.startswith(NOT_APPLICABLE)]
     done = sum(statuses.get(run.key) == "done" for run in wanted)
     out.print(Text(f"{done} of {len(wanted)} runs are in {database.path}"), soft_wrap=True)
+    if len(broken) < len(reasons):
+        out.print(f"{len(reasons) - len(broken)} runs are of methods that do not apply to their task.", highlight=False)
     if not broken:
         return
-    for run in broken[:10]:
-        record = database.get(run.key)
-        err.print(Text(f"failed: {run}: {record.reason if record else ''}", style="red"), soft_wrap=True)
+    for run, reason in broken[:10]:
+        err.print(Text(f"failed: {run}: {reason}", style="red"), soft_wrap=True)
     more = f" ({len(broken) - 10} more)" if len(broken) > 10 else ""
     err.print(Text(f"{len(broken)} runs failed{more}; --retry-failed tries them again.", style="red"))
     raise typer.Exit(1)

@@ -1,0 +1,44 @@
+"""``FieldRanks``: the mean ranks of the comparison, and the methods and tasks that they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pear_lab.field.rank_statistics import MeanRanks, complete_block, mean_ranks
+from pear_lab.field.task_results import TaskResults
+
+LEAST_METHODS, LEAST_TASKS = 3, 2
+
+
+@dataclass(frozen=True)
+class FieldRanks:
+    """Mean ranks over the tasks on which all ranked methods have a result.
+
+    Attributes:
+        found: the ranks; None where there are too few methods or tasks.
+        tasks: the titles of the tasks that are ranked on.
+        tasks_left_out: the titles of the others.
+        methods_left_out: the names of methods that are not ranked.
+    """
+
+    found: MeanRanks | None
+    tasks: tuple[str, ...]
+    tasks_left_out: tuple[str, ...]
+    methods_left_out: tuple[str, ...]
+
+    @classmethod
+    def of(cls, results: Sequence[TaskResults]) -> FieldRanks:
+        """Rank the methods by their mean test regret on each task."""
+        by_task = {one.task.name: one for one in results}
+        every = list(dict.fromkeys(name for one in results for name in one.done))
+        has = {name: frozenset(task for task, one in by_task.items() if name in one.methods) for name in every}
+        methods, tasks = complete_block(has, list(by_task))
+        enough = len(methods) >= LEAST_METHODS and len(tasks) >= LEAST_TASKS
+        values = {name: [by_task[task].mean(name) for task in tasks] for name in methods}
+        return cls(
+            mean_ranks(values) if enough else None,
+            tuple(by_task[task].task.title for task in tasks),
+            tuple(one.task.title for task, one in by_task.items() if task not in tasks),
+            tuple(name for name in every if name not in methods),
+        )

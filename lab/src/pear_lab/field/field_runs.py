@@ -1,0 +1,105 @@
+"""The runs of the comparison: every task, every method, every seed, and the budget that all of them have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from pear_lab.experiments.experiment_errors import ExperimentError
+from pear_lab.experiments.run_spec import RunSpec, check_known
+from pear_lab.field.field_methods import FieldMethod, chosen_methods
+from pear_lab.field.field_protocol import FieldProtocol
+from pear_lab.field.field_tasks import QUICK_TASKS, field_tasks, has_data
+from pear_lab.tasks.public import PUBLIC_TASKS, PublicTask
+
+NAME = "field"
+"""The name of the comparison, as in ``pear reproduce field``."""
+
+TITLE = "every method on every public task, one setting of five chosen by validation"
+
+SEEDS, QUICK_SEEDS = tuple(range(10)), (0, 1)
+TIME_CAP, QUICK_TIME_CAP = 2.0, 0.5
+TRY_SHARE = 0.2
+"""The share of the time cap that each of the five settings gets before one of them is chosen."""
+
+BUDGET: dict[str, Any] = {
+    "batch_size": 32, "check_every": 4, "patience": 4, "min_improvement": 0.01, "try_epochs": 9, "max_epochs": 61,
+    "most": [1000, 250, 1000],
+}  # fmt: skip
+"""What all trainings share. ``most`` is how many samples of a task train, validate and test at most."""
+
+QUICK_BUDGET: dict[str, Any] = BUDGET | {"try_epochs": 1, "max_epochs": 2, "check_every": 1, "quick": True}
+QUICK_METHODS = ("mse", "spo+", "pfyl", "pear-guided", "pear-default", "pear-fit")
+
+
+@dataclass(frozen=True)
+class FieldSelection:
+    """The part of the comparison to run; None means everything.
+
+    Attributes:
+        tasks, methods, seeds: what to keep.
+        time_cap: the seconds that the training of the chosen setting may take, its try included.
+        quick: two tiny tasks and a few methods, to see that everything works.
+    """
+
+    tasks: Sequence[str] | None = None
+    methods: Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    time_cap: float | None = None
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.time_cap is not None and not self.time_cap > 0:
+            raise ExperimentError(f"the time cap must be a positive number of seconds; got {self.time_cap!r}")
+        if any(seed < 0 for seed in self.seeds or ()):
+            raise ExperimentError(f"seeds must be whole numbers of at least 0; got {list(self.seeds or ())}")
+
+
+def expand_field(selection: FieldSelection) -> list[RunSpec]:
+    """Return the runs, seed by seed, so that a comparison that is stopped has all methods on fewer seeds.
+
+    Tasks whose data is missing are left out, unless they are asked for by name.
+
+    Raises:
+        ExperimentError: there is no task or method of a name, or nothing to run.
+
+    Example:
+        >>> runs = expand_field(FieldSelection(["quick-paths"], ["mse", "spo+"], [0], quick=True))
+        >>> [str(run) for run in runs]
+        ['quick-paths, mse, seed 0', 'quick-paths, spo+, seed 0']
+    """
+    methods = chosen_methods(QUICK_METHODS if selection.quick and selection.methods is None else selection.methods)
+    seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else SEEDS)
+    tasks = _chosen_tasks(selection)
+    protocol = FieldProtocol()
+    return [
+        RunSpec(NAME, task.name, row.name, seed, run_settings(row, selection), protocol)
+        for seed, task, row in product(seeds, tasks, methods)
+    ]
+
+
+def count_runs() -> int:
+    """Return the number of runs of the full comparison."""
+    return len(PUBLIC_TASKS) * len(chosen_methods(None)) * len(SEEDS)
+
+
+def run_settings(row: FieldMethod, selection: FieldSelection) -> dict[str, Any]:
+    """Return all that fixes the outcome of a run beside task, method and seed."""
+    cap = selection.time_cap or (QUICK_TIME_CAP if selection.quick else TIME_CAP)
+    budget = QUICK_BUDGET if selection.quick else BUDGET
+    caps = {"time_cap": float(cap), "try_cap": TRY_SHARE * float(cap)}
+    return {**budget, **caps, "loss": row.loss, "way": row.way, "tries": [dict(one) for one in row.tries]}
+
+
+def _chosen_tasks(selection: FieldSelection) -> list[PublicTask]:
+    rows = field_tasks()
+    if selection.tasks is not None:
+        for name in selection.tasks:
+            check_known("task", name, rows)
+        return [rows[name] for name in dict.fromkeys(selection.tasks)]
+    chosen = [task for task in (QUICK_TASKS if selection.quick else PUBLIC_TASKS) if has_data(task)]
+    if not chosen:
+        raise ExperimentError("there is no public task yet; name tasks with --tasks, or pass --quick")
+    return chosen

@@ -1,0 +1,135 @@
+"""``PreparedTask``: the samples of a task and a seed, the common start, and the judges of validation and test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pear.losses.methods import make_loss
+from pear.losses.regret_metrics import Outcome
+from pear.problem import Model, Problem
+from pear.tasks import Samples, Split
+from pear.train import FitConfig, fit
+from pear.train.validation import outcomes_on, own_rows
+from pear_lab.field.field_tasks import field_tasks
+
+Measure = Literal["normalized", "mean"]
+
+
+class Judge:
+    """The regret of forecasts on fixed samples, as a metric of ``pear.fit``.
+
+    Args:
+        problem: what is decided.
+        costs: (N, k) the true values.
+        keys: the rows of the samples in a problem with fields per sample; None where all share one.
+        measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
+
+    Attributes:
+        check_seconds: the seconds that the best decisions took, about those of every judgement.
+    """
+
+    def __init__(self, problem: Problem | Model, costs: Tensor, keys: Tensor | None, measure: Measure) -> None:
+        began = time.perf_counter()
+        self._outcomes: Callable[[Tensor], Outcome] = outcomes_on(problem, costs, keys)
+        self._measure = measure
+        self.check_seconds = time.perf_counter() - began
+
+    def __call__(self, predicted: Tensor, true: Tensor | None = None) -> float:
+        """Return the measure of forecasts (N, k); the true values are those of the fixed samples."""
+        outcome = self._outcomes(predicted)
+        return outcome.score if self._measure == "normalized" else float(outcome.regret.mean())
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """What all methods of a task and a seed share.
+
+    Attributes:
+        problem: what is decided.
+        split: the samples, at most so many as the budget says.
+        forecaster: makes an untrained forecaster.
+        start: the weights of the common start: the squared error, as ``pear.fit`` finds it.
+        start_seconds: the seconds that the start took.
+        validation: the judge of the validation samples.
+        start_regret: the validation regret of the start.
+        keys: the rows of train, validation and test in a problem with fields per sample; None where all share one.
+        measure: how regret is measured.
+    """
+
+    problem: Problem | Model
+    split: Split
+    forecaster: Callable[[int, int], nn.Module]
+    start: dict[str, Any]
+    start_seconds: float
+    validation: Judge
+    start_regret: float
+    keys: tuple[Tensor, ...] | None
+    measure: Measure
+
+    def model(self, seed: int, start: bool = True) -> nn.Module:
+        """Make a forecaster: with the weights of the common start, or with fresh ones that depend on the seed alone."""
+        model = fresh_model(self.forecaster, self.split.train, seed)
+        if start:
+            model.load_state_dict(self.start)
+        return model
+
+    @property
+    def train(self) -> tuple[Any, ...]:
+        """Features and costs of the training samples, and their rows where the problem has some."""
+        return self.split.train if self.keys is None else (*self.split.train, self.keys[0])
+
+    def test(self, *models: nn.Module) -> list[float]:
+        """Return the test regret of each of these models."""
+        judge = Judge(self.problem, self.split.test.costs, None if self.keys is None else self.keys[2], self.measure)
+        return [judge(forecast(model, self.split.test)) for model in models]
+
+
+def fresh_model(forecaster: Callable[[int, int], nn.Module], train: Samples, seed: int) -> nn.Module:
+    """Make an untrained forecaster of these samples, whose first weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return forecaster(train.features.shape[-1], train.costs.shape[-1])
+
+
+def forecast(model: nn.Module, samples: Samples) -> Tensor:
+    """Return what a model predicts for samples."""
+    model.eval()
+    with torch.no_grad():
+        predicted: Tensor = model(samples.features)
+    return predicted
+
+
+@lru_cache(maxsize=2)
+def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTask:
+    """Draw the samples of a task, and fit the common start; kept for the next method of the same task and seed.
+
+    Args:
+        name: the name of the task.
+        seed: the seed of the samples, of the first weights and of the batches.
+        most: how many samples train, validate and test at most; the first ones of each part are taken.
+    """
+    task = field_tasks()[name]
+    drawing = task.draw(seed)
+    split = Split(*(Samples(part.features[:k], part.costs[:k]) for part, k in zip(drawing.split, most, strict=True)))
+    keys = None
+    if own_rows(drawing.problem) is not None:
+        counts = [len(part.costs) for part in drawing.split]
+        begins = [0, counts[0], counts[0] + counts[1]]
+        keys = tuple(torch.arange(at, at + len(part.costs)) for at, part in zip(begins, split, strict=True))
+    judge = Judge(drawing.problem, split.validation.costs, None if keys is None else keys[1], task.measure)
+    began = time.perf_counter()
+    model = fresh_model(task.forecaster, split.train, seed)
+    train = split.train if keys is None else (*split.train, keys[0])
+    fit(model, make_loss("mse", drawing.problem), train, split.validation, judge, FitConfig(seed=seed))
+    seconds = time.perf_counter() - began
+    regret = judge(forecast(model, split.validation))
+    return PreparedTask(
+        drawing.problem, split, task.forecaster, model.state_dict(), seconds, judge, regret, keys, task.measure
+    )

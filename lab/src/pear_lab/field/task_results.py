@@ -1,0 +1,157 @@
+"""``TaskResults``: what the database says about one task, with the seeds that every method has."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.field.field_methods import field_methods
+from pear_lab.field.field_protocol import NOT_APPLICABLE
+from pear_lab.field.field_runs import NAME
+from pear_lab.field.field_tasks import field_tasks
+from pear_lab.report.bootstrap import Interval, paired_interval
+from pear_lab.tasks.public import PublicTask
+
+NEAR = 0.1
+"""A regret is near the best one where it is at most this share larger."""
+
+
+@dataclass(frozen=True)
+class TaskResults:
+    """The results of one task.
+
+    Attributes:
+        task: the task.
+        seeds: the seeds for which every method that was run has ended, done or failed.
+        done: by method and seed, the finished runs of these seeds.
+        failed: by method and seed, why a run has failed.
+        incomplete: the number of runs of other seeds, which are not shown.
+    """
+
+    task: PublicTask
+    seeds: tuple[int, ...]
+    done: Mapping[str, Mapping[int, RunRecord]]
+    failed: Mapping[str, Mapping[int, str]]
+    incomplete: int
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods that are done on all seeds, in the order of the table."""
+        return [name for name, runs in self.done.items() if len(runs) == len(self.seeds)]
+
+    def regrets(self, method: str) -> np.ndarray:
+        """Return the test regret of each seed that is done; in per cent where the measure is normalised."""
+        return self.factor * np.array([run.metrics["regret"] for run in self._runs(method)])
+
+    def start_regrets(self) -> np.ndarray:
+        """Return the test regret of the common start for each seed, from any run of the seed."""
+        found = {run.seed: run.metrics["start_regret"] for runs in self.done.values() for run in runs.values()}
+        return self.factor * np.array([found[seed] for seed in sorted(found)])
+
+    def mean(self, method: str) -> float:
+        """Return the mean test regret over the seeds."""
+        return float(self.regrets(method).mean())
+
+    def seconds(self, method: str) -> float:
+        """Return the mean seconds of training, all tries included."""
+        return float(np.mean([run.timings["total"] for run in self._runs(method)]))
+
+    @property
+    def factor(self) -> float:
+        """100 where regret is shown in per cent, else 1."""
+        return 100.0 if self.task.measure == "normalized" else 1.0
+
+    @property
+    def best(self) -> str:
+        """The method with the lowest mean test regret."""
+        return min(self.methods, key=self.mean)
+
+    def difference(self, method: str) -> Interval:
+        """Return the method's regret less that of the best, paired by seed, with its bootstrap interval."""
+        return paired_interval(self.regrets(method), self.regrets(self.best))
+
+    def is_shared_best(self, method: str) -> bool:
+        """Whether the interval of the difference to the best includes zero."""
+        return method == self.best or self.difference(method).low <= 0
+
+    def seconds_to_near_best(self) -> dict[str, list[float | None]]:
+        """Return, by method and seed, the seconds after which the validation regret is near the best of all methods.
+
+        The best is the lowest validation regret that any method ends with in that seed. None where the method's
+        training never comes so near.
+        """
+        found: dict[str, list[float | None]] = {name: [] for name in self.methods}
+        for seed in self.seeds:
+            ends = [self.done[name][seed].metrics["validation_regret"] for name in self.methods]
+            target = min(ends) + NEAR * abs(min(ends))
+            for name in self.methods:
+                checks = self.done[name][seed].history
+                found[name].append(next((float(check[1]) for check in checks if check[3] <= target), None))
+        return found
+
+    def start_kept(self, method: str) -> int:
+        """Return in how many seeds no check was better than the start by validation."""
+        kept = 0
+        for run in self._runs(method):
+            lowest = min((check[3] for check in run.history if check[0] > 0), default=math.inf)
+            kept += bool(run.history) and run.history[0][0] == 0 and run.history[0][3] <= lowest
+        return kept
+
+    def _runs(self, method: str) -> list[RunRecord]:
+        return [self.done[method][seed] for seed in self.seeds if seed in self.done[method]]
+
+
+def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
+    """Sort the records of the comparison by task; those of ``--quick`` and of earlier settings are left out.
+
+    Args:
+        records: of a database, oldest first.
+
+    Returns:
+        One result for each task with a seed that every method has ended, in the order of the tasks.
+    """
+    rows, tasks = field_methods(), field_tasks()
+    groups: dict[str, dict[str, list[RunRecord]]] = {}
+    for record in records:
+        known = record.experiment == NAME and record.task in tasks and record.method in rows
+        if known and not record.settings.get("quick"):
+            groups.setdefault(record.task, {}).setdefault(record.method, []).append(record)
+    found = [_task_results(tasks[name], groups[name], list(rows)) for name in tasks if name in groups]
+    return [one for one in found if one.seeds]
+
+
+def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order: list[str]) -> TaskResults:
+    latest = {name: _with_latest_settings(groups[name]) for name in order if name in groups}
+    ended = [{run.seed for run in runs} for runs in latest.values()]
+    seeds = tuple(sorted(set.intersection(*ended)))
+    shown = {name: [run for run in runs if run.seed in seeds] for name, runs in latest.items()}
+    done = {name: {run.seed: run for run in runs if run.status == "done"} for name, runs in shown.items()}
+    failed = {name: {run.seed: run.reason for run in runs if run.status != "done"} for name, runs in shown.items()}
+    incomplete = sum(run.seed not in seeds for runs in latest.values() for run in runs)
+    return TaskResults(task, seeds, done, failed, incomplete)
+
+
+def _with_latest_settings(runs: list[RunRecord]) -> list[RunRecord]:
+    """Keep the runs whose settings are those of the newest run."""
+    latest = json.dumps(max(runs, key=lambda run: run.created).settings, sort_keys=True)
+    return [run for run in runs if json.dumps(run.settings, sort_keys=True) == latest]
+
+
+def failure_in_words(reasons: Mapping[int, str], seeds: int) -> str:
+    """Say why a method has no result: that it does not apply, or in how many seeds it failed, with one reason.
+
+    Example:
+        >>> failure_in_words({0: "does not apply: it is curved", 1: "does not apply: it is curved"}, 2)
+        'does not apply: it is curved'
+        >>> failure_in_words({3: "no solution"}, 10)
+        'failed in 1 of 10 seeds: no solution'
+    """
+    first = next(iter(reasons.values()))
+    if first.startswith(NOT_APPLICABLE) and len(reasons) == seeds:
+        return first
+    return f"failed in {len(reasons)} of {seeds} seeds: {first}"
