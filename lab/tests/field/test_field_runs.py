@@ -73,9 +73,7 @@ def test_a_quick_comparison_is_run_once_and_goes_on(terminal: None, tmp_path: Pa
     assert spo["validation_regret"] == min(check[3] for check in found["spo+", 0].history)
 
 
-def test_a_method_that_does_not_apply_says_why(
-    terminal: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_does_not_apply_says_why(terminal: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = shortest_path((3, 3))
     curved = pear.Problem(Q=torch.eye(12), A=task.problem.A, b=task.problem.b, lb=0.0)
 
