@@ -32,18 +32,19 @@ class Judge:
         measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
 
     Attributes:
-        check_seconds: the seconds that the best decisions took, about those of every judgement.
+        check_seconds: the seconds of the last judgement, by which ``pear.fit`` plans for the time cap.
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Tensor | None, measure: Measure) -> None:
-        began = time.perf_counter()
         self._outcomes: Callable[[Tensor], Outcome] = outcomes_on(problem, costs, keys)
         self._measure = measure
-        self.check_seconds = time.perf_counter() - began
+        self.check_seconds = 0.0
 
     def __call__(self, predicted: Tensor, true: Tensor | None = None) -> float:
         """Return the measure of forecasts (N, k); the true values are those of the fixed samples."""
+        began = time.perf_counter()
         outcome = self._outcomes(predicted)
+        self.check_seconds = time.perf_counter() - began
         return outcome.score if self._measure == "normalized" else float(outcome.regret.mean())
 
 

@@ -1,0 +1,63 @@
+"""The page of the comparison: every number and every sentence about numbers comes from the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pear.pages.page import Section
+from pear_lab.experiments.database import read_records
+from pear_lab.experiments.experiment_errors import DatabaseError
+from pear_lab.field import field_sections as sections
+from pear_lab.field.field_methods import field_methods
+from pear_lab.field.field_ranks import FieldRanks
+from pear_lab.field.field_words import summary_sentences
+from pear_lab.field.rank_figure import save_rank_diagram
+from pear_lab.field.task_results import TaskResults, read_results
+from pear_lab.report.report_files import machines_section, section_markdown
+from pear_lab.report.table_cells import read
+
+FIGURE = "ranks.svg"
+COMMANDS = """\
+```
+pear reproduce field --out FOLDER               # what is there already is not run again
+pear reproduce --merge FOLDER --out docs/results/field
+python lab/studies/field_page.py                # writes this page from docs/results/field/results.sqlite
+```"""
+
+
+def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -> str:
+    """Write the page in Markdown.
+
+    Args:
+        database: the runs.
+        figure: where the diagram of ranks is saved; nowhere if left out.
+        link: how the page names that file.
+
+    Raises:
+        DatabaseError: the database holds no seed of a task that every method has ended.
+    """
+    found = read_results(read_records(database))
+    if not found:
+        raise DatabaseError(
+            f"{database} holds no task with a seed that every method has ended; run pear reproduce field"
+        )
+    ranks = FieldRanks.of(found)
+    parts = ["# The field on one page", sections.INTRODUCTION, COMMANDS, "## In short"]
+    parts += ["\n".join(f"- {sentence}" for sentence in summary_sentences(found, ranks))]
+    parts += [section_markdown(sections.protocol_section(found)), section_markdown(sections.ranks_section(ranks))]
+    if ranks.found is not None:
+        if figure is not None:
+            save_rank_diagram(ranks.found, {name: row.title for name, row in field_methods().items()}, figure)
+        parts.append(f"![Mean ranks with the critical difference]({link})")
+    parts += _markdown([sections.task_section(one) for one in found])
+    parts += _markdown([sections.speed_section(found), sections.settings_section(found)])
+    parts += _markdown([sections.failures_section(found), machines_section(read(database))])
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(found: Sequence[Section]) -> list[str]:
+    return [section_markdown(section) for section in found]
+
+
+__all__ = ["FIGURE", "TaskResults", "field_page"]

@@ -1,0 +1,244 @@
+"""The sections of the page of the comparison: protocol, ranks, one table for each task, settings, failures."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from pear.pages.page import Grid, RankedText, Section
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.field.field_methods import LEARNING_RATE, field_methods, setting_in_words
+from pear_lab.field.field_ranks import FieldRanks
+from pear_lab.field.field_words import title
+from pear_lab.field.task_results import NEAR, TaskResults, failure_in_words
+from pear_lab.report.bootstrap import LEVEL, RESAMPLES
+from pear_lab.report.paired_comparison import format_signed_interval
+
+INTRODUCTION = (
+    "Decision-focused methods, ours among them, on tasks of the literature: the same start, samples, batches, "
+    "patience, number of tries and time for each. Nothing is chosen by test regret, all settings are listed, and every "
+    "number on this page comes from the database in `docs/results/field`. The page is written by these commands:"
+)
+
+_DECIMALS = 2
+
+
+def protocol_section(found: Sequence[TaskResults]) -> Section:
+    """Say how every method was trained, with the numbers that the runs have recorded."""
+    settings = next(iter(next(iter(found[0].done.values())).values())).settings
+    train, validation, test = settings["most"]
+    sentences = (
+        f"Every seed draws its own samples, of which at most {train:,} train, {validation:,} validate and {test:,} "
+        "test. All methods of a task and a seed begin with the same weights: those of the squared error as pear.fit "
+        "finds it, a ridge regression whose strength is chosen by cross-validation for a linear forecaster, a training "
+        "with weight decay for a network.",
+        f"From there each of a method's five settings is trained by Adam (rate {LEARNING_RATE:g} times the deviation "
+        f"of the costs, unless rates are what it tries; batches of {settings['batch_size']}) for "
+        f"{settings['try_epochs']} epochs, at most {settings['try_cap']:g} s. The setting with the lowest regret on "
+        f"the validation samples goes on to {settings['max_epochs']} epochs, at most {settings['time_cap']:g} s with "
+        f"its try; it stops after {settings['patience']} checks in a row, one every {settings['check_every']} epochs, "
+        f"without an improvement of {settings['min_improvement']:.0%}. The weights of the best check are kept, those "
+        "of the start among them. The test samples are used once, afterwards.",
+        "Untouched defaults means PEARLoss(problem) as it is, in one training under the same rules. By pear.fit means "
+        "pear.fit(model, PEARLoss(problem), train, validation) with its defaults, in the time that the others have for "
+        "all their tries. Both choose no setting.",
+        f"A difference is the mean regret less that of the method with the lowest mean on the task, paired by seed, "
+        f"with a percentile interval of {LEVEL:.0%} from {RESAMPLES:,} bootstrap resamples of the seeds. The best "
+        "method is the one with the lowest test regret, so that differences to it lean upwards; intervals of few seeds "
+        "are rather too narrow, and they are not adjusted for their number. Where a task has one set of real data, "
+        "seeds differ in first weights and batches alone, or in the shuffling, as its protocol says.",
+        "Seconds are those of one core, all tries included, without the common start, and depend on the machine; on "
+        "tasks where the time cap ends trainings they decide what a method can do.",
+    )
+    return Section("protocol", "How it was done", sentences)
+
+
+def ranks_section(ranks: FieldRanks) -> Section:
+    """Make the section of mean ranks."""
+    if ranks.found is None:
+        words = "Ranks need at least three methods that have results on the same two tasks; there are not as many."
+        return Section("ranks", "Mean ranks", (words,))
+    good = ranks.found.as_good_as_best()
+    rows = tuple(
+        (title(name), RankedText(f"{rank:.2f}", int(name in good))) for name, rank in ranks.found.ranks.items()
+    )
+    sentences = [
+        f"Rank 1 is the lowest mean test regret of a task; equal ones share their ranks. Over {ranks.found.tasks} "
+        f"tasks Friedman's statistic is {ranks.found.chi_square:.1f} (p = {ranks.found.p_value:.2g}), and Nemenyi's "
+        f"critical difference at {LEVEL:.0%} is {ranks.found.critical_difference:.2f} (Demšar, JMLR 2006). Ranks that "
+        "are bold cannot be told from the best; in the diagram, a bar joins methods that cannot be told apart.",
+        f"Ranked on: {'; '.join(ranks.tasks)}.",
+    ]
+    if ranks.tasks_left_out or ranks.methods_left_out:
+        sentences.append(
+            "The test needs a result of every method on every task. Left out, by what is missing alone: of tasks "
+            f"{'; '.join(ranks.tasks_left_out) or 'none'}; of methods "
+            f"{'; '.join(map(title, ranks.methods_left_out)) or 'none'}. Their results are in the tables below."
+        )
+    return Section("ranks", "Mean ranks", tuple(sentences), (Grid("Methods", ("Method", "Mean rank"), rows),))
+
+
+def task_section(one: TaskResults) -> Section:
+    """Make the section of one task: what it is, and the table of all methods."""
+    unit = "%" if one.factor != 1 else "mean"
+    header = ["Method", f"Test regret, {unit}", "Less the best", "Seconds", "To near the best, s", "Chosen most often"]
+    near, printed = one.seconds_to_near_best(), _published_by_method(one)
+    if printed:
+        header.append("Published")
+    rows = []
+    for name in sorted(one.methods, key=one.mean):
+        numbers = one.regrets(name)
+        place = 1 if name == one.best else 2 * one.is_shared_best(name)
+        row = [title(name), RankedText(mean_and_error(numbers), place), _difference(one, name)]
+        row += [f"{one.seconds(name):.2f}", _reached(near[name]), _chosen(list(one.done[name].values()))]
+        rows.append(tuple(row + ([printed.get(name, "")] if printed else [])))
+    rows.append(("the common start", mean_and_error(one.start_regrets()), *[""] * (len(header) - 2)))
+    for name, reasons in one.failed.items():
+        if reasons:
+            rows.append((title(name), failure_in_words(reasons, len(one.seeds)), *[""] * (len(header) - 2)))
+    count = len(one.seeds)
+    caption = (
+        f"{count} seed{'s' * (count != 1)}. Test regret is the mean ± its standard error over the seeds; the lowest is "
+        "bold, those whose difference has an interval that reaches zero are underlined."
+    )
+    sentences = [f"{one.task.origin}.", one.task.protocol, *_other_published(one)]
+    if one.incomplete:
+        sentences.append(f"{one.incomplete} runs of seeds that some method has not ended are not shown.")
+    grid = Grid("All methods", tuple(header), tuple(rows), caption)
+    return Section(one.task.name, one.task.title, tuple(filter(None, sentences)), (grid,))
+
+
+def mean_and_error(numbers: np.ndarray) -> str:
+    """Return a mean and its standard error; the mean alone for one number.
+
+    Example:
+        >>> mean_and_error(np.array([1.0, 2.0, 3.0])), mean_and_error(np.array([0.001234]))
+        ('2.00 ± 0.58', '0.0012')
+    """
+    mean = float(numbers.mean())
+    decimals = _DECIMALS if abs(mean) >= 0.1 else _DECIMALS + 2
+    if len(numbers) < 2:
+        return f"{mean:.{decimals}f}"
+    error = float(numbers.std(ddof=1)) / len(numbers) ** 0.5
+    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def speed_section(found: Sequence[TaskResults]) -> Section:
+    """Make the section that says how often and how soon each method comes near the best."""
+    spent: dict[str, list[float]] = {}
+    near: dict[str, list[float | None]] = {}
+    kept: Counter[str] = Counter()
+    for one in found:
+        for name, times in one.seconds_to_near_best().items():
+            near.setdefault(name, []).extend(times)
+            spent.setdefault(name, []).append(one.seconds(name))
+            kept[name] += one.start_kept(name)
+    rows = []
+    for name, times in sorted(near.items(), key=lambda pair: -_share_reached(pair[1])):
+        reached = [time for time in times if time is not None]
+        median = f"{statistics.median(reached):.2f}" if reached else "–"
+        share = f"{len(reached)} of {len(times)}"
+        rows.append((title(name), share, median, f"{statistics.fmean(spent[name]):.2f}", str(kept[name])))
+    header = ("Method", "Runs that come near", "Median seconds of these", "Mean seconds, all tries", "Start kept")
+    words = (
+        f"Near the best is a validation regret of at most {1 + NEAR:.1f} times the lowest that any method of the task "
+        "ends with in the seed. Seconds are those of the chosen setting alone, from the common start on; a start that "
+        "is near already takes none. The start is kept where no check validates better."
+    )
+    return Section("speed", "Time to come near the best", (words,), (Grid("Over all tasks", header, tuple(rows)),))
+
+
+def settings_section(found: Sequence[TaskResults]) -> Section:
+    """Make the table of all settings, with how often each was chosen."""
+    rows = []
+    for name in dict.fromkeys(name for one in found for name in one.done):
+        runs = [run for one in found for run in one.done.get(name, {}).values()]
+        if not runs:
+            continue
+        chosen = Counter(setting_in_words(run.metrics["chosen"]) for run in runs)
+        tries = [setting_in_words(setting) for setting in runs[-1].settings["tries"]]
+        words = "; ".join(f"{words} ({chosen[words]})" for words in tries)
+        way = "pear.fit, its defaults" if runs[-1].settings["way"] == "fit" else words
+        rows.append((title(name), runs[-1].settings["loss"], way))
+    words = (
+        "In brackets, how often validation chose the setting. Other options are those of the row of the method in "
+        "pear.losses.METHODS. Strengths that measure costs do so in the unit of the training costs, their typical "
+        "deviation, but for the smoothing of PEAR as published, which is absolute as in its paper."
+    )
+    header = ("Method", "pear.losses.make_loss", "Settings tried")
+    return Section("settings", "All settings", (words,), (Grid("By method", header, tuple(rows)),))
+
+
+def failures_section(found: Sequence[TaskResults]) -> Section:
+    """List what failed and what does not apply, each with its reason."""
+    rows = [
+        (one.task.title, title(name), failure_in_words(reasons, len(one.seeds)))
+        for one in found
+        for name, reasons in one.failed.items()
+        if reasons
+    ]
+    broken = [
+        (one.task.title, title(name), f"{sum(bool(t.get('failure')) for t in tries)} of {len(tries)} tries", reason)
+        for one in found
+        for name, runs in one.done.items()
+        if (tries := [t for run in runs.values() for t in run.metrics.get("tries", [])])
+        and (reason := next((t["failure"] for t in tries if t.get("failure")), ""))
+    ]
+    grids = []
+    if rows:
+        grids.append(Grid("Methods without a result", ("Task", "Method", "Reason"), tuple(rows)))
+    if broken:
+        words = "The other settings of these runs went on."
+        grids.append(Grid("Single tries", ("Task", "Method", "Failed", "Reason"), tuple(broken), words))
+    return Section("failures", "What failed, and what does not apply", () if grids else ("Nothing.",), tuple(grids))
+
+
+def _share_reached(times: Sequence[float | None]) -> float:
+    return sum(time is not None for time in times) / len(times)
+
+
+def _difference(one: TaskResults, name: str) -> str:
+    if name == one.best:
+        return "–"
+    interval = one.difference(name)
+    size = max(abs(value) for value in interval)
+    estimate, low, high = format_signed_interval(interval, _DECIMALS if size >= 0.1 else _DECIMALS + 2)
+    return f"{estimate} ({low} to {high})"
+
+
+def _reached(times: Sequence[float | None]) -> str:
+    reached = [time for time in times if time is not None]
+    if not reached:
+        return "never"
+    return f"{statistics.median(reached):.2f} ({len(reached)} of {len(times)})"
+
+
+def _chosen(runs: Sequence[RunRecord]) -> str:
+    (words, count), *_ = Counter(setting_in_words(run.metrics["chosen"]) for run in runs).most_common(1)
+    return "" if words == "defaults" else f"{words} ({count} of {len(runs)})"
+
+
+def _published_by_method(one: TaskResults) -> dict[str, str]:
+    """Return the published numbers of methods that have a row here."""
+    rows = field_methods()
+    return {item.method: _published(one, item.value, item.error) for item in one.task.published if item.method in rows}
+
+
+def _published(one: TaskResults, value: float, error: float | None) -> str:
+    spread = "" if error is None else f" ± {one.factor * error:.{_DECIMALS}f}"
+    return f"{one.factor * value:.{_DECIMALS}f}{spread}"
+
+
+def _other_published(one: TaskResults) -> list[str]:
+    """Say where the published numbers come from, and list those of methods that have no row here."""
+    if not one.task.published:
+        return []
+    rows = field_methods()
+    others = [f"{item.method} {_published(one, item.value, item.error)}" for item in one.task.published
+              if item.method not in rows]  # fmt: skip
+    origins = "; ".join(dict.fromkeys(item.where for item in one.task.published))
+    listed = f" Published without a row here: {', '.join(others)}." if others else ""
+    return [f"Published numbers: {origins}. They were trained and chosen otherwise than ours.{listed}"]
