@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import pear
+
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,})python(?P<info>[ \t][^\n`]*)?\n(?P<code>.*?)^(?P=indent)(?P=fence)[ \t]*$",
@@ -42,7 +44,19 @@ def torch_state_kept() -> Iterator[None]:
     torch.set_default_dtype(dtype)
 
 
-@pytest.mark.usefixtures("torch_state_kept")
+@pytest.fixture
+def short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document shows how a call is written; a training of eight epochs makes the same calls as one of a hundred."""
+    check = pear.FitConfig.__post_init__
+
+    def shorten(config: pear.FitConfig) -> None:
+        check(config)
+        object.__setattr__(config, "max_epochs", min(config.max_epochs, 8))
+
+    monkeypatch.setattr(pear.FitConfig, "__post_init__", shorten)
+
+
+@pytest.mark.usefixtures("torch_state_kept", "short_trainings")
 @pytest.mark.parametrize("document", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_document_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
