@@ -31,6 +31,7 @@ from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.time_order import describe_order, sort_samples
+from pear.train.training_labels import check_labels, training_labels
 from pear.train.training_run import FitJob, train_on_loss
 from pear.train.training_start import is_fresh
 from pear.train.validation import (
@@ -181,6 +182,7 @@ def fit(
         ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
         _check_keys(samples, problem)
+        check_labels(config, problem)
         samples = samples.usable(model, loss)
         callbacks, checked = _as_callbacks(progress), ranks.check_same_order(order)
         score = None if metric is None else _score_without_keys(metric)
@@ -200,7 +202,7 @@ def fit(
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
             file = RunFile.open(path, lambda: run_identity(*said))
             job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
-            history = _train_in_two_parts(job, loss, samples, optimizer)
+            history = _train_in_two_parts(job, loss, training_labels(samples, config, model), optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note

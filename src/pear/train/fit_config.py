@@ -41,6 +41,13 @@ class FitConfig:
             overlap, such as sums over several days.
         data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
             all must call ``fit``. False trains on this rank alone.
+        label_neighbours: k; where it is not 0, training sees the costs ``w c + (1 − w) m`` in the place of each
+            sample's own costs c, where m is the mean of the costs of its k nearest neighbours in the features (Schutte,
+            Postek and Yorke-Smith, 2024). Noise in the costs then misleads less. Validation sees the costs themselves.
+        label_own_weight: w, from 0 to 1.
+        normalise_costs: whether training sees costs of the same norm for all samples, so that those with large costs
+            count no more than others. Decisions of a linear objective do not depend on it. Validation sees the costs
+            themselves.
 
     Raises:
         ProblemError: a setting is out of its range.
@@ -63,6 +70,9 @@ class FitConfig:
     start: Start = "race"
     gap: int = 0
     data_parallel: bool = True
+    label_neighbours: int = 0
+    label_own_weight: float = 0.5
+    normalise_costs: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "check_every"):
@@ -76,6 +86,10 @@ class FitConfig:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
         if self.start not in get_args(Start):
             raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
+        if self.label_neighbours != int(self.label_neighbours) or self.label_neighbours < 0:
+            raise ProblemError(f"label_neighbours must be a whole number of at least 0; got {self.label_neighbours!r}")
+        if not 0 <= self.label_own_weight <= 1:
+            raise ProblemError(f"label_own_weight must be a number from 0 to 1; got {self.label_own_weight!r}")
         self.stopping()  # checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:

@@ -79,7 +79,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             correction is trained on forecasts by copies that had not seen the row (``pear.train.base_forecast``);
             ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
         hidden_layer_sizes: widths of the hidden layers of "mlp".
-        learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap: as in ``pear.FitConfig``.
+        learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
+            label_own_weight, normalise_costs: as in ``pear.FitConfig``.
         validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
             out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
@@ -126,6 +127,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         time_cap: float | None = None,
         validation_fraction: float | None = None,
         gap: int = 0,
+        label_neighbours: int = 0,
+        label_own_weight: float = 0.5,
+        normalise_costs: bool = False,
         random_state: Any = 0,
         verbose: bool = False,
     ) -> None:
@@ -145,6 +149,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self.time_cap = time_cap
         self.validation_fraction = validation_fraction
         self.gap = gap
+        self.label_neighbours = label_neighbours
+        self.label_own_weight = label_own_weight
+        self.normalise_costs = normalise_costs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -362,7 +369,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return DailyUpdates(self.model_[1], self.problem, self.loss_, self.learning_rate, self._scale)
 
     def _config(self) -> FitConfig:
-        names = ("learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap")
+        names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
+        names += ["label_neighbours", "label_own_weight", "normalise_costs"]
         return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
 
     def _seed(self) -> int:

@@ -30,6 +30,7 @@ from pear.train.samples import SampleSource
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
+from pear.train.training_labels import training_labels
 from pear.train.training_run import FitJob
 from pear.train.training_start import is_fresh, is_linear
 from pear.train.validation import Score, rows_of_share
@@ -70,9 +71,10 @@ def fit_by_race(
     ended = _ended_race(job)
     if ended is not None:
         return ended
-    calibrate_loss(loss, train)
+    labelled = training_labels(train, job.config, job.model)
+    calibrate_loss(loss, labelled)
     counted, model = dict(getattr(loss, "seconds", {})), job.model
-    look = train.finite().look()
+    look = labelled.finite().look()
     fresh = False if getattr(model, "begins_at_zero", False) else is_fresh(model, look.features, look.costs)
     units = None if isinstance(validation, (LoaderSamples, StreamSamples)) else FeatureUnits.of(model, train)
     if units is not None:
@@ -115,7 +117,8 @@ def _make_folds(
 ) -> tuple[list[Fold], SampleSource | None]:
     """Make the folds, and say on which samples the winner is trained again; None where it is not."""
     if validation is not None and not isinstance(validation, (bool, int, float)):
-        return [Fold(train, Judge(job.model, loss, score, validation))], None
+        labelled = training_labels(train, job.config, job.model)
+        return [Fold(labelled, Judge(job.model, loss, score, validation))], None
     assert isinstance(train, MemorySamples)
     folds: list[Fold] = []
     layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
@@ -128,12 +131,13 @@ def _make_folds(
             left_out, judged = left_out | train.left_out, judged[~train.left_out[judged]]
         if len(judged) and not bool(left_out.all()):
             judge = Judge(job.model, loss, score, MemorySamples(train.at(judged)))
-            folds.append(Fold(replace(train, left_out=left_out), judge))
+            labelled = training_labels(replace(train, left_out=left_out), job.config, job.model)
+            folds.append(Fold(labelled, judge))
         if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH or (folds and _takes_too_long(job)):
             break
     if not folds:
         raise ProblemError("two usable samples at least are needed, one to train on and one to validate")
-    return folds, train
+    return folds, training_labels(train, job.config, job.model)
 
 
 def _takes_too_long(job: FitJob) -> bool:

@@ -1,0 +1,146 @@
+"""The costs that a model is trained on, where they are not the true ones: mixed with neighbours', or normalised.
+
+``FitConfig.label_neighbours`` and ``FitConfig.normalise_costs`` ask for it. Samples that judge a model keep their own
+costs, and a fold's labels are made of the samples of that fold alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Model, Problem
+from pear.problem.model import plain_problem
+from pear.train.base_forecast import Correction
+from pear.train.fit_config import FitConfig
+from pear.train.samples import SampleSource
+from pear.train.samples.features import input_tensors, nonfinite_rows
+from pear.train.samples.memory_samples import MemorySamples
+
+_PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
+
+
+def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
+    """Return the samples with the costs that training sees; the samples themselves where the config asks for no others.
+
+    Samples that training leaves out, or whose costs are not finite, are nobody's neighbours and keep their costs.
+
+    Args:
+        samples: the training samples.
+        config: the settings.
+        model: the model that is trained. The forecasts that a correction gets beside the features are no features.
+
+    Raises:
+        ProblemError: the samples are not in memory.
+
+    Example:
+        >>> import torch
+        >>> pair = MemorySamples.read((torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([[2.0], [4.0], [8.0]])), "X")
+        >>> training_labels(pair, FitConfig(label_neighbours=1, label_own_weight=0.5)).costs.flatten()
+        tensor([3., 3., 6.])
+    """
+    if not config.label_neighbours and not config.normalise_costs:
+        return samples
+    if not isinstance(samples, MemorySamples):
+        raise ProblemError(
+            "label_neighbours and normalise_costs need samples in memory, such as a pair (X, C) or a Dataset; read "
+            "them first, or leave both settings out"
+        )
+    counted = ~nonfinite_rows(samples.costs)
+    if samples.left_out is not None:
+        counted &= ~samples.left_out
+    seen = samples.all.only(counted)
+    labels = seen.costs.double()
+    if config.label_neighbours:
+        inputs = input_tensors(seen.features)[:1] if isinstance(model, Correction) else input_tensors(seen.features)
+        places = torch.cat([part.double().flatten(1) for part in inputs], 1)
+        weight = torch.ones_like(labels[:, 0]) if seen.weight is None else seen.weight.to(labels)
+        labels = mix_with_neighbours(places, labels, config.label_neighbours, config.label_own_weight, weight)
+    if config.normalise_costs:
+        labels = equal_norms(labels, seen.weight)
+    costs = samples.costs.clone()
+    costs[counted] = labels.to(costs)
+    return replace(samples, all=samples.all._replace(costs=costs))
+
+
+def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
+    """Mix each sample's costs with the mean costs of its nearest neighbours: ``w cᵢ + (1 − w) mean_j c_j``.
+
+    Args:
+        features: (N, p); distances are Euclidean, in units of each feature's deviation. A missing feature is taken for its mean.
+        costs: (N, n).
+        count: the number of neighbours; all others where there are no more.
+        own: w, the weight of the sample's own costs.
+        weight: (N,) how much each sample counts as a neighbour.
+
+    Returns:
+        (N, n).
+    """
+    total, count = len(features), min(count, len(features) - 1)
+    if count < 1:
+        return costs
+    places = _standardise(features)
+    nearest = []
+    for rows in torch.arange(total, device=features.device).split(max(1, _PAIRS // total)):
+        apart = torch.cdist(places[rows], places)
+        apart[torch.arange(len(rows), device=rows.device), rows] = torch.inf
+        nearest.append(apart.topk(count, largest=False).indices)
+    near = torch.cat(nearest)
+    shares = weight[near] / weight[near].sum(1, keepdim=True)
+    mean = torch.stack([shares[:, j, None] * costs[near[:, j]] for j in range(count)]).sum(0)
+    return own * costs + (1 - own) * mean
+
+
+def _standardise(features: Tensor) -> Tensor:
+    """Return (N, p) features less their mean, in units of their deviation; missing ones are taken for the mean."""
+    known = features.isfinite()
+    mean = torch.where(known, features, 0.0).sum(0) / known.sum(0).clamp_min(1)
+    away = torch.where(known, features - mean, 0.0)
+    spread = away.square().mean(0).sqrt()
+    return away / torch.where(spread > 0, spread, 1.0)
+
+
+def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Divide the costs (N, n) of each sample by their norm, and multiply them by the mean norm of all samples.
+
+    The factor keeps the unit of the costs. Costs that are all zero stay zero.
+
+    Args:
+        costs: (N, n).
+        weight: (N,) how much each sample counts in the mean; all alike where left out.
+
+    Example:
+        >>> equal_norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[1.8000, 2.4000],
+                [0.0000, 3.0000]])
+    """
+    norms = costs.norm(dim=1, keepdim=True)
+    mean = norms.mean() if weight is None else (weight.to(norms)[:, None] * norms).sum() / weight.to(norms).sum()
+    return torch.where(norms > 0, costs / norms * mean, costs)
+
+
+def check_labels(config: FitConfig, problem: Any) -> None:
+    """Raise ProblemError where costs are to be normalised, and that would change the best decisions.
+
+    Args:
+        config: the settings.
+        problem: the problem of the loss; None where it has none.
+    """
+    if not config.normalise_costs or not isinstance(problem, (Problem, Model)):
+        return
+    why = ""
+    if plain_problem(problem).is_curved or getattr(problem, "curvature_map", None) is not None:
+        why = "its objective is not linear"
+    elif getattr(problem, "constraint_map", None) is not None:
+        why = "right-hand sides are predicted"
+    elif isinstance(problem, Model) and problem.cost_map is not None and bool(problem.cost_map.known.any()):
+        why = "a part of its costs is known"
+    if why:
+        raise ProblemError(
+            f"normalise_costs multiplies what is predicted for a sample by a number, which changes the best decision "
+            f"of this problem: {why}. Leave it out"
+        )
