@@ -5,8 +5,8 @@
 draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5), trains a linear forecaster on the costs as
 they are, on costs mixed half and half with those of 10 nearest neighbours (``FitConfig(label_neighbours=10)``), and on
 costs of equal norms (``normalise_costs``), and prints the mean regret on 1,000 other samples with its standard error.
-``fixed`` trains for so many epochs from the weights that torch draws, and takes the last ones, as notebooks do; ``race``
-is ``pear.fit`` as it comes.
+``fixed`` trains for so many epochs from the weights that torch draws, and takes the last ones, as notebooks do;
+``race`` is ``pear.fit`` as it comes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pear.compile.thread_pools import one_thread
 from pear.losses import make_loss
 
 LABELS = {"as they are": {}, "neighbours": {"label_neighbours": 10}, "equal norms": {"normalise_costs": True}}
-OPTIONS = {name: {"mse_weight": 0.0, "cost_unit": 1.0} for name in ("spo+", "pfyl")}  # as published, without a squared error
+OPTIONS = {name: {"mse_weight": 0.0, "cost_unit": 1.0} for name in ("spo+", "pfyl")}  # as PyEPO has them
 TEST = 1000
 
 

@@ -130,7 +130,8 @@ def test_training_sees_the_labels_and_validation_the_true_costs(problem: Any, me
     plain = trained(make_loss(method, problem), (X, C, *own), PLAIN, **options)
     torch.testing.assert_close(ours[0], by_hand[0])
     assert not torch.allclose(ours[0], plain[0])
-    assert ours[1].best is not None and by_hand[1].best is not None
+    assert ours[1].best is not None
+    assert by_hand[1].best is not None
     assert ours[1].best.metric == pytest.approx(by_hand[1].best.metric)  # on the true costs, as by hand
 
 

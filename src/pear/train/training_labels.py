@@ -71,7 +71,8 @@ def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float,
     """Mix each sample's costs with the mean costs of its nearest neighbours: ``w cᵢ + (1 − w) mean_j c_j``.
 
     Args:
-        features: (N, p); distances are Euclidean, in units of each feature's deviation. A missing feature is taken for its mean.
+        features: (N, p); distances are Euclidean, in units of each feature's deviation. A missing feature is taken for
+            its mean.
         costs: (N, n).
         count: the number of neighbours; all others where there are no more.
         own: w, the weight of the sample's own costs.
