@@ -13,7 +13,7 @@ from scipy import sparse
 import pear
 from pear.diagnosis import Diagnosis, decision_path
 from pear.errors import ProblemError
-from pear.pages.wording import format_percent
+from pear.wording import format_percent
 
 N = 6
 

@@ -19,7 +19,7 @@ from pear.diagnosis import Diagnosis
 from pear.diagnosis.diagnosis_figures import BARS, make_panels
 from pear.diagnosis.diagnosis_page import make_grids
 from pear.errors import MissingExtraError
-from pear.pages.wording import format_percent
+from pear.wording import format_percent
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("highspy")

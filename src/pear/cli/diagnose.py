@@ -101,7 +101,7 @@ def _read_labels(
 
 def _describe_costs(problem: pear.Model, paid: list[str], rows: list[str], model: Path) -> str:
     """Say how many costs and which right-hand sides come from the tables, and which variables keep the file's cost."""
-    from pear.pages.wording import list_names
+    from pear.wording import list_names
 
     count, costs = problem.problem.n, [name for name in paid if name not in rows]
     rest = [name for name in problem.variables if name not in costs] if len(costs) < count else []

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, require_packages, styled_figure, write_headline
-from pear.pages.wording import format_amount, format_percent
+from pear.wording import format_amount, format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

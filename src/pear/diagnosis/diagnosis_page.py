@@ -12,8 +12,8 @@ import numpy as np
 from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
 from pear.errors import naming_output
 from pear.pages.page import Grid, PageFigure, Section, render_page
-from pear.pages.wording import format_amount, format_percent
 from pear.problem.html_tables import html_table, summarise_names
+from pear.wording import format_amount, format_percent
 
 if TYPE_CHECKING:
     import pandas

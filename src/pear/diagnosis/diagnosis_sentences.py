@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import ProblemError
-from pear.pages.wording import format_percent
+from pear.wording import format_percent
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis

@@ -21,8 +21,8 @@ from pear.diagnosis.constraint_violations import find_violations
 from pear.diagnosis.decision_path import ACCURACY
 from pear.diagnosis.forecast_steps import follow_values
 from pear.optimality.duals_and_active_sets import Status
-from pear.pages.wording import format_percent
 from pear.problem import Model, Penalty
+from pear.wording import format_percent
 
 MOST_DECISIONS = 20_000
 """The most decisions that an attribution makes."""

@@ -19,7 +19,7 @@ from pear.pages.figure_style import (
     styled_figure,
     write_headline,
 )
-from pear.pages.wording import format_amount
+from pear.wording import format_amount
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pear.evaluation.walk_forward_result import MEAN
-from pear.pages.wording import count_noun, format_amount, format_percent
+from pear.wording import count_noun, format_amount, format_percent
 
 if TYPE_CHECKING:
     from pear.evaluation.walk_forward_result import WalkForward

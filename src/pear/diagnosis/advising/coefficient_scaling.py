@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
-from pear.pages.wording import count_noun, list_names
+from pear.wording import count_noun, list_names
 
 _APART = 3.0  # a difference of so many powers of ten is reported
 _GAIN = 1.0  # rescaling is advised if it saves so many powers of ten

@@ -12,7 +12,7 @@ from pear.decisions.recourse_decider import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, choose_smoothing, smoothing_from_decisions
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
-from pear.pages.wording import count_noun
+from pear.wording import count_noun
 
 _MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
 _NO_CURVATURE = 1e-10  # eigenvalues below this share of the largest count as zero

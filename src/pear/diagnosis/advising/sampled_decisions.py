@@ -19,13 +19,13 @@ from pear.errors import FailedSamplesWarning, SolveError
 from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
-from pear.pages.wording import count_noun, format_seconds, list_names
 from pear.problem import Model
 from pear.problem.derived_problems import forget_solutions
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.dense_factors import row_rank
 from pear.solvers.time_limit import within
+from pear.wording import count_noun, format_seconds, list_names
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted

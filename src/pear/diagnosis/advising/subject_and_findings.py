@@ -14,7 +14,6 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.pages.wording import count_noun
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, is_per_sample
 from pear.problem.keys_and_columns import check_column_order, column_names
@@ -24,6 +23,7 @@ from pear.problem.oracle import program_of
 from pear.problem.problem import FIELDS
 from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
+from pear.wording import count_noun
 
 
 @dataclass(frozen=True)

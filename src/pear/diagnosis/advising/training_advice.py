@@ -16,7 +16,6 @@ from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
-from pear.pages.wording import count_noun, format_seconds
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
 from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backends
@@ -25,6 +24,7 @@ from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
 from pear.train.racing.fit_by_race import ENOUGH, FOLDS, count_folds
 from pear.train.racing.race import FIRST_STAGE
+from pear.wording import count_noun, format_seconds
 
 _FEW = 50  # samples
 _SMALL = 1e-3  # regret of the mean below which there is little to win

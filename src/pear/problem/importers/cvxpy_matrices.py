@@ -23,9 +23,10 @@ from pear.problem.importers.cvxpy_structure import (
     tighten,
 )
 from pear.problem.importers.linear_map import linear_map
-from pear.problem.importers.model_arrays import ModelArrays, count_noun, join_names
+from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.row_limits import Array, RowLimits, read_price
 from pear.problem.known_map import entry_names as names_of_entries
+from pear.wording import count_noun
 
 WHERE = "the CVXPY problem"
 

@@ -22,6 +22,7 @@ from pear.problem.importers.known_names import KnownNames
 from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 from pear.problem.problem import Problem
+from pear.wording import count_noun
 
 Names = Sequence[str] | None
 
@@ -281,15 +282,6 @@ def _describe_costs(made: Model) -> str:
         f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
         f"{'them' if own.inputs > 1 else 'it'}, the others are known."
     )
-
-
-def count_noun(number: int, noun: str) -> str:
-    """A number and its noun in the right form: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
-    if number == 1:
-        return f"1 {noun}"
-    head, _, tail = noun.partition(" ")
-    plural = f"{head[:-1]}ies" if head.endswith("y") else f"{head}s"
-    return f"{number} {plural}{' ' if tail else ''}{tail}"
 
 
 def join_names(names: Sequence[str], most: int = 6) -> str:

@@ -47,11 +47,12 @@ def count_noun(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural where it is not 1.
 
     Example:
-        >>> count_noun(1, "row"), count_noun(1200, "equality"), count_noun(0, "row")
-        ('1 row', '1,200 equalities', '0 rows')
+        >>> count_noun(1, "row"), count_noun(1200, "equality"), count_noun(2, "row with two limits")
+        ('1 row', '1,200 equalities', '2 rows with two limits')
     """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    head, joint, tail = noun.partition(" with")
+    plural = f"{head[:-1]}ies" if head.endswith("y") else f"{head}s"
+    return f"{number:,} {noun if number == 1 else plural + joint + tail}"
 
 
 def format_seconds(value: float) -> str:
