@@ -33,6 +33,8 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
     "pfyl": _SIGMAS,
     "dbb": _values("interpolation", 1.0, 10.0, 100.0, 1000.0, 10000.0),
     "lava": _values("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
+    "ltr-pairwise": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "ltr-listwise": _values("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),
     "pear": _values("smoothing", 0.01, 0.1, 1.0, 10.0, 100.0),
     "pear-guided": _values("guidance", 0.0, 1.0, 10.0, 30.0, 100.0),
 }

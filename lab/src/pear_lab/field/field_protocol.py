@@ -19,6 +19,7 @@ from torch import nn
 
 from pear.errors import DataError, ProblemError, SolveError, TrainingError
 from pear.losses.methods import make_loss, method
+from pear.problem import Model, Problem
 from pear.train import Check, FitConfig, History, fit, in_order, shuffled
 from pear.train.training_start import make_optimizer
 from pear_lab.data.data_files import VARIABLE
@@ -28,7 +29,7 @@ from pear_lab.experiments.protocols.protocol import Listener, Say
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.field.field_methods import LEARNING_RATE, Setting
 from pear_lab.field.field_tasks import field_tasks, has_data
-from pear_lab.field.prepared_task import PreparedTask, prepare_task
+from pear_lab.field.prepared_task import PreparedTask, draw_task, prepare_task
 
 NOT_APPLICABLE = "does not apply: "
 """The beginning of the reason of a run whose method cannot train its task."""
@@ -64,7 +65,8 @@ class _Try:
         if self.failure:
             return {**found, "failure": self.failure}
         assert self.history is not None
-        return {**found, "validation": self.regret, "epochs": self.history.epochs, "seconds": self.history.seconds}
+        seconds = round(self.history.seconds, 4)
+        return {**found, "validation": self.regret, "epochs": self.history.epochs, "seconds": seconds}
 
 
 class FieldProtocol(Protocol):
@@ -86,8 +88,12 @@ class FieldProtocol(Protocol):
             RunError: the method does not apply to the task, or all of its tries failed.
             KeyboardInterrupt: stopped by the user.
         """
-        prepared = prepare_task(run.task, run.seed, tuple(run.settings["most"]))
-        train_on_few(run, prepared)
+        try:
+            _make_loss(run, draw_task(run.task, run.seed).problem, run.settings["tries"][0])
+            prepared = prepare_task(run.task, run.seed, tuple(run.settings["most"]))
+            train_on_few(run, prepared)
+        except ProblemError as error:
+            raise RunError(f"{NOT_APPLICABLE}{error}") from error
         if run.settings["way"] == "fit":
             return _train_as_users_do(run, prepared, progress)
         with tempfile.TemporaryDirectory(prefix="pear-field-") as folder:
@@ -119,28 +125,26 @@ def train_on_few(run: RunSpec, prepared: PreparedTask) -> None:
     """Train on a few samples before the clock starts, so that compilation does not count; see if the method applies.
 
     Raises:
-        RunError: the method does not apply to the task.
+        ProblemError: the method does not apply to the task.
     """
     few = tuple(rows[:FEW] for rows in prepared.train)
     held_out = tuple(rows[:FEW] for rows in prepared.split.validation)
-    try:
-        one = _make_try(run, prepared, run.settings["tries"][0])
-        config = FitConfig(max_epochs=1, seed=run.seed, start="given")
-        fit(one.model, one.loss, few, held_out, lambda predicted, true: 0.0, config, optimizer=one.optimizer)
-    except ProblemError as error:
-        raise RunError(f"{NOT_APPLICABLE}{error}") from error
+    one = _make_try(run, prepared, run.settings["tries"][0])
+    config = FitConfig(max_epochs=1, seed=run.seed, start="given")
+    fit(one.model, one.loss, few, held_out, lambda predicted, true: 0.0, config, optimizer=one.optimizer)
 
 
 def with_start(prepared: PreparedTask, history: History) -> History:
     """Add the start to a history, as the check of epoch 0; it is the best one where no later check is better."""
     first = Check(0, 0.0, math.nan, prepared.start_regret)
     best = history.best if history.best is not None and history.best.metric < first.metric else first
-    return replace(history, checks=[first, *history.checks], best=best)
+    checks = [replace(one, seconds=round(one.seconds, 4), loss=float(f"{one.loss:.6g}")) for one in history.checks]
+    return replace(history, checks=[first, *checks], best=best)
 
 
-def _make_loss(run: RunSpec, prepared: PreparedTask, setting: Setting) -> nn.Module:
+def _make_loss(run: RunSpec, problem: Problem | Model, setting: Setting) -> nn.Module:
     options = {name: value for name, value in setting.items() if name != "learning_rate"}
-    return make_loss(run.settings["loss"], prepared.problem, **options)
+    return make_loss(run.settings["loss"], problem, **options)
 
 
 def _config(run: RunSpec, short: bool) -> FitConfig:
@@ -154,7 +158,7 @@ def _config(run: RunSpec, short: bool) -> FitConfig:
 
 
 def _make_try(run: RunSpec, prepared: PreparedTask, setting: Setting, checkpoint: Path | None = None) -> _Try:
-    loss, model = _make_loss(run, prepared, setting), prepared.model(run.seed)
+    loss, model = _make_loss(run, prepared.problem, setting), prepared.model(run.seed)
     rate = FitConfig(learning_rate=setting.get("learning_rate", LEARNING_RATE))
     train = prepared.split.train
     optimizer = make_optimizer(model, train.features, train.costs, rate, keep=True, typical=hasattr(loss, "problem"))
@@ -189,7 +193,7 @@ def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listen
 
 def _train_as_users_do(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
     """Train by ``pear.fit`` with its defaults, in the time that other methods have for all their tries."""
-    model, loss = prepared.model(run.seed, start=False), _make_loss(run, prepared, {})
+    model, loss = prepared.model(run.seed, start=False), _make_loss(run, prepared.problem, {})
     cap = run.settings["time_cap"] + 4 * run.settings["try_cap"]
     config = FitConfig(time_cap=cap, seed=run.seed)
     held_out = prepared.split.validation

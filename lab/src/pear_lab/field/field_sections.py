@@ -131,22 +131,27 @@ def speed_section(found: Sequence[TaskResults]) -> Section:
     spent: dict[str, list[float]] = {}
     near: dict[str, list[float | None]] = {}
     kept: Counter[str] = Counter()
+    capped: Counter[str] = Counter()
     for one in found:
         for name, times in one.seconds_to_near_best().items():
             near.setdefault(name, []).extend(times)
             spent.setdefault(name, []).append(one.seconds(name))
             kept[name] += one.start_kept(name)
+            capped[name] += sum(run.metrics.get("stopped") == "time_cap" for run in one.done[name].values())
     rows = []
     for name, times in sorted(near.items(), key=lambda pair: -_share_reached(pair[1])):
         reached = [time for time in times if time is not None]
         median = f"{statistics.median(reached):.2f}" if reached else "–"
         share = f"{len(reached)} of {len(times)}"
-        rows.append((title(name), share, median, f"{statistics.fmean(spent[name]):.2f}", str(kept[name])))
-    header = ("Method", "Runs that come near", "Median seconds of these", "Mean seconds, all tries", "Start kept")
+        counts = str(kept[name]), str(capped[name])
+        rows.append((title(name), share, median, f"{statistics.fmean(spent[name]):.2f}", *counts))
+    header = ("Method", "Runs that come near", "Median seconds of these", "Mean seconds, all tries", "Start kept",
+              "Ended by the time cap")  # fmt: skip
     words = (
         f"Near the best is a validation regret of at most {1 + NEAR:.1f} times the lowest that any method of the task "
         "ends with in the seed. Seconds are those of the chosen setting alone, from the common start on; a start that "
-        "is near already takes none. The start is kept where no check validates better."
+        "is near already takes none. The start is kept where no check validates better. "
+        "Where the time cap ends a training, a faster computer might let the method come further."
     )
     return Section("speed", "Time to come near the best", (words,), (Grid("Over all tasks", header, tuple(rows)),))
 

@@ -18,6 +18,7 @@ from pear.tasks import Samples, Split
 from pear.train import FitConfig, fit
 from pear.train.validation import outcomes_on, own_rows
 from pear_lab.field.field_tasks import field_tasks
+from pear_lab.tasks.public import Drawing
 
 Measure = Literal["normalized", "mean"]
 
@@ -108,6 +109,12 @@ def forecast(model: nn.Module, samples: Samples) -> Tensor:
 
 
 @lru_cache(maxsize=2)
+def draw_task(name: str, seed: int) -> Drawing:
+    """Draw the problem and the samples of a task; kept for the next method of the same task and seed."""
+    return field_tasks()[name].draw(seed)
+
+
+@lru_cache(maxsize=2)
 def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTask:
     """Draw the samples of a task, and fit the common start; kept for the next method of the same task and seed.
 
@@ -116,8 +123,7 @@ def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTa
         seed: the seed of the samples, of the first weights and of the batches.
         most: how many samples train, validate and test at most; the first ones of each part are taken.
     """
-    task = field_tasks()[name]
-    drawing = task.draw(seed)
+    task, drawing = field_tasks()[name], draw_task(name, seed)
     split = Split(*(Samples(part.features[:k], part.costs[:k]) for part, k in zip(drawing.split, most, strict=True)))
     keys = None
     if own_rows(drawing.problem) is not None:
