@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pear
-from pear.tasks import Portfolio, Task, knapsack, portfolio, shortest_path
+from pear.tasks import Portfolio, ShortestPath, Task, knapsack, portfolio, shortest_path
 from pear.tasks.synthetic_task import polynomial_costs
 from pear_lab.tasks import building
 
@@ -23,6 +23,10 @@ def random_arcs(nodes: int, seed: int) -> list[tuple[int, int]]:
 
 
 # --- shortest paths -------------------------------------------------------------------------------------------------
+
+
+# arcs side by side, and a node that no path from the source reaches
+_TWIN_ARCS = shortest_path(arcs=[(0, 1), (0, 1), (0, 3), (1, 2), (3, 2), (2, 4), (5, 2), (0, 4)], source=0, target=4)
 
 
 def test_grid_arcs_come_row_by_row_rightward_then_downward() -> None:
@@ -152,6 +156,12 @@ def test_equally_cheap_paths_cost_the_same_whichever_is_taken() -> None:
     z = task.decide(torch.ones(2, 12))
     assert z.sum(1).tolist() == [4.0, 4.0]
     assert task.normalized_regret(torch.zeros(2, 12), torch.ones(2, 12)) == 0.0
+
+
+@pytest.mark.parametrize("task", [shortest_path((4, 6)), shortest_path((3, 5), direction="cross"), _TWIN_ARCS])
+def test_the_compiled_paths_are_those_of_the_batched_operations_ties_included(task: ShortestPath) -> None:
+    cost = torch.from_numpy(np.random.default_rng(3).integers(-2, 3, (200, task.problem.n)).astype(float))
+    assert torch.equal(task.graph.cheapest(cost), task.graph._cheapest_by_depth(cost))
 
 
 def test_a_curved_path_problem_goes_to_a_solver() -> None:

@@ -314,6 +314,8 @@ def report_failures(
     Raises:
         SolveError: a sample is not solved, and ``on_failure`` is "raise".
     """
+    if not bool(status.any()):  # all of them SOLVED, which is 0
+        return
     bad = (~has_decision(status)).nonzero()[:, 0].tolist()
     if not bad:
         return

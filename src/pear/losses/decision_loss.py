@@ -15,12 +15,12 @@ from pear.losses.decision_module import eager
 from pear.losses.regret_metrics import check_pair
 from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.array_conversion import all_finite, as_batch
 from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import describe_problem, problem_and_cost_map
 from pear.problem.oracle import decided_by
 from pear.problem.oracle_calls import argument_names
-from pear.solvers.warm_starts import WarmStarts, fingerprint
+from pear.solvers.warm_starts import WarmStarts
 
 Result = TypeVar("Result")
 
@@ -62,6 +62,7 @@ class DecisionLoss(nn.Module):
     ) -> None:
         super().__init__()
         self._decide = decide
+        self._decide_takes_keys = decide is not None and takes_keys(decide)
         if cost_unit != "auto":
             check_number("cost_unit", cost_unit, least=0.0, strict=True)
         self.cost_unit: float | Literal["auto"] = cost_unit if cost_unit == "auto" else float(cost_unit)
@@ -206,12 +207,12 @@ class DecisionLoss(nn.Module):
             if self._decide is None:
                 z = solve(select_rows(self.problem, ids), cost).x
             else:
-                z = call_with_keys(self._decide, cost, ids)
+                z = self._decide(cost, keys=ids) if self._decide_takes_keys else self._decide(cost)
         if z.shape != cost.shape:
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
             )
-        if self._decide is not None and not bool(z.isfinite().all()):
+        if self._decide is not None and not all_finite(z):
             sample = int((~z.isfinite().all(1)).nonzero()[0, 0])
             raise ProblemError(f"decide must return finite numbers; those of sample {sample} are not")
         return z.detach().to(cost)
@@ -228,7 +229,7 @@ class DecisionLoss(nn.Module):
         if ids is None:
             return self.decide(true)
         with self.starts.lock:
-            slots, mark = self.starts.slots(ids), fingerprint(true, 0.0)
+            slots, mark = self.starts.slots(ids), true.double()
             name, n = f"best, {true.dtype}, {true.device}", true.shape[1]
             kept = self.starts.table(name, lambda size: true.new_zeros(size, n))
             known: Tensor | None = kept.exact_rows(slots, mark)

@@ -32,8 +32,8 @@ def as_keys(
     if keys is None:
         return None
     ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
-    if any(isinstance(key, list) for key in ids):
-        raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")  # type: ignore[union-attr]
+    if isinstance(keys, (Tensor, np.ndarray)) and keys.ndim > 1:
+        raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")
     if len(ids) != batch:
         raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
     if len(set(ids)) != batch:

@@ -61,6 +61,9 @@ class WarmStarts:
         Where the rows of all keys would take more than ``MOST_BYTES``, all earlier samples are forgotten first.
         """
         keys = list(keys)
+        known = [self._slot.get(key) for key in keys]
+        if None not in known:
+            return np.array(known, np.int64)
         count = len(self._slot) + sum(key not in self._slot for key in keys)
         if count > max(len(self._slot), len(keys)) and count * self._bytes_per_key() > MOST_BYTES:
             self._forget()
@@ -220,8 +223,10 @@ class SampleTable(Generic[Rows]):
 
     def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
         """Return the rows of these samples if all of them hold the exact solution for this data, else None."""
-        index = self._index(slots)
-        return self.rows[index] if bool(self.holds_exact(slots, fingerprint).all()) else None  # type: ignore[index]
+        kept, index = self.fingerprints, self._index(slots)
+        # NaN, which marks a row that is only a warm start, equals nothing here either
+        exact = kept is not None and torch.equal(kept[index], fingerprint)
+        return self.rows[index] if exact else None  # type: ignore[index]
 
     def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
         """Keep one row for each slot.

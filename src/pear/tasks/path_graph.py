@@ -14,6 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.tasks.path_kernel import ArrivingArcs, mark_cheapest
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,14 @@ class Graph:
         Args:
             cost: (B, arcs), finite, of any sign.
         """
+        if cost.device.type == "cpu" and cost.dtype == torch.float64:
+            chosen = np.zeros(cost.shape)
+            mark_cheapest(np.ascontiguousarray(cost.detach().numpy()), *self._arriving_arcs, chosen)
+            return torch.from_numpy(chosen)
+        return self._cheapest_by_depth(cost)
+
+    def _cheapest_by_depth(self, cost: Tensor) -> Tensor:
+        """Find the same paths by operations on whole batches, one step for each depth: for costs on a GPU."""
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
@@ -127,6 +136,15 @@ class Graph:
         for k, (tail, _) in enumerate(self.arcs):
             leaving[tail].append(k)
         return leaving
+
+    @cached_property
+    def _arriving_arcs(self) -> ArrivingArcs:
+        """The arcs into every node but the source, as compiled code takes them."""
+        nodes = np.concatenate([nodes.numpy() for nodes, _, _ in self._levels])
+        own = [list(dict.fromkeys(row)) for _, arcs, _ in self._levels for row in arcs.tolist()]  # without the padding
+        starts = np.cumsum([0, *map(len, own)])
+        tails, ends = np.array([tail for tail, _ in self.arcs]), np.array([self.source, self.target, self.nodes])
+        return ArrivingArcs(nodes, starts, np.concatenate(own).astype(np.int64), tails, ends)
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:

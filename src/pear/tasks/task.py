@@ -16,7 +16,7 @@ from pear.errors import PluginError, ProblemError
 from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions, true_curvature
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.array_conversion import all_finite, as_batch
 
 
 class Samples(NamedTuple):
@@ -149,6 +149,8 @@ class Task:
 
 def check_finite(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
+    if all_finite(costs):
+        return
     unusable = ~costs.isfinite().all(1)
     report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)
 

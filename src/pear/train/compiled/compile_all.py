@@ -18,6 +18,7 @@ from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.kernel_arrays import new_states
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.linalg.saddle import SaddlePattern
+from pear.tasks import shortest_path
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
 
@@ -81,6 +82,11 @@ def _compile_sparse_iterates() -> None:
     SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
+def _compile_paths() -> None:
+    """Find the cheapest path through a grid of four nodes."""
+    shortest_path((2, 2)).decide([[1.0, 2.0, 1.0, 1.0]])
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "the active-set method": _compile_active_set,
     "the epoch of a linear model in float32": lambda: _compile_epoch(torch.float32),
@@ -88,4 +94,5 @@ PARTS: dict[str, Callable[[], None]] = {
     "branch and bound for 0-1 programs": _compile_branch_and_bound,
     "dynamic programming for 0-1 programs": _compile_dynamic_programming,
     "the interior point for sparse programs": _compile_sparse_iterates,
+    "cheapest paths": _compile_paths,
 }
