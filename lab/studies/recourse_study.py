@@ -11,54 +11,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import pear
 from pear_lab.report.bootstrap import t_interval
-
-Array = NDArray[np.float64]
-FEATURES = 5
+from pear_lab.tasks.public.demand import DemandDays, draw_demand, newsvendor
 
 
-class Example(NamedTuple):
-    """A model, and days with features (N, p) and the values that came true (N, k)."""
-
-    model: pear.Model
-    features: Array
-    values: Array
-
-
-def newsvendor(days: int, seed: int, products: int = 8) -> Example:
-    """Orders of several products that share a shelf; a missing piece costs a sale, one left over is thrown away.
-
-    Demand is what orders should equal: ``order = demand`` with a price for too little, one for too much.
-    """
-    random = np.random.default_rng(seed)
-    features, demand = _demand(random, days, products, level=20.0)
-    cost = random.uniform(1.0, 2.0, products)
-    shortage, leftover = cost * random.uniform(3.0, 10.0, products), random.uniform(0.1, 0.5, products)
-    shelf = 1.5 * demand.mean(0).sum()
-    orders = pear.Problem(A=np.eye(products), b=np.zeros(products), G=np.ones((1, products)), h=[shelf], lb=0.0)
-    model = pear.Model(
-        orders,
-        cost_map=pear.CostMap(np.zeros((products, products)), cost, [f"demand{i}" for i in range(products)]),
-        constraint_map=pear.ConstraintMap(b=np.eye(products)),
-        recourse=pear.Penalty(b=(shortage, leftover)),
-    )
-    return Example(model, features, demand)
-
-
-def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> Example:
+def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDays:
     """People on shifts cover the hours of a day; a missing hour is worked as overtime, at a price.
 
     Predicted are the people needed in every hour and the pay of temporary workers, who may cover any hour; the wages
     of shifts are known.
     """
     random = np.random.default_rng(seed)
-    features, demand = _demand(random, days, hours, level=10.0)
+    features, demand = draw_demand(random, days, hours, level=10.0)
     pay = 1.6 + 0.3 * np.tanh(features[:, :1]) + 0.2 * random.random((days, 1))
     starts = range(0, hours - length + 1)
     shifts = np.array([[float(start <= hour < start + length) for start in starts] for hour in range(hours)])
@@ -74,21 +42,13 @@ def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> Example:
         constraint_map=pear.ConstraintMap(h=-np.eye(hours, hours + 1)),
         recourse=pear.Penalty(h=8.0),
     )
-    return Example(model, features, np.hstack([demand, pay]))
+    return DemandDays(model, features, np.hstack([demand, pay]))
 
 
-def _demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
-    """Features (days, p), and demand (days, items): skewed, and the less certain the larger the first feature is."""
-    features = random.normal(size=(days, FEATURES))
-    expected = level * np.exp(features @ random.normal(size=(FEATURES, items)) / 8)
-    shape = 8.0 / (1.0 + np.exp(1.5 * features[:, :1])) + 0.5
-    return features, expected * random.gamma(shape, 1.0 / shape, (days, items))
+EXAMPLES: dict[str, Callable[..., DemandDays]] = {"newsvendor": newsvendor, "staffing": staffing}
 
 
-EXAMPLES: dict[str, Callable[..., Example]] = {"newsvendor": newsvendor, "staffing": staffing}
-
-
-def compare(example: Example, seed: int, max_epochs: int = 60) -> dict[str, float]:
+def compare(example: DemandDays, seed: int, max_epochs: int = 60) -> dict[str, float]:
     """Normalised regret in percent for each loss: a third of the days trains, one chooses the weights, one judges."""
     (X, V, T), (Y, W, U) = np.array_split(example.features, 3), np.array_split(example.values, 3)
     settings = {"max_epochs": max_epochs, "batch_size": 100, "learning_rate": 0.03, "patience": 3, "random_state": seed}

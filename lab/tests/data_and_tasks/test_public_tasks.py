@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import pear
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.model import plain_problem, problem_and_cost_map
+from pear.problem.model import plain_problem, problem_and_cost_map, recourse_model
 from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, public_task
 from pear_lab.tasks.public.pjm_battery import BEST
 from pear_lab.tasks.public.planted_paths import RISKY, SAFE, diagonal_grid, planted_costs
@@ -82,7 +82,8 @@ def test_equal_seeds_give_equal_data(row: PublicTask) -> None:
 @every_row
 def test_linear_programs_are_decided_as_highs_decides_them(row: PublicTask) -> None:
     drawing = draw(row)
-    if not plain_problem(drawing.problem).has_program or plain_problem(drawing.problem).is_curved:
+    plain = plain_problem(drawing.problem)
+    if not plain.has_program or plain.is_curved or recourse_model(drawing.problem) is not None:
         pytest.skip("no linear program; a test of its own checks its decisions")
     problem, cost_map = problem_and_cost_map(drawing.problem)
     values = drawing.split.test.costs[:CHECKED].double()

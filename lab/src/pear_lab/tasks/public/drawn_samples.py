@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 SIZES = (200, 100, 500)
 """Samples to train on, to choose by and to test on, where a task has no other reason."""
 
+RECOURSE_SIZES = (100, 60, 300)
+"""The same where right-hand sides are predicted: what a decision comes to takes more solves."""
+
 
 def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) -> Split:
     """Cut samples, in the order they have, into train, validation and test, in float32.

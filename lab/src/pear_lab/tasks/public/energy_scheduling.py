@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pear.problem import CostMap, Model, Problem
-from pear_lab.data.data_files import VARIABLE
-from pear_lab.data.energy_data import FOLDER, HALF_HOURS, load_energy
-from pear_lab.tasks.public.drawn_samples import Array, cut_samples, shared_linear
+from pear_lab.data.energy_data import FOLDER
+from pear_lab.tasks.public.drawn_samples import Array, shared_linear
+from pear_lab.tasks.public.irish_days import draw_days
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 Counts = NDArray[np.integer[Any]]
 
 SLOTS = 12
 _JOBS = 4
-_SIZES = (200, 100)
 _PLACEMENTS = 20
 
 
@@ -88,28 +85,14 @@ def draw_jobs(random: np.random.RandomState) -> tuple[Jobs, float]:
     return jobs, min(peaks)
 
 
-@cache
-def _days(folder: str | None) -> tuple[Array, Array]:
-    """Features (D, 12, p) and prices (D, 12) of all days, the means of four half-hours each."""
-    data = load_energy(folder, weights=[1.0] * HALF_HOURS)
-    slots = (len(data.prices), SLOTS, HALF_HOURS // SLOTS)
-    return data.features.reshape(*slots, -1).mean(2).numpy(), data.prices.reshape(slots).mean(2).numpy()
-
-
 def draw_schedules(seed: int) -> Drawing:
-    """Draw jobs, and which days are trained on, chosen by and tested on; features are standardised by the first.
+    """Draw jobs, and which days are trained on, chosen by and tested on.
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.
     """
     random = np.random.RandomState(seed)
-    features, prices = _days(os.environ.get(VARIABLE))
-    model = schedule_model(*draw_jobs(random))
-    order = random.permutation(len(prices))
-    features, prices = features[order], prices[order]
-    seen = features[: _SIZES[0]].reshape(-1, features.shape[-1])
-    scaled = (features - seen.mean(0)) / seen.std(0)
-    return Drawing(model, cut_samples(scaled, prices, (*_SIZES, len(prices) - sum(_SIZES))))
+    return Drawing(schedule_model(*draw_jobs(random)), draw_days(random, SLOTS))
 
 
 ENERGY_SCHEDULING = PublicTask(

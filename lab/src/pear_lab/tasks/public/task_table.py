@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pear.errors import ProblemError
+from pear_lab.tasks.public.budget_allocation import BUDGET_ALLOCATION
 from pear_lab.tasks.public.cubic_top_k import TOP_K_ROW
+from pear_lab.tasks.public.demand import INVENTORY, NEWSVENDOR
+from pear_lab.tasks.public.energy_knapsack import ENERGY_KNAPSACK
 from pear_lab.tasks.public.energy_scheduling import ENERGY_SCHEDULING
 from pear_lab.tasks.public.facility_location import FACILITY_LOCATION
 from pear_lab.tasks.public.matching import MATCHING
 from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
 from pear_lab.tasks.public.planted_paths import PLANTED_ROWS
+from pear_lab.tasks.public.predicted_constraints import PREDICTED_CAPACITIES, PREDICTED_WEIGHTS
 from pear_lab.tasks.public.public_task import PublicTask
 from pear_lab.tasks.public.pyepo_knapsack import KNAPSACK_ROW
 from pear_lab.tasks.public.random_lps import RANDOM_LP_ROW
@@ -29,6 +33,12 @@ PUBLIC_TASKS: tuple[PublicTask, ...] = (
     TSP,
     CVRP,
     ENERGY_SCHEDULING,
+    ENERGY_KNAPSACK,
+    BUDGET_ALLOCATION,
+    PREDICTED_WEIGHTS,
+    PREDICTED_CAPACITIES,
+    NEWSVENDOR,
+    INVENTORY,
 )
 
 

@@ -1,0 +1,120 @@
+"""Predicted demand: a newsvendor with several products, and an inventory over several periods."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem
+from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, Array, cut_samples
+from pear_lab.tasks.public.public_task import Drawing, PublicTask
+
+FEATURES = 5
+PRODUCTS, PERIODS = 8, 8
+
+
+class DemandDays(NamedTuple):
+    """A model, and days with features (N, p) and the values that came true (N, k)."""
+
+    model: Model
+    features: Array
+    values: Array
+
+
+def draw_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
+    """Features (days, p), and demand (days, items): skewed, and the less certain the larger the first feature is."""
+    features = random.normal(size=(days, FEATURES))
+    expected = level * np.exp(features @ random.normal(size=(FEATURES, items)) / 8)
+    shape = 8.0 / (1.0 + np.exp(1.5 * features[:, :1])) + 0.5
+    return features, expected * random.gamma(shape, 1.0 / shape, (days, items))
+
+
+def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
+    """Orders of several products that share a shelf; a missing piece costs a sale, one left over is thrown away.
+
+    Demand is what orders should equal: ``order = demand`` with a price for too little, one for too much.
+    """
+    random = np.random.default_rng(seed)
+    features, demand = draw_demand(random, days, products, level=20.0)
+    cost = random.uniform(1.0, 2.0, products)
+    shortage, leftover = cost * random.uniform(3.0, 10.0, products), random.uniform(0.1, 0.5, products)
+    shelf = 1.5 * demand.mean(0).sum()
+    orders = Problem(A=np.eye(products), b=np.zeros(products), G=np.ones((1, products)), h=[shelf], lb=0.0)
+    model = Model(
+        orders,
+        cost_map=CostMap(np.zeros((products, products)), cost, [f"demand{i}" for i in range(products)]),
+        constraint_map=ConstraintMap(b=np.eye(products)),
+        recourse=Penalty(b=(shortage, leftover)),
+    )
+    return DemandDays(model, features, demand)
+
+
+def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
+    """Orders of one product for several periods ahead; stock is held and missing pieces are owed, both at a price.
+
+    What is in stock after a period is all that was ordered less all that was demanded until then. The rows are
+    therefore ``Σ orders = Σ demand`` until each period, with a price for pieces owed and one for pieces held. Pieces
+    that are still owed at the end cost five times as much. An order has a limit, and prices differ by the period, so
+    that it pays to order ahead.
+    """
+    random = np.random.default_rng(seed)
+    features, demand = draw_demand(random, days, periods, level=10.0)
+    until = np.tril(np.ones((periods, periods)))
+    owed = np.full(periods, 2.0)
+    owed[-1] = 10.0
+    model = Model(
+        Problem(A=until, b=np.zeros(periods), lb=0.0, ub=1.8 * demand.mean()),
+        cost_map=CostMap(np.zeros((periods, periods)), random.uniform(1.0, 2.0, periods)),
+        constraint_map=ConstraintMap(b=until),
+        recourse=Penalty(b=(owed, np.full(periods, 0.2))),
+    )
+    return DemandDays(model, features, demand)
+
+
+def draw_newsvendor(seed: int) -> Drawing:
+    """Draw products with their prices, and the demand of every day."""
+    model, features, demand = newsvendor(sum(RECOURSE_SIZES), seed)
+    return Drawing(model, cut_samples(features, demand, RECOURSE_SIZES))
+
+
+def draw_inventory(seed: int) -> Drawing:
+    """Draw prices of the periods, and the demand of every plan."""
+    model, features, demand = inventory(sum(RECOURSE_SIZES), seed)
+    return Drawing(model, cut_samples(features, demand, RECOURSE_SIZES))
+
+
+_DEMAND = (
+    "Demand is skewed, and the less certain the larger one of 5 features is. Decided is the elastic program at the "
+    "predicted demand; regret is what the orders cost at the true one, less what perfect knowledge would have cost. No "
+    "cost is predicted, so that methods for predicted costs (SPO+, PFYL, DBB, LAVA and their kin) do not apply: they "
+    "need a linear objective whose costs are what is predicted. 100 days train, 60 choose, 300 test; a linear model. "
+    "There are no published numbers. "
+)
+
+NEWSVENDOR = PublicTask(
+    name="newsvendor",
+    title="Newsvendor",
+    origin=(
+        "Donti, Amos & Kolter 2017, arXiv 1703.04529 (inventory stock problem); Ban & Rudin 2019, doi "
+        "10.1287/opre.2018.1757"
+    ),
+    protocol=(
+        "Orders of 8 products with a shared shelf at predicted demand, a price for a piece missing (3 to 10 times its "
+        "own) and for one left over. Donti et al. have one product, discrete demand and quadratic prices. "
+        f"{_DEMAND}"
+    ),
+    draw=draw_newsvendor,
+)  # fmt: skip
+
+INVENTORY = PublicTask(
+    name="inventory",
+    title="Inventory",
+    origin="Zipkin 2000, Foundations of Inventory Management (dynamic lot sizing with backlogs, without fixed costs)",
+    protocol=(
+        "Orders of one product for 8 periods ahead at predicted demand, with limits; stock held costs 0.2 a piece and "
+        "period, pieces owed 2, at the end 10, and a piece itself 1 to 2. The plan is not changed as demand comes. "
+        f"{_DEMAND}"
+    ),
+    draw=draw_inventory,
+)  # fmt: skip
