@@ -3,91 +3,53 @@
 from __future__ import annotations
 
 import io
-import itertools
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from listed_tasks import GRID, Listed, costs, gradient, items, paths
 from torch import Tensor, nn
 
 import pear
-from pear.losses import METHODS, DBBLoss, LAVALoss, Method, MSELoss, PFYLLoss, SPOPlusLoss, make_loss, method
+from pear.losses import (
+    METHODS,
+    AIMLELoss,
+    DBBLoss,
+    DPOLoss,
+    DPOMultiplicativeLoss,
+    IMLELoss,
+    LAVALoss,
+    Method,
+    MSELoss,
+    NIDLoss,
+    PFYLLoss,
+    PGLoss,
+    SPOPlusLoss,
+    make_loss,
+    method,
+)
 from pear.losses import pyepo as adapter
 from pear.losses.decision_loss import DecisionLoss
 from pear.losses.methods import own_names
-from pear.tasks import shortest_path
 from pear.testing import check_loss
-
-GRID = shortest_path((3, 3))
-WEIGHTS = torch.tensor([[3.0, 4.0, 2.0, 5.0, 1.0, 6.0], [1.0, 2.0, 5.0, 3.0, 3.0, 2.0]], dtype=torch.float64)
-CAPACITY = torch.tensor([9.0, 8.0], dtype=torch.float64)
-
-
-@dataclass
-class Listed:
-    """A task whose decisions are all listed, so that the best one is found by looking at each."""
-
-    name: str
-    problem: pear.Problem
-    points: Tensor  # (k, n)
-    asked: int = 0
-
-    def decide(self, cost: Tensor) -> Tensor:
-        self.asked += len(cost)
-        worth = self.problem.sign * cost.double() @ self.points.T
-        return self.points[worth.argmin(1)].to(cost)
-
-    decide_relaxed = decide
-
-    def adjacent(self, z: Tensor) -> list[Tensor]:
-        return [torch.stack([v for v in self.points if one_cycle(row.double(), v)]) for row in z]
-
-
-def one_cycle(z: Tensor, v: Tensor) -> bool:
-    """True where two paths through the 3×3 grid part once and meet once: no node but these two on both ways."""
-    apart = [arc for arc, here, there in zip(GRID.graph.arcs, z, v, strict=True) if here != there]
-    tails = [tail for tail, _ in apart]
-    return len(apart) > 0 and sum(tails.count(t) == 2 for t in set(tails)) == 1
-
-
-def paths() -> Listed:
-    z = torch.tensor(list(itertools.product((0.0, 1.0), repeat=12)), dtype=torch.float64)
-    assert GRID.problem.A is not None
-    assert GRID.problem.b is not None
-    balanced = (z @ GRID.problem.A.T == GRID.problem.b).all(1)
-    assert int(balanced.sum()) == 6
-    return Listed("shortest_path_3x3", GRID.problem, z[balanced])
-
-
-def items(sense: str = "max") -> Listed:
-    z = torch.tensor(list(itertools.product((0.0, 1.0), repeat=6)), dtype=torch.float64)
-    problem = pear.Problem(G=WEIGHTS, h=CAPACITY, lb=0.0, ub=1.0, sense=sense, integer=True)  # type: ignore[arg-type]
-    return Listed("knapsack_6_items", problem, z[(z @ WEIGHTS.T <= CAPACITY).all(1)])
-
-
-def costs(task: Listed, batch: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    predicted, true = 1 + 2 * torch.rand(2, batch, task.problem.n, generator=generator, dtype=dtype)
-    return predicted.requires_grad_(), true
-
-
-def gradient(loss: nn.Module, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-    value = loss(predicted, true)
-    return value.detach(), torch.autograd.grad(value, predicted)[0]
-
 
 TASKS = pytest.mark.parametrize("task", [paths(), items()], ids=["paths", "items"])
 LOSSES: dict[str, Callable[[Listed], DecisionLoss]] = {
     "spo+": lambda task: SPOPlusLoss(task.problem, task.decide),
     "pfyl": lambda task: PFYLLoss(task.problem, task.decide, samples=3, sigma=0.5, cost_unit=1.0),
     "dbb": lambda task: DBBLoss(task.problem, task.decide, interpolation=5.0),
+    "nid": lambda task: NIDLoss(task.problem, task.decide),
+    "pg": lambda task: PGLoss(task.problem, task.decide, width=0.5),
+    "dpo": lambda task: DPOLoss(task.problem, task.decide, samples=3),
+    "dpo-multiplicative": lambda task: DPOMultiplicativeLoss(task.problem, task.decide, samples=3),
+    "imle": lambda task: IMLELoss(task.problem, task.decide, samples=3),
+    "aimle": lambda task: AIMLELoss(task.problem, task.decide, samples=3),
     "lava": lambda task: LAVALoss(task.problem, task.decide, lambda z: [others(task, row) for row in z]),
 }
 
@@ -172,7 +134,7 @@ def test_maximising_is_minimising_with_every_sign_turned(name: str) -> None:
     assert bool(grad.any())
 
 
-@pytest.mark.parametrize("name", ["spo+", "dbb"])
+@pytest.mark.parametrize("name", ["spo+", "dbb", "nid", "pg"])
 def test_a_batch_is_the_mean_of_its_samples(name: str) -> None:
     task = paths()
     predicted, true = costs(task)
@@ -181,7 +143,7 @@ def test_a_batch_is_the_mean_of_its_samples(name: str) -> None:
     assert float(loss(predicted, true).detach()) == pytest.approx(statistics.mean(singles))
 
 
-@pytest.mark.parametrize("name", ["spo+", "pfyl", "dbb"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "lava"])
 def test_the_squared_error_comes_on_top(name: str) -> None:
     task = paths()
     predicted, true = costs(task)
@@ -406,17 +368,18 @@ def test_time_is_counted() -> None:
     assert MSELoss().seconds == {"solve": 0.0, "gradient": 0.0}
 
 
-def test_a_resumed_run_draws_the_same_random_numbers() -> None:
+@pytest.mark.parametrize("name", ["pfyl", "dpo", "dpo-multiplicative", "imle", "aimle"])
+def test_a_resumed_run_draws_the_same_random_numbers(name: str) -> None:
     task = paths()
     predicted, true = costs(task)
-    loss, other = (PFYLLoss(task.problem, task.decide) for _ in range(2))
+    loss, other = (LOSSES[name](task) for _ in range(2))
     loss(predicted, true)
     file = io.BytesIO()
     torch.save(loss.state_dict(), file)
     file.seek(0)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert loss(predicted, true).item() == other(predicted, true).item()
-    assert loss(predicted, true).item() != PFYLLoss(task.problem, task.decide)(predicted, true).item()
+    assert loss(predicted, true).item() != LOSSES[name](task)(predicted, true).item()
 
 
 # --- training -------------------------------------------------------------------------------------------------------
@@ -459,7 +422,8 @@ def test_every_row_says_what_it_requires() -> None:
 
 def test_the_page_of_methods_lists_every_row_and_what_it_requires() -> None:
     page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
-    cells = (line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `"))
+    table = page[: page.index("```python")]  # the first one of the page; others say more about some methods
+    cells = (line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `"))
     said = {line[0].strip("`"): line[-1] for line in cells}
     assert {name: said.get(name) for name in own_names()} == {row.name: ", ".join(row.requires) for row in METHODS}
 

@@ -10,7 +10,18 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.losses import DBBLoss, PFYLLoss, RandomDraws, SPOPlusLoss
+from pear.losses import (
+    AIMLELoss,
+    DBBLoss,
+    DPOLoss,
+    DPOMultiplicativeLoss,
+    IMLELoss,
+    NIDLoss,
+    PFYLLoss,
+    PGLoss,
+    RandomDraws,
+    SPOPlusLoss,
+)
 from pear.losses.pyepo import PyEPOLoss, pyepo_model
 from pear.tasks import knapsack, shortest_path
 from pear.train import FitConfig, fit
@@ -41,6 +52,17 @@ def agree(ours: nn.Module, theirs: nn.Module, problem: pear.Problem) -> None:
     torch.testing.assert_close(gradient(ours, predicted, true), (value, grad))
 
 
+def recorded(problem: pear.Problem) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """A list of all costs that were decided, and the function that decides them."""
+    seen: list[Tensor] = []
+
+    def decide(cost: Tensor) -> Tensor:
+        seen.append(cost)
+        return pear.solve(problem, cost).x
+
+    return seen, decide
+
+
 class ScriptedDraws(RandomDraws):
     """Gives the numbers that another generator has drawn."""
 
@@ -51,6 +73,9 @@ class ScriptedDraws(RandomDraws):
     def normal(self, *shape: int) -> Tensor:
         assert tuple(self.noise.shape) == shape
         return self.noise
+
+    def sum_of_gammas(self, kappa: float, terms: int, *shape: int) -> Tensor:
+        return self.normal(*shape)
 
 
 @PROBLEM
@@ -69,12 +94,7 @@ def test_dbb_is_that_of_pyepo(problem: pear.Problem, interpolation: float) -> No
 @PROBLEM
 def test_pfyl_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem, samples: int) -> None:
     """The two draw from different generators: ours is given the perturbed costs that PyEPO solved."""
-    seen: list[Tensor] = []
-
-    def decide(cost: Tensor) -> Tensor:
-        seen.append(cost)
-        return pear.solve(problem, cost).x
-
+    seen, decide = recorded(problem)
     predicted, true = costs(problem)
     theirs = PyEPOLoss(problem, func.perturbedFenchelYoung, decide, n_samples=samples, sigma=0.7)
     value, grad = gradient(theirs, predicted, true)
@@ -88,6 +108,61 @@ def test_pfyl_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem
     ours = PFYLLoss(problem, samples=samples, sigma=0.7, cost_unit=1.0)
     ours.draws = ScriptedDraws(noise)
     torch.testing.assert_close(gradient(ours, predicted, true), (value, grad))
+
+
+@PROBLEM
+def test_nid_is_that_of_pyepo(problem: pear.Problem) -> None:
+    agree(NIDLoss(problem, cost_unit=1.0), PyEPOLoss(problem, func.NID), problem)
+
+
+@pytest.mark.parametrize("two_sides", [False, True])
+@PROBLEM
+def test_pg_is_that_of_pyepo(problem: pear.Problem, two_sides: bool) -> None:
+    difference = "central" if two_sides else "backward"
+    theirs = PyEPOLoss(problem, func.PG, sigma=0.3, two_sides=two_sides)
+    agree(PGLoss(problem, width=0.3, difference=difference), theirs, problem)
+
+
+@pytest.mark.parametrize("name", ["DPO", "DPOMul"])
+@PROBLEM
+def test_dpo_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem, name: str) -> None:
+    seen, decide = recorded(problem)
+    predicted, true = costs(problem)
+    theirs = PyEPOLoss(problem, getattr(func, name), decide, n_samples=4, sigma=0.7)
+    value, grad = gradient(theirs, predicted, true)
+    assert bool(grad.any())
+    perturbed = torch.cat(seen[1:]).view(8, 4, -1).transpose(0, 1).double()
+    if name == "DPO":
+        ours: DPOLoss = DPOLoss(problem, samples=4, sigma=0.7, cost_unit=1.0)
+        noise = problem.sign * (perturbed - predicted.detach()) / 0.7
+    else:
+        ours = DPOMultiplicativeLoss(problem, samples=4, sigma=0.7)
+        noise = ((perturbed / predicted.detach()).log() + 0.7**2 / 2) / 0.7
+    ours.draws = ScriptedDraws(noise)
+    torch.testing.assert_close(gradient(ours, predicted, true), (value, grad), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("two_sides", [False, True])
+@pytest.mark.parametrize("adaptive", [False, True])
+@PROBLEM
+def test_imle_is_that_of_pyepo_on_the_same_perturbed_costs(
+    problem: pear.Problem, adaptive: bool, two_sides: bool
+) -> None:
+    """Three steps, in which the adaptive step changes."""
+    seen, decide = recorded(problem)
+    predicted, true = costs(problem)
+    make = func.AIMLE if adaptive else func.IMLE
+    theirs = PyEPOLoss(problem, make, decide, n_samples=3, sigma=0.7, two_sides=two_sides)
+    options: dict[str, Any] = {"samples": 3, "sigma": 0.7, "two_sided": two_sides, "cost_unit": 1.0}
+    # PyEPO counts the share of entries other than zero and wants 1, which is all n of them.
+    ours = AIMLELoss(problem, target=problem.n, **options) if adaptive else IMLELoss(problem, **options)
+    for _ in range(3):
+        seen.clear()
+        value, grad = gradient(theirs, predicted, true)
+        assert bool(grad.any())
+        perturbed = torch.cat(seen[1:25]).view(8, 3, -1).transpose(0, 1).double()
+        ours.draws = ScriptedDraws(problem.sign * (predicted.detach() - perturbed) / 0.7)
+        torch.testing.assert_close(gradient(ours, predicted, true), (value, grad), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from pear.losses.cmap import CMAPLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.decision_layer import DecisionLayer
 from pear.losses.decision_loss import DecisionLoss
+from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
+from pear.losses.imle import AIMLELoss, IMLELoss
 from pear.losses.lava import LAVALoss
 from pear.losses.ltr_listwise import ListwiseLTRLoss
 from pear.losses.ltr_pairwise import PairwiseLTRLoss
@@ -12,7 +14,9 @@ from pear.losses.method_row import REQUIREMENTS, Method, OwnProblem
 from pear.losses.methods import METHODS, make_loss, method
 from pear.losses.mse import MSELoss
 from pear.losses.nce import NCELoss
+from pear.losses.nid import NIDLoss
 from pear.losses.pear_loss import LastCall, PEARLoss
+from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.random_draws import DrawingLoss, RandomDraws
@@ -23,20 +27,26 @@ from pear.losses.spo_plus import SPOPlusLoss
 __all__ = [
     "METHODS",
     "REQUIREMENTS",
+    "AIMLELoss",
     "CMAPLoss",
     "DBBLoss",
+    "DPOLoss",
+    "DPOMultiplicativeLoss",
     "DecisionLayer",
     "DecisionLoss",
     "DrawingLoss",
+    "IMLELoss",
     "LAVALoss",
     "LastCall",
     "ListwiseLTRLoss",
     "MSELoss",
     "Method",
     "NCELoss",
+    "NIDLoss",
     "OwnProblem",
     "PEARLoss",
     "PFYLLoss",
+    "PGLoss",
     "PairwiseLTRLoss",
     "PointwiseLTRLoss",
     "PoolLoss",

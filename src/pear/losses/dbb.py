@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from collections.abc import Hashable
+from typing import Literal
 
-import torch
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
 
 
@@ -52,26 +52,10 @@ class DBBLoss(DecisionLoss):
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample; its gradient comes from the interpolation."""
-        best = self.best(true, ids)
         step = self.problem.sign * self.interpolation
-        z: Tensor = _InterpolatedDecision.apply(predicted, lambda cost: self.decide(cost, ids), step)
-        with self.timed("gradient"):
-            return ((true * z).sum(1) - (true * best).sum(1)).abs()
+        cost, z = predicted.detach(), self.decide(predicted, ids)
 
+        def pull_back(up: Tensor) -> Tensor:
+            return (self.decide(cost + step * up, ids) - z) / step
 
-class _InterpolatedDecision(torch.autograd.Function):
-    """The decision as an autograd function; its derivative is a finite difference to the decision at moved costs."""
-
-    @staticmethod
-    def forward(ctx: Any, cost: Tensor, decide: Callable[[Tensor], Tensor], step: float) -> Tensor:
-        z = decide(cost)
-        ctx.save_for_backward(cost, z)
-        ctx.decide, ctx.step = decide, step
-        return z.clone()
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None]:
-        cost, z = ctx.saved_tensors
-        moved = ctx.decide(cost + ctx.step * up)
-        return (moved - z) / ctx.step, None, None
+        return self.regret_of(with_gradient(predicted, z, pull_back), true, ids)

@@ -238,6 +238,12 @@ class DecisionLoss(nn.Module):
                 kept.put(slots, known, mark)
         return known
 
+    def regret_of(self, z: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute ``|cᵀz − cᵀz*(c)|`` (B,) of decisions z (B, n) under true costs (B, n), differentiable by z."""
+        best = self.best(true, ids)
+        with self.timed("gradient"):
+            return ((true * z).sum(1) - (true * best).sum(1)).abs()
+
     def timed(self, what: str) -> AbstractContextManager[None]:
         """Return a context that adds the time spent inside it to ``seconds[what]``."""
         return timed(self.seconds, what)

@@ -12,6 +12,8 @@ from pear.errors import PluginError, ProblemError
 from pear.losses.cmap import CMAPLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.defaults import PUBLISHED
+from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
+from pear.losses.imle import AIMLELoss, IMLELoss
 from pear.losses.lava import LAVALoss
 from pear.losses.ltr_listwise import ListwiseLTRLoss
 from pear.losses.ltr_pairwise import PairwiseLTRLoss
@@ -19,7 +21,9 @@ from pear.losses.ltr_pointwise import PointwiseLTRLoss
 from pear.losses.method_row import Method, OwnProblem, TaskLike
 from pear.losses.mse import MSELoss
 from pear.losses.nce import NCELoss
+from pear.losses.nid import NIDLoss
 from pear.losses.pear_loss import PEARLoss
+from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.plugins import find, plugin_names
@@ -50,6 +54,30 @@ METHODS: tuple[Method, ...] = (
         "dbb", "DBB", DBBLoss, _EXACT,
         {**_WEIGHT, "shortest_path": {"interpolation": 20.0}, "knapsack": {"interpolation": 10.0}},
         note="regret, interpolated through the solver", requires=_DECISIONS,
+    ),
+    Method(
+        "nid", "NID", NIDLoss, _EXACT, _WEIGHT,
+        note="regret, as if decisions fell where costs rise", requires=_DECISIONS,
+    ),
+    Method(
+        "pg", "PG", PGLoss, _EXACT, _WEIGHT,
+        note="cost of the decision as a difference of optimal values", requires=_DECISIONS,
+    ),
+    Method(
+        "dpo", "DPO", DPOLoss, _EXACT, _WEIGHT,
+        note="regret of the mean decision under perturbed costs", requires=_DECISIONS,
+    ),
+    Method(
+        "dpo-multiplicative", "DPO (multiplicative)", DPOMultiplicativeLoss, _EXACT, _WEIGHT,
+        note="the same with noise that keeps the signs of costs", requires=_DECISIONS,
+    ),
+    Method(
+        "imle", "I-MLE", IMLELoss, _EXACT, _WEIGHT,
+        note="regret of a perturbed decision, interpolated through the solver", requires=_DECISIONS,
+    ),
+    Method(
+        "aimle", "AI-MLE", AIMLELoss, _EXACT, _WEIGHT,
+        note="the same with a step that adapts", requires=_DECISIONS,
     ),
     Method(
         "lava", "LAVA", LAVALoss, {**_RELAXED, "adjacent": "adjacent"}, {"": {"threshold": -0.1}}, shuffled=False,

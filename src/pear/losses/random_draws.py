@@ -39,6 +39,11 @@ class RandomDraws:
         """Draw standard normal numbers of this shape, in float64, with one call of the generator."""
         return torch.from_numpy(self.generator.normal(0, 1, shape))
 
+    def sum_of_gammas(self, kappa: float, terms: int, *shape: int) -> Tensor:
+        """Draw ``(Σ_{i=1..s} γ_i − log s) / κ`` with γ_i ~ Gamma(1/κ, κ/i) and s = ``terms``, in float64."""
+        total = sum(self.generator.gamma(1 / kappa, kappa / i, shape) for i in range(1, terms + 1))
+        return torch.from_numpy((total - np.log(terms)) / kappa)
+
     def state(self) -> dict[str, Any]:
         """Return the state of the generator, as tensors, numbers and strings."""
         name, words, *rest = self.generator.get_state(legacy=True)

@@ -1,0 +1,70 @@
+"""``PGLoss``: the cost of the decision as a difference of optimal values, which has a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.problem import Model, Problem
+
+Difference = Literal["forward", "backward", "central"]
+"""Where the two costs of a finite difference lie: beyond ĉ, before it, or on both sides."""
+
+
+class PGLoss(DecisionLoss):
+    """``ℓ = mean (V(ĉ + hc) − V(ĉ − hc)) / 2h``, V(t) = min_z tᵀz; gradient ``(z*(ĉ + hc) − z*(ĉ − hc)) / 2h``.
+
+    This is the perturbation gradient loss (Huang and Gupta, 2024). ``cᵀz*(ĉ)`` is the derivative of V at ĉ along the
+    true cost c, and ℓ a finite difference of it, here the central one. The backward difference,
+    ``(V(ĉ) − V(ĉ − hc)) / h``, never underestimates that cost, and the forward one, ``(V(ĉ + hc) − V(ĉ)) / h``, never
+    overestimates it; the central one is their mean. The value is a cost and no regret: no best decisions under the true
+    costs are needed. For maximisation every cost changes its sign. Each training step solves two problems per sample.
+
+    Args:
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        width: h > 0, the width of the difference, as a share of the true costs; it has no unit.
+        difference: "central", "backward" or "forward".
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import PGLoss
+        >>> loss = PGLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), width=1.0)
+        >>> predicted = torch.tensor([[2.0, 1.0]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))
+        >>> value.backward()
+        >>> value.item(), predicted.grad
+        (2.5, tensor([[ 0.5000, -0.5000]]))
+    """
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        width: float = 0.1,
+        difference: Difference = "central",
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(problem, decide, mse_weight, cost_unit)
+        check_number("width", width, least=0.0, strict=True)
+        if difference not in get_args(Difference):
+            raise ProblemError(f"difference must be 'forward', 'backward' or 'central'; got {difference!r}")
+        self.width = float(width)
+        self.difference = difference
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the difference with both decisions held fixed, so that its derivative is that of the class."""
+        below, above = {"forward": (0.0, 1.0), "backward": (1.0, 0.0), "central": (1.0, 1.0)}[self.difference]
+        costs = torch.stack([predicted + above * self.width * true, predicted - below * self.width * true])
+        z = self.decide_each(costs, ids)
+        with self.timed("gradient"):
+            upper, lower = (costs * z).sum(2)
+            return self.problem.sign * (upper - lower) / ((below + above) * self.width)

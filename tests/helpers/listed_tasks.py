@@ -1,0 +1,69 @@
+"""Tasks whose decisions are all listed, costs for them, and the value and gradient of a loss."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+import pear
+from pear.tasks import shortest_path
+
+GRID = shortest_path((3, 3))
+WEIGHTS = torch.tensor([[3.0, 4.0, 2.0, 5.0, 1.0, 6.0], [1.0, 2.0, 5.0, 3.0, 3.0, 2.0]], dtype=torch.float64)
+CAPACITY = torch.tensor([9.0, 8.0], dtype=torch.float64)
+
+
+@dataclass
+class Listed:
+    """A task whose decisions are all listed, so that the best one is found by looking at each."""
+
+    name: str
+    problem: pear.Problem
+    points: Tensor  # (k, n)
+    asked: int = 0
+
+    def decide(self, cost: Tensor) -> Tensor:
+        self.asked += len(cost)
+        worth = self.problem.sign * cost.double() @ self.points.T
+        return self.points[worth.argmin(1)].to(cost)
+
+    decide_relaxed = decide
+
+    def adjacent(self, z: Tensor) -> list[Tensor]:
+        return [torch.stack([v for v in self.points if one_cycle(row.double(), v)]) for row in z]
+
+
+def one_cycle(z: Tensor, v: Tensor) -> bool:
+    """True where two paths through the 3×3 grid part once and meet once: no node but these two on both ways."""
+    apart = [arc for arc, here, there in zip(GRID.graph.arcs, z, v, strict=True) if here != there]
+    tails = [tail for tail, _ in apart]
+    return len(apart) > 0 and sum(tails.count(t) == 2 for t in set(tails)) == 1
+
+
+def paths() -> Listed:
+    z = torch.tensor(list(itertools.product((0.0, 1.0), repeat=12)), dtype=torch.float64)
+    assert GRID.problem.A is not None
+    assert GRID.problem.b is not None
+    balanced = (z @ GRID.problem.A.T == GRID.problem.b).all(1)
+    assert int(balanced.sum()) == 6
+    return Listed("shortest_path_3x3", GRID.problem, z[balanced])
+
+
+def items(sense: str = "max") -> Listed:
+    z = torch.tensor(list(itertools.product((0.0, 1.0), repeat=6)), dtype=torch.float64)
+    problem = pear.Problem(G=WEIGHTS, h=CAPACITY, lb=0.0, ub=1.0, sense=sense, integer=True)  # type: ignore[arg-type]
+    return Listed("knapsack_6_items", problem, z[(z @ WEIGHTS.T <= CAPACITY).all(1)])
+
+
+def costs(task: Listed, batch: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    predicted, true = 1 + 2 * torch.rand(2, batch, task.problem.n, generator=generator, dtype=dtype)
+    return predicted.requires_grad_(), true
+
+
+def gradient(loss: nn.Module, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    value = loss(predicted, true)
+    return value.detach(), torch.autograd.grad(value, predicted)[0]
