@@ -75,7 +75,7 @@ class DPOLoss(DrawingLoss):
             (m, B, n) perturbed costs, and, as (B, n) or a scalar, by how much a cost must rise for as large a change as
             a noise that rises by 1.
         """
-        size = torch.as_tensor(self.problem.sign * sigma * unit)
+        size = cost.new_tensor(self.problem.sign * sigma * unit)
         return cost + size * noise, size
 
 

@@ -26,12 +26,19 @@ def _values(name: str, *values: float) -> tuple[Setting, ...]:
 
 _MSE_WEIGHTS = _values("mse_weight", 0.0, 0.01, 0.1, 1.0, 10.0)
 _SIGMAS = _values("sigma", 0.03, 0.1, 0.3, 1.0, 3.0)
+_INTERPOLATIONS = _values("interpolation", 1.0, 10.0, 100.0, 1000.0, 10000.0)
 
 TRIES: Mapping[str, tuple[Setting, ...]] = {
     "spo+": _MSE_WEIGHTS,
     "spo+relaxed": _MSE_WEIGHTS,
     "pfyl": _SIGMAS,
-    "dbb": _values("interpolation", 1.0, 10.0, 100.0, 1000.0, 10000.0),
+    "dbb": _INTERPOLATIONS,
+    "nid": _MSE_WEIGHTS,
+    "pg": _values("width", 0.03, 0.1, 0.3, 1.0, 3.0),
+    "dpo": _SIGMAS,
+    "dpo-multiplicative": _values("sigma", 0.03, 0.1, 0.3, 0.6, 1.0),
+    "imle": _INTERPOLATIONS,
+    "aimle": _SIGMAS,
     "lava": _values("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
     "ltr-pairwise": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
     "ltr-listwise": _values("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),
