@@ -8,11 +8,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, check_number
 from pear.losses.random_draws import DrawingLoss, check_count
 from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
+
+GAMMA_TERMS = 10
+"""s, the number of gamma variables in a sum; as published."""
+
+MEMORY = 0.9
+"""The share of its former value in the moving average of ``AIMLELoss``; as published."""
+
+RATE = 1e-3
+"""By how much the step of ``AIMLELoss`` changes; as published."""
 
 
 class IMLELoss(DrawingLoss):
@@ -20,9 +28,9 @@ class IMLELoss(DrawingLoss):
 
     This is implicit maximum likelihood estimation (Niepert et al., 2021). w is ∂ℓ/∂z̄, and both decisions of a
     difference have the same noise ε. It is a sum of gamma variables that makes decisions of κ chosen entries nearly
-    Gibbs distributed: ``ε = (Σ_{i=1..s} γ_i − log s) / κ`` with γ_i ~ Gamma(1/κ, κ/i). The noise is subtracted, because
-    a negative cost is a log-likelihood. w contains the factor 1/B of the mean, as in ``DBBLoss``. For maximisation
-    every cost changes its sign.
+    Gibbs distributed: ``ε = (Σ_{i=1..s} γ_i − log s) / κ`` with γ_i ~ Gamma(1/κ, κ/i) and s = 10. The noise is
+    subtracted, because a negative cost is a log-likelihood. w contains the factor 1/B of the mean, as in ``DBBLoss``.
+    For maximisation every cost changes its sign.
 
     Args:
         problem: the decision problem, with a linear objective.
@@ -31,7 +39,6 @@ class IMLELoss(DrawingLoss):
         sigma: σ, the size of the perturbations in units of the costs.
         interpolation: λ > 0, how far the costs are moved in the backward pass; it has no unit.
         kappa: κ, about how many entries of a decision are chosen.
-        terms: s, the number of gamma variables in a sum.
         two_sided: whether the difference is ``(z*(… + λw) − z*(… − λw)) / 2λ``, for one more decision.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
@@ -56,7 +63,6 @@ class IMLELoss(DrawingLoss):
         sigma: float = 1.0,
         interpolation: float = 10.0,
         kappa: float = 5.0,
-        terms: int = 10,
         two_sided: bool = False,
         seed: int = 135,
         mse_weight: float = 0.0,
@@ -65,14 +71,14 @@ class IMLELoss(DrawingLoss):
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
         for name, value in (("sigma", sigma), ("interpolation", interpolation), ("kappa", kappa)):
             check_number(name, value, least=0.0, strict=True)
-        self.samples, self.terms = check_count("samples", samples), check_count("terms", terms)
+        self.samples = check_count("samples", samples)
         self.sigma, self.interpolation, self.kappa = float(sigma), float(interpolation), float(kappa)
         self.two_sided = bool(two_sided)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample's mean decision; its gradient is that of the class."""
         cost = predicted.detach().double()
-        noise = self.draws.sum_of_gammas(self.kappa, self.terms, self.samples, *cost.shape).to(cost)
+        noise = self.draws.sum_of_gammas(self.kappa, GAMMA_TERMS, self.samples, *cost.shape).to(cost)
         perturbed = cost - self.problem.sign * self.sigma * self.settle_unit(true) * noise
         z = self.decide_each(perturbed, ids)
 
@@ -102,8 +108,8 @@ class IMLELoss(DrawingLoss):
 class AIMLELoss(IMLELoss):
     """``IMLELoss`` with an adaptive step ``λ = α ‖ĉ‖ / ‖w‖``, both norms over the batch (Minervini et al., 2023).
 
-    α begins at 1 and changes by ``rate`` after every step: it rises where a sample's gradient has fewer than
-    ``target`` entries other than zero, on a moving average over steps, and falls otherwise, to ``rate`` at
+    α begins at 1 and changes by 0.001 after every step: it rises where a sample's gradient has fewer than
+    ``target`` entries other than zero, on a moving average over steps, and falls otherwise, to 0.001 at
     least. Where no sample has a regret, w is zero, and α stays.
 
     Args:
@@ -112,11 +118,8 @@ class AIMLELoss(IMLELoss):
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units of the costs.
         kappa: κ, about how many entries of a decision are chosen.
-        terms: s, the number of gamma variables in a sum.
         two_sided: whether the difference is taken on both sides, for one more decision.
         target: the number of entries of a sample's gradient that should be other than zero.
-        rate: how much α changes in a step.
-        momentum: the share of its former value in the moving average.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
@@ -142,23 +145,17 @@ class AIMLELoss(IMLELoss):
         samples: int = 10,
         sigma: float = 1.0,
         kappa: float = 5.0,
-        terms: int = 10,
         two_sided: bool = False,
         target: float = 1.0,
-        rate: float = 1e-3,
-        momentum: float = 0.9,
         seed: int = 135,
         mse_weight: float = 0.0,
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(
-            problem, decide, samples, sigma, 1.0, kappa, terms, two_sided, seed, mse_weight, cost_unit
+            problem, decide, samples, sigma, 1.0, kappa, two_sided, seed, mse_weight, cost_unit
         )  # fmt: skip
-        for name, value in (("target", target), ("rate", rate), ("momentum", momentum)):
-            check_number(name, value, least=0.0, strict=name == "target")
-        if momentum >= 1:
-            raise ProblemError(f"momentum must be a finite number of at least 0 and below 1; got {momentum!r}")
-        self.target, self.rate, self.momentum = float(target), float(rate), float(momentum)
+        check_number("target", target, least=0.0, strict=True)
+        self.target = float(target)
         self.alpha, self.entries = 1.0, self.target
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:
@@ -168,9 +165,9 @@ class AIMLELoss(IMLELoss):
     def notice(self, difference: Tensor) -> None:
         """Count entries of the gradient other than zero, and adapt α."""
         found = float((difference != 0).sum() / len(difference))
-        self.entries = self.momentum * self.entries + (1 - self.momentum) * found
-        change = self.rate if self.entries < self.target else -self.rate
-        self.alpha = max(self.alpha + change, self.rate)  # a step of zero would have no difference to divide
+        self.entries = MEMORY * self.entries + (1 - MEMORY) * found
+        change = RATE if self.entries < self.target else -RATE
+        self.alpha = max(self.alpha + change, RATE)  # a step of zero would have no difference to divide
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return α and its moving average beside what ``IMLELoss`` saves."""
