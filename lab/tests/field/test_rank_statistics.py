@@ -10,7 +10,7 @@ from scipy import stats
 
 from pear.errors import ProblemError
 from pear_lab.field.rank_figure import save_rank_diagram
-from pear_lab.field.rank_statistics import complete_block, critical_difference, mean_ranks
+from pear_lab.field.rank_statistics import complete_block, critical_difference, mean_ranks, sign_tests
 
 # Demšar 2006, table 6: AUC of C4.5 and three variants on 14 data sets, higher is better.
 AUC = {
@@ -45,6 +45,15 @@ def test_a_method_beyond_the_critical_difference_is_not_among_the_best() -> None
     assert found.critical_difference < 1
     assert found.as_good_as_best() == ("a",)
     assert found.groups() == []
+
+
+def test_p_values_of_the_sign_test_are_adjusted_by_holm() -> None:
+    values = {"a": [1.0] * 10, "b": [2.0] * 10, "c": [2.0] * 9 + [0.0], "d": [1.0] * 10}
+    found = sign_tests(values, "a")
+    raw = {name: float(stats.binomtest(found[name].lower, 10).pvalue) for name in "bc"}
+    assert found["b"].p_value == pytest.approx(3 * raw["b"])
+    assert found["c"].p_value == pytest.approx(2 * raw["c"])
+    assert (found["d"].lower, found["d"].higher, found["d"].p_value) == (0, 0, 1.0)
 
 
 def test_the_block_leaves_out_what_misses_most() -> None:

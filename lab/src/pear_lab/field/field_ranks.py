@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pear_lab.field.rank_statistics import MeanRanks, complete_block, mean_ranks
+from pear_lab.field.field_methods import DEFAULT
+from pear_lab.field.rank_statistics import MeanRanks, SignTest, complete_block, mean_ranks, sign_tests
 from pear_lab.field.task_results import TaskResults
 
 LEAST_METHODS, LEAST_TASKS = 3, 2
@@ -17,12 +18,14 @@ class FieldRanks:
 
     Attributes:
         found: the ranks; None where there are too few methods or tasks.
+        against_default: by method, the sign test against PEAR's untouched defaults; empty where these are not ranked.
         tasks: the titles of the tasks that are ranked on.
         tasks_left_out: the titles of the others.
         methods_left_out: the names of methods that are not ranked.
     """
 
     found: MeanRanks | None
+    against_default: Mapping[str, SignTest]
     tasks: tuple[str, ...]
     tasks_left_out: tuple[str, ...]
     methods_left_out: tuple[str, ...]
@@ -38,6 +41,7 @@ class FieldRanks:
         values = {name: [by_task[task].mean(name) for task in tasks] for name in methods}
         return cls(
             mean_ranks(values) if enough else None,
+            sign_tests(values, DEFAULT) if enough and DEFAULT in methods else {},
             tuple(by_task[task].task.title for task in tasks),
             tuple(one.task.title for task, one in by_task.items() if task not in tasks),
             tuple(name for name in every if name not in methods),

@@ -10,7 +10,7 @@ import numpy as np
 
 from pear.pages.page import Grid, RankedText, Section
 from pear_lab.experiments.run_record import RunRecord
-from pear_lab.field.field_methods import LEARNING_RATE, field_methods, setting_in_words
+from pear_lab.field.field_methods import DEFAULT, LEARNING_RATE, field_methods, setting_in_words
 from pear_lab.field.field_ranks import FieldRanks
 from pear_lab.field.field_words import title
 from pear_lab.field.task_results import NEAR, TaskResults, failure_in_words
@@ -63,7 +63,8 @@ def ranks_section(ranks: FieldRanks) -> Section:
         return Section("ranks", "Mean ranks", (words,))
     good = ranks.found.as_good_as_best()
     rows = tuple(
-        (title(name), RankedText(f"{rank:.2f}", int(name in good))) for name, rank in ranks.found.ranks.items()
+        (title(name), RankedText(f"{rank:.2f}", int(name in good)), *_against_default(ranks, name))
+        for name, rank in ranks.found.ranks.items()
     )
     sentences = [
         f"Rank 1 is the lowest mean test regret of a task; equal ones share their ranks. Over {ranks.found.tasks} "
@@ -78,7 +79,22 @@ def ranks_section(ranks: FieldRanks) -> Section:
             f"{'; '.join(ranks.tasks_left_out) or 'none'}; of methods "
             f"{'; '.join(map(title, ranks.methods_left_out)) or 'none'}. Their results are in the tables below."
         )
-    return Section("ranks", "Mean ranks", tuple(sentences), (Grid("Methods", ("Method", "Mean rank"), rows),))
+    header = ["Method", "Mean rank"]
+    if ranks.against_default:
+        header += ["Tasks with less regret", "with more", "p"]
+        sentences.append(
+            f"The last columns compare each method with {title(DEFAULT)}, task by task: on how many its mean regret is "
+            "lower and higher, and the p of the sign test, adjusted by Holm for the number of methods."
+        )
+    return Section("ranks", "Mean ranks", tuple(sentences), (Grid("Methods", tuple(header), rows),))
+
+
+def _against_default(ranks: FieldRanks, name: str) -> tuple[str, ...]:
+    """Return the cells of the sign test against PEAR's untouched defaults."""
+    if not ranks.against_default:
+        return ()
+    test = ranks.against_default.get(name)
+    return ("–", "–", "–") if test is None else (str(test.lower), str(test.higher), f"{test.p_value:.2g}")
 
 
 def task_section(one: TaskResults) -> Section:
@@ -208,7 +224,7 @@ def _share_reached(times: Sequence[float | None]) -> float:
 def _difference(one: TaskResults, name: str) -> str:
     if name == one.best:
         return "–"
-    interval = one.difference(name)
+    interval = one.differences[name]
     size = max(abs(value) for value in interval)
     estimate, low, high = format_signed_interval(interval, _DECIMALS if size >= 0.1 else _DECIMALS + 2)
     return f"{estimate} ({low} to {high})"

@@ -107,6 +107,48 @@ def mean_ranks(values: Mapping[str, Sequence[float]]) -> MeanRanks:
     return MeanRanks(by_name, table.shape[1], chi_square, p_value, limit)
 
 
+@dataclass(frozen=True)
+class SignTest:
+    """One method against another over several tasks.
+
+    Attributes:
+        lower: the number of tasks on which its value is lower.
+        higher: the number of tasks on which it is higher; the others are equal.
+        p_value: of the two-sided sign test, adjusted by Holm for the number of methods.
+    """
+
+    lower: int
+    higher: int
+    p_value: float
+
+
+def sign_tests(values: Mapping[str, Sequence[float]], control: str) -> dict[str, SignTest]:
+    """Compare every method with one of them, task by task (Demšar 2006, sections 3.1.4 and 3.2.2).
+
+    The test counts wins and losses alone, so that the scales of the tasks do not matter; ties are left out.
+
+    Args:
+        values: by method, one value for each task, lower is better.
+        control: the method that the others are compared with.
+
+    Example:
+        >>> found = sign_tests({"a": [1.0] * 8, "b": [2.0] * 8, "c": [1.0] * 7 + [0.5]}, "a")
+        >>> found["b"], round(found["c"].p_value, 2)
+        (SignTest(lower=0, higher=8, p_value=0.015625), 1.0)
+    """
+    own, counts, raw = np.asarray(values[control]), {}, {}
+    for name, row in values.items():
+        if name != control:
+            lower, higher = int((np.asarray(row) < own).sum()), int((np.asarray(row) > own).sum())
+            counts[name] = lower, higher
+            raw[name] = float(stats.binomtest(lower, lower + higher).pvalue) if lower + higher else 1.0
+    adjusted, largest = {}, 0.0
+    for place, name in enumerate(sorted(raw, key=lambda one: raw[one])):
+        largest = max(largest, min(1.0, (len(raw) - place) * raw[name]))
+        adjusted[name] = largest
+    return {name: SignTest(*counts[name], adjusted[name]) for name in counts}
+
+
 def complete_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str]) -> tuple[list[str], list[str]]:
     """Find methods and tasks such that every method has a result on every task.
 

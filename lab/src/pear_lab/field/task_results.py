@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -66,18 +67,19 @@ class TaskResults:
         """100 where regret is shown in per cent, else 1."""
         return 100.0 if self.task.measure == "normalized" else 1.0
 
-    @property
+    @cached_property
     def best(self) -> str:
         """The method with the lowest mean test regret."""
         return min(self.methods, key=self.mean)
 
-    def difference(self, method: str) -> Interval:
-        """Return the method's regret less that of the best, paired by seed, with its bootstrap interval."""
-        return paired_interval(self.regrets(method), self.regrets(self.best))
+    @cached_property
+    def differences(self) -> dict[str, Interval]:
+        """By method, its regret less that of the best, paired by seed, with the bootstrap interval."""
+        return {name: paired_interval(self.regrets(name), self.regrets(self.best)) for name in self.methods}
 
     def is_shared_best(self, method: str) -> bool:
         """Whether the interval of the difference to the best includes zero."""
-        return method == self.best or self.difference(method).low <= 0
+        return method == self.best or self.differences[method].low <= 0
 
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
         """Return, by method and seed, the seconds after which the validation regret is near the best of all methods.
