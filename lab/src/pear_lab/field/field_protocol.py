@@ -192,9 +192,9 @@ def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listen
 
 
 def _train_as_users_do(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
-    """Train by ``pear.fit`` with its defaults, in the time that other methods have for all their tries."""
+    """Train by ``pear.fit`` with its defaults, in the time that others have for the start and all their tries."""
     model, loss = prepared.model(run.seed, start=False), _make_loss(run, prepared.problem, {})
-    cap = run.settings["time_cap"] + 4 * run.settings["try_cap"]
+    cap = prepared.start_seconds + run.settings["time_cap"] + 4 * run.settings["try_cap"]
     config = FitConfig(time_cap=cap, seed=run.seed)
     held_out = prepared.split.validation
     history = fit(model, loss, prepared.train, held_out, prepared.validation, config, progress=progress)

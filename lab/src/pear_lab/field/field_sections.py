@@ -44,7 +44,7 @@ def protocol_section(found: Sequence[TaskResults]) -> Section:
         "of the start among them. The test samples are used once, afterwards.",
         "Untouched defaults means PEARLoss(problem) as it is, in one training under the same rules. By pear.fit means "
         "pear.fit(model, PEARLoss(problem), train, validation) with its defaults, in the time that the others have for "
-        "all their tries. Both choose no setting.",
+        "the start and all their tries; its seconds include a start of its own. Both choose no setting.",
         f"A difference is the mean regret less that of the method with the lowest mean on the task, paired by seed, "
         f"with a percentile interval of {LEVEL:.0%} from {RESAMPLES:,} bootstrap resamples of the seeds. The best "
         "method is the one with the lowest test regret, so that differences to it lean upwards; intervals of few seeds "
