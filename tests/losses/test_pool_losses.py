@@ -226,6 +226,15 @@ def test_the_first_pool_is_of_evenly_spaced_samples_where_there_are_many() -> No
     assert decide.asked == 5
 
 
+def test_the_first_pool_is_decided_under_the_costs_that_values_make() -> None:
+    """The costs of sample i are those of its two values and known ones, which make option i the cheapest."""
+    M, known = torch.cat([torch.eye(2), torch.zeros(2, 2)]), 9.0 - 9.0 * torch.eye(4)
+    cost_map = pear.CostMap(M.double().numpy(), known=known.double().numpy())
+    loss = NCELoss(pear.Model(pear.Problem(A=torch.ones(1, 4), b=[1.0], lb=0.0), cost_map=cost_map), solve_ratio=0.0)
+    loss.calibrate(torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double())
+    assert loss.pools.of([None]).rows.argmax(1).tolist() == [0, 1, 2, 3]
+
+
 def test_another_problem_begins_with_an_empty_pool() -> None:
     loss = NCELoss(SIMPLEX)
     loss.calibrate(costs(8)[1])
@@ -236,7 +245,7 @@ def test_another_problem_begins_with_an_empty_pool() -> None:
     assert loss.pools.of([None]).rows.shape[1] == 3
 
 
-# --- samples with constraints of their own, and oracles ---------------------------------------------------------------
+# --- samples with constraints of their own, and oracles -------------------------------------------------------------
 
 
 def own_capacities() -> tuple[pear.Problem, list[pear.Problem]]:
@@ -277,6 +286,25 @@ def test_no_sample_is_compared_with_a_solution_that_it_cannot_have() -> None:
         rows = loss.pools.of(loss._name_sets([i], 1)).rows
         assert len(rows) > 1
         assert bool((rows @ WEIGHTS.T <= problem.h[i]).all())
+
+
+def test_bounds_of_their_own_show_the_unit_of_each_sample() -> None:
+    """Sample 1 chooses between amounts that are rounding beside its first variable, and sample 0 between rounding."""
+    fine = torch.tensor([[1e10, 1e10], [1e10, 1.0]], dtype=torch.float64)
+    loss = NCELoss(pear.Problem(lb=0.0, ub=fine, sense="max"), lambda cost: cost)
+    for key, count in ((0, 1), (1, 2)):
+        for amount in (0.25, 0.75):
+            decision = torch.tensor([[1e9, amount]], dtype=torch.float64)
+            loss(decision, decision, keys=[key])
+        assert len(loss.pools.of(loss._name_sets([key], 1)).rows) == count
+
+
+def test_an_oracle_with_a_relaxation_of_each_sample_has_a_pool_for_each() -> None:
+    relaxation, _ = own_capacities()
+    loss = NCELoss(pear.Oracle(lambda cost: (cost == cost.max()).astype(float), sense="max", relaxation=relaxation))
+    _, true = costs(6)
+    loss(true.clone().requires_grad_(), true)
+    assert [len(loss.pools.of([key]).rows) for key in range(6)] == [1] * 6
 
 
 def test_an_oracle_that_takes_ids_has_a_pool_for_each() -> None:
@@ -328,7 +356,7 @@ def test_training_with_an_oracle_lowers_the_regret(name: str) -> None:
     assert regret() < 0.5 * before
 
 
-# --- saved and resumed ------------------------------------------------------------------------------------------------
+# --- saved and resumed ----------------------------------------------------------------------------------------------
 
 
 @LOSS

@@ -105,6 +105,20 @@ def test_rows_that_autograd_holds_are_not_written_to() -> None:
     assert cost.grad.tolist() == [[4.0, 4.0, 2.0]]  # the first solution was there twice, then it left
 
 
+def test_pools_move_to_the_device_of_the_costs() -> None:
+    """Torch's device without values refuses to compute with tensors of another device, as a GPU does."""
+    pools, meta = SolutionPools(4, 3), torch.device("meta")
+    pools.add(corners(4)[[0, 1, 0]], ["a", "a", frozenset("b")])
+    assert pools.to(torch.device("cpu")) is pools
+    moved = pools.to(meta)
+    moved.add(corners(4)[[1, 2, 3, 3]], ["a", "a", "a", "c"])  # the first was there, the third takes the oldest's place
+    assert len(moved) == 5
+    assert len(pools) == 3
+    cost = torch.ones(2, 4, dtype=torch.float64, device=meta)
+    assert moved.of(["a"]).products(cost).shape == (2, 3)
+    assert moved.of(["a"]).rows.device == moved.of(["a"]).mean().device == meta
+
+
 # --- samples with constraints of their own --------------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ class PoolLoss(DrawingLoss):
         problem: the decision problem, as of ``DecisionLoss``.
         decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
         solve_ratio: the share of the steps in which the problem is solved for the forecasts, from 0 to 1.
-        pool_size: the largest number of solutions in a pool. A step takes time and memory for ``pool_size`` · n numbers
-            and a product of them with B costs.
+        pool_size: the largest number of solutions in a pool, which should exceed the number of samples in a batch. A
+            step takes time and memory for ``pool_size`` · n numbers and a product of them with B costs.
         seed: the seed of the random choice of these steps.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
@@ -75,7 +75,8 @@ class PoolLoss(DrawingLoss):
         unit = super().calibrate(costs, keys)
         values = as_batch(costs).detach()
         ids = as_keys(keys, len(values))
-        if ids is None and (self.problem.batch is not None or self.cost_map is not None):
+        own_costs = self.cost_map is not None and self.cost_map.batch is not None
+        if ids is None and (self.problem.batch is not None or own_costs):
             ids = list(range(len(values)))
         finite = values.isfinite().all(1).nonzero()[:, 0]
         chosen = finite[:: -(-len(finite) // self.pool_size)] if len(finite) else finite

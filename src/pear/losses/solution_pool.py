@@ -60,6 +60,12 @@ class SolutionPool:
             rows[list(new)] = solutions[list(new.values())].to(rows)
             self.rows = rows
 
+    def to(self, device: torch.device) -> SolutionPool:
+        """Return the pool with its solutions on another device."""
+        moved = SolutionPool(self.rows.to(device), self._size)
+        moved._places = dict(self._places)
+        return moved
+
     def state(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows (P, n), the places (P,) from the oldest to the newest, and their names (P, 16) as bytes."""
         names = np.frombuffer(b"".join(self._places), np.uint8).reshape(-1, _NAME_BYTES)
@@ -129,7 +135,7 @@ class SolutionPools:
         if self._empty.device == device:
             return self
         moved = SolutionPools(self._empty.shape[1], self._size, device)
-        moved._load(self.state())
+        moved._pools = {one: pool.to(device) for one, pool in self._pools.items()}
         return moved
 
     def state(self) -> dict[str, Any]:
