@@ -12,8 +12,8 @@ TEST_SAMPLES = 10_000
 
 NOTEBOOK_SIZES = (1000, 250, 1000)
 NOTEBOOK_REGRETS = {
-    "ai-mle": 7.24, "pfyl": 7.29, "rfwo": 7.40, "spo+": 7.59, "rfyl": 7.79, "ltr-pointwise": 8.47, "nid": 8.90,
-    "dpo": 9.88, "nce": 10.29, "i-mle": 12.07, "pg": 14.16, "dbb": 15.12,
+    "aimle": 7.24, "pfyl": 7.29, "rfwo": 7.40, "spo+": 7.59, "rfyl": 7.79, "ltr-pointwise": 8.47, "nid": 8.90,
+    "dpo": 9.88, "nce": 10.29, "imle": 12.07, "pg": 14.16, "dbb": 15.12,
 }  # fmt: skip
 """Final test regret, in percent, of one run of PyEPO's notebook 03."""
 
