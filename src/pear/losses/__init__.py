@@ -1,6 +1,8 @@
 """Losses and layers for training a predictor."""
 
+from pear.losses.cave import CaVELoss
 from pear.losses.cmap import CMAPLoss
+from pear.losses.cosine import CosineLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.decision_layer import DecisionLayer
 from pear.losses.decision_loss import DecisionLoss
@@ -21,14 +23,19 @@ from pear.losses.pfyl import PFYLLoss
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.random_draws import DrawingLoss, RandomDraws
 from pear.losses.regret_metrics import normalized_regret, regret, regret_gradient
+from pear.losses.rfwo import RFWOLoss
+from pear.losses.rfyl import RFYLLoss
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.losses.spo_plus import SPOPlusLoss
+from pear.losses.ssvm import SSVMLoss
 
 __all__ = [
     "METHODS",
     "REQUIREMENTS",
     "AIMLELoss",
     "CMAPLoss",
+    "CaVELoss",
+    "CosineLoss",
     "DBBLoss",
     "DPOLoss",
     "DPOMultiplicativeLoss",
@@ -51,8 +58,11 @@ __all__ = [
     "PointwiseLTRLoss",
     "PoolLoss",
     "PooledSolutions",
+    "RFWOLoss",
+    "RFYLLoss",
     "RandomDraws",
     "SPOPlusLoss",
+    "SSVMLoss",
     "SolutionPools",
     "make_loss",
     "method",

@@ -9,7 +9,9 @@ from typing import Any
 from torch import nn
 
 from pear.errors import PluginError, ProblemError
+from pear.losses.cave import CaVELoss
 from pear.losses.cmap import CMAPLoss
+from pear.losses.cosine import CosineLoss
 from pear.losses.dbb import DBBLoss
 from pear.losses.defaults import PUBLISHED
 from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
@@ -25,7 +27,10 @@ from pear.losses.nid import NIDLoss
 from pear.losses.pear_loss import PEARLoss
 from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
+from pear.losses.rfwo import RFWOLoss
+from pear.losses.rfyl import RFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
+from pear.losses.ssvm import SSVMLoss
 from pear.plugins import find, plugin_names
 from pear.problem import Model, Problem
 
@@ -100,6 +105,23 @@ METHODS: tuple[Method, ...] = (
         "ltr-listwise", "LTR, listwise", ListwiseLTRLoss, _EXACT,
         note="likelihoods of the solutions of a pool", requires=_POOL,
     ),
+    Method(
+        "rfwo", "RFWO", RFWOLoss, _EXACT, {"": {"mse_weight": 0.01, "strength": 1.0}},
+        note="regret of decisions with a square added, by Frank-Wolfe", requires=_DECISIONS,
+    ),
+    Method(
+        "rfyl", "RFYL", RFYLLoss, _EXACT, {"": {"mse_weight": 0.01, "strength": 1.0}},
+        note="Fenchel-Young loss of the same decisions", requires=_DECISIONS,
+    ),
+    Method(
+        "ssvm", "SSVM", SSVMLoss, _EXACT, {"": {"mse_weight": 0.01, "margin": 1.0}},
+        note="best decision cheaper than others by a margin", requires=_DECISIONS,
+    ),
+    Method(
+        "cave", "CaVE", CaVELoss, _EXACT, _WEIGHT,
+        note="angle to the costs with the same best decision", requires=("decisions", "relaxation"),
+    ),
+    Method("cosine", "Cosine", CosineLoss, _EXACT, _WEIGHT, note="angle to the true costs", requires=("nothing",)),
     Method(
         "pear", "PEAR", PEARLoss, options={"": PUBLISHED._asdict()},
         note="regret of the relaxation, with its exact gradient: PEAR as published", requires=("relaxation",),
