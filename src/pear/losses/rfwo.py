@@ -15,7 +15,7 @@ class RFWOLoss(FrankWolfeLoss):
     The regularised decision (Dalle et al., 2022) changes continuously with the costs, and so the loss has a gradient:
     ``−P c / (λu)``, where P projects on the span of the decisions that z_λ combines. It is exact where each of them has
     a positive weight. For maximisation every cost changes its sign. A training step asks for as many decisions in turn
-    as the hardest sample needs, about twice the number that z_λ combines.
+    as the hardest sample needs.
 
     Args:
         problem: the decision problem, with a linear objective.

@@ -42,6 +42,10 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
     "lava": _values("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
     "ltr-pairwise": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
     "ltr-listwise": _values("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "rfwo": _values("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
+    "rfyl": _values("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
+    "ssvm": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "cave": _values("inner_ratio", 0.0, 0.05, 0.1, 0.2, 0.4),
     "pear": _values("smoothing", 0.01, 0.1, 1.0, 10.0, 100.0),
     "pear-guided": _values("guidance", 0.0, 1.0, 10.0, 30.0, 100.0),
 }
