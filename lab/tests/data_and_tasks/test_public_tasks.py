@@ -12,6 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 import pear
 from pear.errors import ProblemError
+from pear.losses.methods import METHODS
 from pear.problem import Problem
 from pear.problem.model import plain_problem, problem_and_cost_map, recourse_model
 from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, public_task
@@ -61,6 +62,7 @@ def test_a_row_says_where_it_comes_from(row: PublicTask) -> None:
     assert row.title
     assert "20" in row.origin
     assert len(row.protocol) > 50
+    assert {*row.unsuited} <= {method.name for method in METHODS}
     assert all(number.where and np.isfinite(number.value) for number in row.published)
 
 

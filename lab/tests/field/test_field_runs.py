@@ -80,14 +80,15 @@ def test_a_method_that_does_not_apply_says_why(terminal: None, tmp_path: Path, m
     def draw(seed: int) -> Drawing:
         return Drawing(curved, task.split(task.samples(40, seed=seed)))
 
-    row = PublicTask("curved", "Curved", "nobody", "", draw, measure="mean")
+    row = PublicTask("curved", "Curved", "nobody", "", draw, measure="mean", unsuited={"lava": "it takes too long"})
     monkeypatch.setattr(field_tasks, "QUICK_TASKS", (row,))
-    options = ("--tasks", "curved", "--methods", "mse,spo+", "--seeds", "0", "--quick", "--jobs", "1")
+    options = ("--tasks", "curved", "--methods", "mse,spo+,lava", "--seeds", "0", "--quick", "--jobs", "1")
     result = reproduce(*options, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "1 runs are of methods that do not apply" in result.output
+    assert "2 runs are of methods that do not apply" in result.output
     reasons = {one.method: one.reason for one in rows(tmp_path)}
     assert reasons["mse"] == ""
+    assert reasons["lava"] == f"{NOT_APPLICABLE}it takes too long"
     assert reasons["spo+"].startswith(f"{NOT_APPLICABLE}SPOPlusLoss is made for linear objectives")
 
 

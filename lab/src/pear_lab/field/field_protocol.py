@@ -88,6 +88,9 @@ class FieldProtocol(Protocol):
             RunError: the method does not apply to the task, or all of its tries failed.
             KeyboardInterrupt: stopped by the user.
         """
+        unsuited = field_tasks()[run.task].unsuited
+        if run.settings["loss"] in unsuited:
+            raise RunError(f"{NOT_APPLICABLE}{unsuited[run.settings['loss']]}")
         try:
             _make_loss(run, draw_task(run.task, run.seed).problem, run.settings["tries"][0])
             prepared = prepare_task(run.task, run.seed, tuple(run.settings["most"]))

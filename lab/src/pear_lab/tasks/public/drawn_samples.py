@@ -21,6 +21,9 @@ SIZES = (200, 100, 500)
 RECOURSE_SIZES = (100, 60, 300)
 """The same where right-hand sides are predicted: what a decision comes to takes more solves."""
 
+DEGENERATE = {"lava": "a vertex has thousands of neighbours here, and finding them takes longer than all other methods"}
+"""``PublicTask.unsuited`` of tasks whose vertices are very degenerate."""
+
 
 def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) -> Split:
     """Cut samples, in the order they have, into train, validation and test, in float32.

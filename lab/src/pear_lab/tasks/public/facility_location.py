@@ -9,7 +9,7 @@ import numpy as np
 from pear.problem import CostMap, Model, Problem
 from pear.problem.oracle import Oracle
 from pear.tasks.synthetic_task import polynomial_costs
-from pear_lab.tasks.public.drawn_samples import SIZES, Array, cut_samples
+from pear_lab.tasks.public.drawn_samples import DEGENERATE, SIZES, Array, cut_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 SITES, CUSTOMERS = 5, 6
@@ -107,4 +107,5 @@ FACILITY_LOCATION = PublicTask(
         "instances of it, and there are no published numbers."
     ),
     draw=draw_facilities,
+    unsuited=DEGENERATE,
 )  # fmt: skip

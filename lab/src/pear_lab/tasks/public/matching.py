@@ -8,7 +8,7 @@ import numpy as np
 
 from pear.errors import DataError, ProblemError
 from pear.problem import Problem
-from pear_lab.tasks.public.drawn_samples import Array, cut_samples, shared_linear
+from pear_lab.tasks.public.drawn_samples import DEGENERATE, Array, cut_samples, shared_linear
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 SIDE = 7
@@ -103,4 +103,5 @@ MATCHING = PublicTask(
     ),
     draw=draw_matching,
     forecaster=shared_linear,
+    unsuited=DEGENERATE,
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import nn
@@ -58,6 +58,7 @@ class PublicTask:
         measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
         published: the published numbers, none where there are none.
         needs_data: the file or folder under ``$PEAR_DATA`` that it reads; None where its data are drawn.
+        unsuited: methods of ``pear.losses.METHODS`` that the comparison does not train on it, each with the reason.
     """
 
     name: str
@@ -69,3 +70,4 @@ class PublicTask:
     measure: Literal["normalized", "mean"] = "normalized"
     published: tuple[Published, ...] = ()
     needs_data: str | None = None
+    unsuited: Mapping[str, str] = field(default_factory=dict)
