@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +29,15 @@ class PathCell(NamedTuple):
 
 
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
+    """Average what ``load_path_replications`` reads over the replications of each cell."""
+    cells = load_path_replications(path, grid)
+    return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}
+
+
+def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, list[float]]]:
     """Read the published normalised regrets, in percent, by cell and by the names of ``METHODS``.
 
-    The number is mean regret over mean best cost in a replication, averaged over the replications of a cell.
+    The number of a replication is mean regret over mean best cost.
 
     Args:
         path: the file or its folder; ``$PEAR_DATA`` where left out.
@@ -48,14 +53,15 @@ def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[Pat
     missing = [name for name in needed if name not in header]
     if missing:
         raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
-    shares: dict[PathCell, list[list[float]]] = defaultdict(list)
+    shares: dict[PathCell, dict[str, list[float]]] = {}
     for line, fields in lines.items():
         named = dict(zip(header, fields, strict=True))
         read = [read_number(named[name], f"{file}, line {line} ({name})") for name in needed]
         side, size, degree, noise, *numbers = read
         if side == grid:
-            shares[PathCell(int(size), int(degree), noise)].append([100 * one / numbers[-1] for one in numbers[:-1]])
+            own = shares.setdefault(PathCell(int(size), int(degree), noise), {name: [] for name in columns})
+            for name, number in zip(columns, numbers, strict=False):
+                own[name].append(100 * number / numbers[-1])
     if not shares:
         raise DataError(f"{file} has no replications on a grid of {grid} × {grid}")
-    means = {cell: np.mean(rows, axis=0) for cell, rows in shares.items()}
-    return {cell: dict(zip(columns, own.tolist(), strict=True)) for cell, own in means.items()}
+    return shares

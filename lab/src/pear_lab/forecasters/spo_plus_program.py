@@ -1,0 +1,163 @@
+"""SPO+ of linear forecasts with a lasso penalty, minimised over all samples at once by Newton's method.
+
+For decisions that can be listed, the SPO+ loss of a sample is the largest of finitely many linear functions of the
+coefficients B, and so is |Bⱼ|. The largest is smoothed, ``τ log Σₖ exp(rₖ/τ)``, which is above it by at most τ log K.
+The sum is minimised for ever smaller τ, each time from the minimum before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import logsumexp
+
+from pear.errors import SolveError
+
+Array = NDArray[np.float64]
+
+FIRST_SMOOTHING, LAST_SMOOTHING = 1.0, 1e-3
+"""τ at the beginning and at the end, as shares of what a decision costs on average above the best one."""
+
+SHRINK = 0.25
+MAX_STEPS = 500
+DECREMENT = 1e-2
+"""Newton's decrement, as a share of τ times the number of samples, at which τ is made smaller."""
+
+_LEAST_BEND = 0.1
+"""|B| has no curvature far from 0; a tenth of that of a parabola through it keeps steps as short as B is large."""
+
+_CERTAIN = 1e-12
+"""Samples whose decisions but one have less probability than this add nothing to the curvature."""
+
+_RIDGE = 1e-10
+"""A share of the mean diagonal, for directions in which the objective is flat; it changes the step there alone."""
+
+
+@dataclass(frozen=True)
+class SPOPlusFit:
+    """Coefficients that minimise the mean SPO+ loss plus a penalty.
+
+    Attributes:
+        coefficients: (m, q) B; the forecast for features x is Bx.
+        value: the objective, not smoothed.
+        steps: of Newton's method.
+    """
+
+    coefficients: Array
+    value: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class SPOPlusProgram:
+    """The samples of a program.
+
+    Attributes:
+        features: (n, q) x, with a column of ones where there is an intercept.
+        decisions: (K, m) all decisions z.
+        best: (n, m) the best decision of every sample.
+        excess: (n, K) what every decision costs above the best one.
+        unit: the unit of costs inside the program.
+    """
+
+    features: Array
+    decisions: Array
+    best: Array
+    excess: Array
+    unit: float
+
+    @classmethod
+    def from_samples(cls, features: Array, costs: Array, decisions: Array) -> SPOPlusProgram:
+        """Make the program of features (n, q), costs (n, m) and all decisions (K, m)."""
+        values = costs @ decisions.T
+        excess = values - values.min(1, keepdims=True)
+        unit = float(excess.mean()) or 1.0
+        return cls(features, decisions, decisions[values.argmin(1)], excess / unit, unit)
+
+    def minimise(self, penalties: Array, start: Array, smoothing: float = FIRST_SMOOTHING) -> SPOPlusFit:
+        """Minimise ``1/n Σᵢ ℓ(B xᵢ, cᵢ) + Σⱼ penaltyⱼ |Bⱼ|`` over B.
+
+        Args:
+            penalties: (q,) the weight of |B| in each column; 0 for an intercept.
+            start: (m, q) coefficients to begin with.
+            smoothing: τ to begin with; less where ``start`` is near the optimum.
+
+        Raises:
+            SolveError: there are more steps than ever needed.
+        """
+        L = np.broadcast_to(len(self.features) * penalties, start.shape)
+        B, tau = start / self.unit, smoothing
+        for count in range(MAX_STEPS):
+            direction, decrement = self._newton_step(B, L, tau)
+            if decrement <= DECREMENT * tau * len(self.features):
+                if tau <= LAST_SMOOTHING:
+                    value = self.objective(B, L, 0.0) * self.unit / len(self.features)
+                    return SPOPlusFit(B * self.unit, value, count)
+                tau = max(SHRINK * tau, LAST_SMOOTHING)
+            else:
+                B = B + self._length(B, L, tau, direction, decrement) * direction
+        raise SolveError(f"SPO+ needs more than {MAX_STEPS} steps; are the features finite and not collinear?")
+
+    def losses(self, B: Array) -> Array:
+        """The linear functions (n, K) whose largest is the loss: ``(c − 2Bx)ᵀ(z_k − z*)``, in the program's unit."""
+        forecast = self.features @ B.T
+        found: Array = self.excess + 2 * ((forecast * self.best).sum(1)[:, None] - forecast @ self.decisions.T)
+        return found
+
+    def objective(self, B: Array, L: Array, tau: float) -> float:
+        """The sum of the losses and of L |B|, each smoothed by τ; not smoothed where it is 0."""
+        losses, size = self.losses(B), np.abs(B)
+        if tau == 0:
+            return float(losses.max(1).sum() + (L * size).sum())
+        smooth_size = size + tau * np.log1p(np.exp(-2 * size / tau))
+        return float(tau * logsumexp(losses / tau, axis=1).sum() + (L * smooth_size).sum())
+
+    def _newton_step(self, B: Array, L: Array, tau: float) -> tuple[Array, float]:
+        """The direction (m, q) of Newton's method, and its decrement: the decrease by the slope along it."""
+        losses = self.losses(B)
+        w = np.exp((losses - losses.max(1, keepdims=True)) / tau)
+        w /= w.sum(1, keepdims=True)
+        sign = np.tanh(B / tau)
+        gradient = 2 * (self.best - w @ self.decisions).T @ self.features + L * sign
+        H = self._curvature(w) / tau
+        bend = np.maximum((1 - sign**2) / tau, _LEAST_BEND / np.maximum(np.abs(B), tau))
+        H[np.diag_indices(len(H))] += (L * bend).ravel()
+        H[np.diag_indices(len(H))] += _RIDGE * np.trace(H) / len(H)
+        direction = -cho_solve(cho_factor(H, check_finite=False), gradient.ravel(), check_finite=False)
+        return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
+
+    def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
+        """The first of the lengths 1, ½, ¼, … that decreases the objective by a tenth of what the slope promises."""
+        now, length = self.objective(B, L, tau), 1.0
+        while self.objective(B + length * direction, L, tau) > now - 0.1 * length * decrement and length > 0:
+            length *= 0.5
+        return length
+
+    def _curvature(self, w: Array) -> Array:
+        """Σᵢ of the covariance (mq, mq) of −2 z_k ⊗ xᵢ when decision k of sample i has the probability wᵢₖ (n, K).
+
+        Deviations are taken from the decision of the largest probability, so that it does not cancel what is small.
+        """
+        rows, most = np.arange(len(w)), w.argmax(1)
+        other = w.copy()
+        other[rows, most] = 0.0
+        split = other.sum(1) > _CERTAIN
+        other, X, main, total = other[split], self.features[split], self.decisions[most[split]], other[split].sum(1)
+        moved = other @ self.decisions - total[:, None] * main
+        q, m = X.shape[1], main.shape[1]
+
+        def with_features(rows: Array) -> Array:
+            product: Array = (rows[:, :, None] * X[:, None]).reshape(len(X), m * q)
+            return product
+
+        cross = with_features(moved + 0.5 * total[:, None] * main).T @ with_features(main)
+        mean = with_features(moved)
+        found = -(cross + cross.T + mean.T @ mean).reshape(m, q, m, q)
+        for a in range(q):
+            for b in range(q):
+                weights = (X[:, a] * X[:, b]) @ other
+                found[:, a, :, b] += (self.decisions.T * weights) @ self.decisions
+        return 4 * found.reshape(m * q, m * q)
