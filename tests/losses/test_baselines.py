@@ -30,6 +30,7 @@ from pear.losses import (
     NIDLoss,
     PFYLLoss,
     PGLoss,
+    SFGELoss,
     SPOPlusLoss,
     make_loss,
     method,
@@ -50,6 +51,7 @@ LOSSES: dict[str, Callable[[Listed], DecisionLoss]] = {
     "dpo-multiplicative": lambda task: DPOMultiplicativeLoss(task.problem, task.decide, samples=3),
     "imle": lambda task: IMLELoss(task.problem, task.decide, samples=3),
     "aimle": lambda task: AIMLELoss(task.problem, task.decide, samples=3),
+    "sfge": lambda task: SFGELoss(task.problem, task.decide, samples=3),
     "lava": lambda task: LAVALoss(task.problem, task.decide, lambda z: [others(task, row) for row in z]),
 }
 
@@ -368,7 +370,7 @@ def test_time_is_counted() -> None:
     assert MSELoss().seconds == {"solve": 0.0, "gradient": 0.0}
 
 
-@pytest.mark.parametrize("name", ["pfyl", "dpo", "dpo-multiplicative", "imle", "aimle"])
+@pytest.mark.parametrize("name", ["pfyl", "dpo", "dpo-multiplicative", "imle", "aimle", "sfge"])
 def test_a_resumed_run_draws_the_same_random_numbers(name: str) -> None:
     task = paths()
     predicted, true = costs(task)

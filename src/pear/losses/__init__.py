@@ -25,6 +25,7 @@ from pear.losses.random_draws import DrawingLoss, RandomDraws
 from pear.losses.regret_metrics import normalized_regret, regret, regret_gradient
 from pear.losses.rfwo import RFWOLoss
 from pear.losses.rfyl import RFYLLoss
+from pear.losses.sfge import SFGELoss
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss
@@ -61,6 +62,7 @@ __all__ = [
     "RFWOLoss",
     "RFYLLoss",
     "RandomDraws",
+    "SFGELoss",
     "SPOPlusLoss",
     "SSVMLoss",
     "SolutionPools",

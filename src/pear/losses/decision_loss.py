@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
@@ -14,10 +14,10 @@ from pear.errors import ProblemError
 from pear.losses.decision_module import eager
 from pear.losses.regret_metrics import check_pair
 from pear.losses.sample_weights import read_weights, weighted_mean
-from pear.problem import Model, Problem
+from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import all_finite, as_batch
 from pear.problem.keys_and_columns import as_keys, select_rows
-from pear.problem.model import describe_problem, problem_and_cost_map
+from pear.problem.model import describe_problem, problem_and_cost_map, recourse_model
 from pear.problem.oracle import decided_by
 from pear.problem.oracle_calls import argument_names
 from pear.solvers.warm_starts import WarmStarts
@@ -53,6 +53,9 @@ class DecisionLoss(nn.Module):
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
+    linear_alone: ClassVar[bool] = True
+    """Whether the loss takes linear objectives alone."""
+
     def __init__(
         self,
         problem: Problem | Model,
@@ -67,7 +70,7 @@ class DecisionLoss(nn.Module):
             check_number("cost_unit", cost_unit, least=0.0, strict=True)
         self.cost_unit: float | Literal["auto"] = cost_unit if cost_unit == "auto" else float(cost_unit)
         self.problem = problem
-        if self.problem.is_curved:
+        if self.problem.is_curved and self.linear_alone:
             raise ProblemError(
                 f"{type(self).__name__} is made for linear objectives, and the problem has a curvature or a smooth "
                 "term; use PEARLoss"
@@ -122,10 +125,16 @@ class DecisionLoss(nn.Module):
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
-        self._problem, self.cost_map = problem_and_cost_map(problem)
-        self.given = problem if self._decide is None else decided_by(problem, self._decide)
+        self._problem, self.cost_map = self.read_problem(problem)
+        # The regret of a model with predicted right-hand sides includes its recourse, which a function does not know.
+        own = None if recourse_model(problem) is not None else self._decide
+        self.given = problem if own is None else decided_by(problem, own)
         self.starts = WarmStarts()
         self._unit = None if self.cost_unit == "auto" else self.cost_unit
+
+    def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
+        """Return the problem and its cost map; raises ProblemError for a model that the loss does not take."""
+        return problem_and_cost_map(problem)
 
     @property
     def chosen_unit(self) -> float | None:

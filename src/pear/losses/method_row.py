@@ -15,8 +15,8 @@ from pear.losses.defaults import Strengths
 from pear.losses.mse import MSELoss
 from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import select_rows
-from pear.problem.model import problem_and_cost_map
+from pear.problem.keys_and_columns import select_model_rows, select_rows
+from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.problem.oracle import decided_by
 
 REQUIREMENTS: dict[str, str] = {
@@ -80,8 +80,9 @@ class OwnProblem:
         return select_rows(problem_and_cost_map(self.problem)[0], keys)
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """Return the best decisions (B, n) for costs (B, n)."""
-        return solve(self._problem_of(keys), cost).x
+        """Return the best decisions (B, n) for costs (B, n), or for values (B, k) with predicted right-hand sides."""
+        model = recourse_model(self.problem)
+        return solve(self._problem_of(keys) if model is None else select_model_rows(model, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""

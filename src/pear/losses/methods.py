@@ -29,6 +29,7 @@ from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.rfwo import RFWOLoss
 from pear.losses.rfyl import RFYLLoss
+from pear.losses.sfge import SFGELoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss
 from pear.plugins import find, plugin_names
@@ -83,6 +84,10 @@ METHODS: tuple[Method, ...] = (
     Method(
         "aimle", "AI-MLE", AIMLELoss, _EXACT, _WEIGHT,
         note="the same with a step that adapts", requires=_DECISIONS,
+    ),
+    Method(
+        "sfge", "SFGE", SFGELoss, _EXACT,
+        note="regret or any loss of random forecasts around the predicted one", requires=_DECISIONS,
     ),
     Method(
         "lava", "LAVA", LAVALoss, {**_RELAXED, "adjacent": "adjacent"}, {"": {"threshold": -0.1}}, shuffled=False,

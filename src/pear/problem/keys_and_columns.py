@@ -57,6 +57,19 @@ def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:
     return problem[torch.tensor(keys, device=problem.device)]
 
 
+def select_model_rows(model: Model, keys: list[Hashable] | None) -> Model:
+    """The samples of a model that the keys name. A model that all samples share is returned as it is.
+
+    Raises:
+        ProblemError: a key names no row of the model's problem.
+    """
+    own_costs = model.cost_map is not None and model.cost_map.batch is not None
+    if keys is None or (model.problem.batch is None and not own_costs):
+        return model
+    _check_row_numbers(model.problem, keys)
+    return model[torch.tensor(keys, device=model.problem.device)]
+
+
 def _check_row_numbers(problem: Problem, keys: list[Hashable]) -> None:
     """Check that every key is a row number of a problem whose fields differ between samples."""
     if problem.batch is None:

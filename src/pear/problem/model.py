@@ -344,7 +344,8 @@ def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
     if recourse_model(problem) is not None:
         raise ProblemError(
             "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
-            "PEARLoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or DecisionRegressor"
+            "PEARLoss, SFGELoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or "
+            "DecisionRegressor"
         )
     if isinstance(problem, Model) and problem.curvature_map is not None:
         raise ProblemError(

@@ -39,6 +39,7 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
     "dpo-multiplicative": _values("sigma", 0.03, 0.1, 0.3, 0.6, 1.0),
     "imle": _INTERPOLATIONS,
     "aimle": _SIGMAS,
+    "sfge": _SIGMAS,
     "lava": _values("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
     "ltr-pairwise": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
     "ltr-listwise": _values("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),

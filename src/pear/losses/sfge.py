@@ -1,0 +1,181 @@
+"""``SFGELoss``: any loss of decisions, with a gradient estimated from random forecasts around the predicted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.decision_loss import Decide, call_with_keys, check_number, takes_keys, typical_deviation
+from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.regret_metrics import RecourseOutcome
+from pear.losses.surrogate_gradient import estimate_by_score
+from pear.problem import CostMap, Model, Problem
+from pear.problem.keys_and_columns import select_rows
+from pear.problem.model import plain_problem, recourse_model
+
+TaskLoss = Callable[..., Tensor]
+"""A function from decisions (N, n) and true costs or values (N, k) to what each decision costs, (N,); less is better.
+It may take ``keys``, the ids of the N samples."""
+
+
+class SFGELoss(DrawingLoss):
+    """``ℓ = mean_m L(z*(ĉ + σuε_m), c)``, mean over the batch; gradient ``mean_m (L_m − b_m) ε_m / σu``.
+
+    This is score function gradient estimation (Silvestri et al., 2023): the forecast is the mean of a normal
+    distribution, and L, the regret or any other loss of a decision, is only evaluated. ε is standard normal and drawn
+    anew in every step; b_m, the mean of L over the other forecasts, takes variance away. Because nothing is
+    differentiated, right-hand sides may be predicted as well: L then is the regret with the model's recourse, and each
+    predicted value has a unit u of its own. Each training step decides ``samples`` times per sample.
+
+    Args:
+        problem: the decision problem, also with a curved objective; or a ``Model``, also with predicted right-hand
+            sides and a recourse.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out. Where
+            right-hand sides are predicted it maps the predicted values (B, k) to decisions.
+        task_loss: maps decisions (N, n) and true costs (N, n), or true values (N, k) where right-hand sides are
+            predicted, to the loss of each decision (N,); the regret where left out.
+        samples: the number of random forecasts per sample and step.
+        sigma: σ, the standard deviation of the forecasts in units of what is predicted.
+        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; for costs alone.
+        cost_unit: u, the unit of what is predicted; "auto" is the typical deviation, see ``DecisionLoss``: of all
+            costs, or of each value where right-hand sides are predicted.
+
+    Attributes:
+        model: the model where right-hand sides are predicted, otherwise None.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import SFGELoss
+        >>> def late(z, true):  # what it costs to order z where true is needed
+        ...     return (z + 4 * (true - z).clamp(min=0)).sum(1)
+        >>> shop = pear.Problem(lb=0.0, n=1)
+        >>> loss = SFGELoss(shop, decide=lambda order: order, task_loss=late, samples=100, cost_unit=1.0)
+        >>> order = torch.tensor([[2.0]], requires_grad=True)
+        >>> loss(order, torch.tensor([[5.0]])).backward()
+        >>> bool(order.grad < 0)  # a step orders more
+        True
+    """
+
+    linear_alone: ClassVar[bool] = False
+    model: Model | None
+    _units: Tensor | None
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        decide: Decide | None = None,
+        task_loss: TaskLoss | None = None,
+        samples: int = 10,
+        sigma: float = 1.0,
+        seed: int = 135,
+        mse_weight: float = 0.0,
+        cost_unit: float | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        if task_loss is not None and not callable(task_loss):
+            raise ProblemError(f"task_loss must be a function of decisions and true values; got {task_loss!r}")
+        if self.model is not None and self.mse_weight:
+            raise ProblemError(
+                "mse_weight is for costs alone, and this model predicts right-hand sides, whose errors have other "
+                "units; pass mse_weight=0"
+            )
+        check_number("sigma", sigma, least=0.0, strict=True)
+        self.samples, self.sigma = check_count("samples", samples), float(sigma)
+        self.task_loss = task_loss
+
+    def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
+        """Return the problem and its cost map; a model with predicted right-hand sides maps its values itself."""
+        self.model, self._units = recourse_model(problem), None
+        return super().read_problem(problem) if self.model is None else (plain_problem(problem), None)
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the mean loss of each sample's random forecasts; its derivative is the gradient of the class."""
+        true = true.double()
+        noise = self.problem.sign * self.draws.normal(self.samples, *predicted.shape).to(true)
+        unit = self.settle_unit(true)
+        size = self.sigma * (unit if self._units is None else self._units.to(true))
+        lost = self._losses(predicted.detach().double() + size * noise, true, ids)
+        with self.timed("gradient"):
+            slope = estimate_by_score(lost, noise) / size
+            linear = (predicted * slope.to(predicted)).sum(1)
+            return lost.mean(0).to(predicted) + (linear - linear.detach())
+
+    def _losses(self, forecasts: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the loss (m, B) of the decisions under forecasts (m, B, k)."""
+        if self.model is None:
+            free = self.task_loss is not None and self._decide is not None
+            z = self._decide_freely(forecasts, ids) if free else self.decide_each(forecasts, ids)
+            return self._regrets(z, true, ids) if self.task_loss is None else self._own_losses(z, true, ids)
+        if self.task_loss is not None and self._decide is not None:
+            return self._own_losses(self._decide_freely(forecasts, ids), true, ids)
+        with self.timed("solve"):
+            outcome = RecourseOutcome(self.model, true, ids)
+            if self._decide is None:
+                z = torch.stack([outcome.decide(part) for part in forecasts])
+            else:
+                z = self._decide_freely(forecasts, ids).to(true)
+            if self.task_loss is None:
+                return torch.stack([outcome.regret(part) for part in z])
+        return self._own_losses(z, true, ids)
+
+    def _decide_freely(self, forecasts: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Call the user's function with forecasts (m, B, k) of whatever is predicted; returns decisions (m, B, n)."""
+        assert self._decide is not None
+        count, batch = forecasts.shape[:2]
+        if ids is None and self.problem.batch is not None:
+            ids = list(range(batch))
+        z = call_with_keys(self._decide, forecasts.flatten(0, 1), None if ids is None else ids * count).detach()
+        if z.ndim != 2 or len(z) != count * batch or not bool(z.isfinite().all()):
+            raise ProblemError(
+                f"decide must return a decision of finite numbers for each of {count * batch} forecasts; got shape "
+                f"{tuple(z.shape)}{'' if bool(z.isfinite().all()) else ' with numbers that are not finite'}"
+            )
+        return z.unflatten(0, (count, batch))
+
+    def _regrets(self, z: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the regret (m, B) of decisions (m, B, n)."""
+        best = self.best(true, ids)
+        with self.timed("gradient"):
+            if not self.problem.is_curved:
+                return self.problem.sign * (true * (z - best)).sum(2)
+            rows = select_rows(self.problem, ids)
+            paid = torch.stack([rows.objective(part, true) for part in z])
+            return self.problem.sign * (paid - rows.objective(best, true))
+
+    def _own_losses(self, z: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the user's loss (m, B) of decisions (m, B, n)."""
+        assert self.task_loss is not None
+        count, batch = z.shape[:2]
+        named: dict[str, Any] = {}
+        if takes_keys(self.task_loss):
+            named["keys"] = None if ids is None else ids * count
+        with self.timed("gradient"):
+            lost = torch.as_tensor(self.task_loss(z.flatten(0, 1), true.repeat(count, 1), **named)).detach()
+        if lost.shape != (count * batch,):
+            raise ProblemError(
+                f"task_loss must return a number for each decision, of shape {(count * batch,)}; got shape "
+                f"{tuple(lost.shape)}"
+            )
+        if not bool(lost.isfinite().all()):
+            raise ProblemError("task_loss must return finite numbers; some are not")
+        return lost.to(true).view(count, batch)
+
+    def settle_unit(self, costs: Tensor) -> float:
+        """Return the unit of the costs; for predicted right-hand sides, the first call chooses one for each value."""
+        if self.model is not None and self._units is None and self.cost_unit == "auto":
+            self._units = torch.tensor([typical_deviation(column[:, None]) for column in costs.T]).double()
+        return super().settle_unit(costs)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the units of the values beside what ``DrawingLoss`` saves."""
+        return {**super().get_extra_state(), "units": self._units}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore the units of the values, too."""
+        super().set_extra_state(state)
+        self._units = state["units"]
