@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,23 @@ def test_a_training_that_fails_in_all_tries_is_a_failed_run(monkeypatch: pytest.
     assert (record.status, record.reason) == ("failed", "all 5 tries failed: the loss is nan")
     with pytest.raises(ExperimentError, match="seeds must be whole numbers"):
         FieldSelection(seeds=[-1])
+
+
+def test_a_method_whose_step_takes_too_long_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pear.losses import SPOPlusLoss
+    from pear_lab.field import field_protocol
+
+    (run,) = expand_field(FieldSelection(["quick-paths"], ["spo+"], [0], quick=True))
+    values = SPOPlusLoss.values
+
+    def wait(self: Any, *given: Any) -> Any:
+        time.sleep(0.3)
+        return values(self, *given)
+
+    monkeypatch.setattr(SPOPlusLoss, "values", wait)
+    monkeypatch.setattr(field_protocol, "STEP_SHARE", 0.2)
+    record = attempt(run).record
+    assert (record.status, record.reason) == ("failed", "a step on 4 samples takes more than 0.1 s")
+    monkeypatch.setattr(field_protocol, "STEP_SHARE", 10.0)
+    monkeypatch.setattr(field_protocol, "HARD_SHARE", 1.0)
+    assert attempt(run).record.reason.startswith("all 5 tries failed: a training takes more than 0.1 s")

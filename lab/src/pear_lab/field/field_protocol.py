@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from pear_lab.experiments.protocols.protocol import Listener, Say
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.field.field_methods import LEARNING_RATE, Setting
 from pear_lab.field.field_tasks import field_tasks, has_data
+from pear_lab.field.hard_limit import TooSlowError, at_most
 from pear_lab.field.prepared_task import PreparedTask, draw_task, prepare_task
 
 NOT_APPLICABLE = "does not apply: "
@@ -36,6 +38,15 @@ NOT_APPLICABLE = "does not apply: "
 
 FEW = 4
 """The samples of the training that comes before the clock starts."""
+
+COMPILE_SECONDS = 20.0
+"""The time that this training has where something may have to be compiled."""
+
+STEP_SHARE = 2.0
+"""The time that it has otherwise, as a multiple of the time cap."""
+
+HARD_SHARE = 10.0
+"""A training that takes this multiple of its time cap is ended, even within a step."""
 
 
 @dataclass
@@ -129,12 +140,18 @@ def train_on_few(run: RunSpec, prepared: PreparedTask) -> None:
 
     Raises:
         ProblemError: the method does not apply to the task.
+        TooSlowError: a step takes longer than a training may, compilation not counted.
     """
     few = tuple(rows[:FEW] for rows in prepared.train)
     held_out = tuple(rows[:FEW] for rows in prepared.split.validation)
-    one = _make_try(run, prepared, run.settings["tries"][0])
     config = FitConfig(max_epochs=1, seed=run.seed, start="given")
-    fit(one.model, one.loss, few, held_out, lambda predicted, true: 0.0, config, optimizer=one.optimizer)
+    slow = STEP_SHARE * run.settings["time_cap"]
+    for limit in (COMPILE_SECONDS, slow):
+        one, began = _make_try(run, prepared, run.settings["tries"][0]), time.perf_counter()
+        with at_most(limit, f"a step on {FEW} samples"):
+            fit(one.model, one.loss, few, held_out, lambda predicted, true: 0.0, config, optimizer=one.optimizer)
+        if time.perf_counter() - began < slow:
+            return
 
 
 def with_start(prepared: PreparedTask, history: History) -> History:
@@ -174,20 +191,23 @@ def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listen
     Raises:
         KeyboardInterrupt: stopped by the user.
     """
+    config = _config(run, short)
+    assert config.time_cap is not None
     try:
-        one.history = fit(
-            one.model,
-            one.loss,
-            prepared.train,
-            prepared.split.validation,
-            prepared.validation,
-            _config(run, short),
-            optimizer=one.optimizer,
-            order=shuffled if method(run.settings["loss"]).shuffled else in_order,
-            progress=progress,
-            checkpoint=one.checkpoint,
-        )
-    except (TrainingError, SolveError, ProblemError) as error:
+        with at_most(HARD_SHARE * config.time_cap, "a training"):
+            one.history = fit(
+                one.model,
+                one.loss,
+                prepared.train,
+                prepared.split.validation,
+                prepared.validation,
+                config,
+                optimizer=one.optimizer,
+                order=shuffled if method(run.settings["loss"]).shuffled else in_order,
+                progress=progress,
+                checkpoint=one.checkpoint,
+            )
+    except (TrainingError, SolveError, ProblemError, TooSlowError) as error:
         one.failure = str(error)
         return
     if one.history.interrupted:
