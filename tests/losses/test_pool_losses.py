@@ -127,6 +127,7 @@ def test_the_pool_is_of_double_precision_where_costs_are_not(kind: type[PoolLoss
     thirds = pear.Problem(A=[[3.0, 1.0, 0.0], [0.0, 1.0, 7.0]], b=[1.0, 1.0], lb=0.0)
     predicted, true = costs(3)
     loss = make(kind, thirds)
+    loss.calibrate(true.float())
     value, grad = gradient(loss, predicted.detach().float().requires_grad_(), true.float())
     assert value.dtype == grad.dtype == torch.float32
     rows = loss.pools.of([None]).rows
@@ -218,12 +219,15 @@ def test_evaluation_adds_no_forecast() -> None:
 
 
 def test_the_first_pool_is_of_evenly_spaced_samples_where_there_are_many() -> None:
-    decide, true = CountingOracle(), torch.ones(10, 10) - torch.eye(10)  # the best option of sample i is i
+    true = torch.ones(11, 11) - torch.eye(11)  # the best option of sample i is i
     true[3] = torch.nan
-    loss = NCELoss(pear.Problem(A=torch.ones(1, 10), b=[1.0], lb=0.0), decide, pool_size=5)
-    loss.calibrate(true)
-    assert loss.pools.of([None]).rows.argmax(1).tolist() == [0, 2, 5, 7, 9]
-    assert decide.asked == 5
+    problem = pear.Problem(A=torch.ones(1, 11), b=[1.0], lb=0.0)
+    for size, chosen in ((5, [0, 2, 5, 7, 9]), (4, [0, 2, 6, 8]), (10, [0, 1, 2, 4, 5, 6, 7, 8, 9, 10])):
+        decide = CountingOracle()
+        loss = NCELoss(problem, decide, pool_size=size)
+        loss.calibrate(true)
+        assert loss.pools.of([None]).rows.argmax(1).tolist() == chosen
+        assert decide.asked == len(chosen)
 
 
 def test_the_first_pool_is_decided_under_the_costs_that_values_make() -> None:
@@ -248,18 +252,20 @@ def test_another_problem_begins_with_an_empty_pool() -> None:
 # --- samples with constraints of their own, and oracles -------------------------------------------------------------
 
 
-def own_capacities() -> tuple[pear.Problem, list[pear.Problem]]:
-    """Three knapsacks for six samples: all of them at once, and each for its samples."""
+def own_capacities(sense: str = "max") -> tuple[pear.Problem, list[pear.Problem]]:
+    """Three knapsacks, or covers to minimise, for six samples: all of them at once, and each for its samples."""
+    s = 1.0 if sense == "max" else -1.0
     capacities = torch.tensor([[9.0, 8.0], [5.0, 4.0], [14.0, 12.0]], dtype=torch.float64)[[0, 1, 0, 2, 1, 1]]
-    fields: dict[str, Any] = {"G": WEIGHTS, "lb": 0.0, "ub": 1.0, "sense": "max", "integer": True}
-    parts = [capacities[rows][0] for rows in ([0, 2], [1, 4, 5], [3])]
-    return pear.Problem(h=capacities, **fields), [pear.Problem(h=part, **fields) for part in parts]
+    fields: dict[str, Any] = {"G": s * WEIGHTS, "lb": 0.0, "ub": 1.0, "sense": sense, "integer": True}
+    parts = [s * capacities[rows][0] for rows in ([0, 2], [1, 4, 5], [3])]
+    return pear.Problem(h=s * capacities, **fields), [pear.Problem(h=part, **fields) for part in parts]
 
 
+@pytest.mark.parametrize("sense", ["min", "max"])
 @LOSS
-def test_samples_of_the_same_constraints_share_a_pool(kind: type[PoolLoss]) -> None:
-    """The loss of a batch is that of a loss for each of the three knapsacks, whose samples alone share solutions."""
-    together, apart = own_capacities()
+def test_samples_of_the_same_constraints_share_a_pool(kind: type[PoolLoss], sense: str) -> None:
+    """The loss of a batch is that of a loss for each of the three problems, whose samples alone share solutions."""
+    together, apart = own_capacities(sense)
     predicted, true = costs(6)
     loss = make(kind, together, solve_ratio=1.0)
     value, grad = gradient(loss, predicted, true, keys=range(6))
@@ -319,6 +325,7 @@ def test_an_oracle_that_takes_ids_has_a_pool_for_each() -> None:
         loss(predicted, true, keys=range(3))
     for key in range(3):
         rows = loss.pools.of([key]).rows
+        assert len(rows) > 0
         assert rows.sum(1).tolist() == [key + 1.0] * len(rows)
 
 

@@ -146,6 +146,7 @@ def test_a_padded_row_is_never_the_lowest() -> None:
     pools = SolutionPools(2, 10)
     pools.add(corners(2)[[0, 1, 0]], ["a", "a", "b"])
     pooled = pools.of(["a", "b"])
+    assert pooled.count().tolist() == [2, 1]
     assert pooled.lowest(pooled.products(torch.ones(2, 2, dtype=torch.float64))).tolist() == [0, 0]
 
 

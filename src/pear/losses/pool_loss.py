@@ -79,7 +79,8 @@ class PoolLoss(DrawingLoss):
         if ids is None and (self.problem.batch is not None or own_costs):
             ids = list(range(len(values)))
         finite = values.isfinite().all(1).nonzero()[:, 0]
-        chosen = finite[:: -(-len(finite) // self.pool_size)] if len(finite) else finite
+        count = min(len(finite), self.pool_size)
+        chosen = finite[torch.arange(count, device=finite.device) * len(finite) // max(count, 1)]
         if len(chosen):
             values, ids = values[chosen], None if ids is None else [ids[i] for i in chosen.tolist()]
             true = values if self.cost_map is None else self.cost_map(values, ids)

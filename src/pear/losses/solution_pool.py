@@ -238,5 +238,5 @@ def name_solutions(solutions: Tensor, width: Tensor | None = None) -> list[bytes
     if width is not None:
         size = np.minimum(size, width.detach().double().cpu().numpy())
     fraction, power = np.frexp(np.where(np.abs(z) <= OPTIMAL * size, 0.0, z))
-    rounded = np.ldexp(np.rint(np.ldexp(fraction, _BITS)), power - _BITS) + 0.0  # which turns −0.0 into 0.0
+    rounded = np.ldexp(np.rint(np.ldexp(fraction, _BITS)), power - _BITS)
     return [blake2b(row.tobytes(), digest_size=_NAME_BYTES).digest() for row in rounded]
