@@ -94,6 +94,15 @@ def test_seeds_that_are_not_complete_and_quick_runs_are_left_out() -> None:
     assert one.best == "pear-guided"
 
 
+def test_a_method_that_never_ends_is_named_and_costs_nobody_a_seed() -> None:
+    rows = [row for row in records() if (row.task, row.method) != (TASKS[0], "spo+")]
+    one, *others = read_results(rows)
+    assert one.seeds == others[0].seeds == (0, 1, 2)
+    assert one.failed["spo+"] == dict.fromkeys((0, 1, 2), "its run has not ended")
+    assert "spo+" not in one.methods
+    assert FieldRanks.of([one, *others]).tasks_left_out == ()
+
+
 def test_a_failed_seed_leaves_a_method_out_of_the_ranks() -> None:
     rows = [row for row in records() if (row.task, row.method, row.seed) != (TASKS[0], "mse", 1)]
     rows.append(record(TASKS[0], "mse", 1, None, "the loss is nan"))

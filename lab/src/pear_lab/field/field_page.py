@@ -35,13 +35,11 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
         link: how the page names that file.
 
     Raises:
-        DatabaseError: the database holds no seed of a task that every method has ended.
+        DatabaseError: the database holds no finished run of the comparison.
     """
     found = read_results(read_records(database))
     if not found:
-        raise DatabaseError(
-            f"{database} holds no task with a seed that every method has ended; run pear reproduce field"
-        )
+        raise DatabaseError(f"{database} holds no task with a finished run of the comparison; run pear reproduce field")
     ranks = FieldRanks.of(found)
     parts = ["# The field on one page", sections.INTRODUCTION, COMMANDS, "## In short"]
     parts += ["\n".join(f"- {sentence}" for sentence in summary_sentences(found, ranks))]

@@ -28,7 +28,7 @@ _DECIMALS = 2
 
 def protocol_section(found: Sequence[TaskResults]) -> Section:
     """Say how every method was trained, with the numbers that the runs have recorded."""
-    settings = next(iter(next(iter(found[0].done.values())).values())).settings
+    settings = next(run for runs in found[0].done.values() for run in runs.values()).settings
     train, validation, test = settings["most"]
     sentences = (
         f"Every seed draws its own samples, of which at most {train:,} train, {validation:,} validate and {test:,} "
@@ -122,7 +122,7 @@ def task_section(one: TaskResults) -> Section:
     )
     sentences = [f"{one.task.origin}.", one.task.protocol, *_other_published(one)]
     if one.incomplete:
-        sentences.append(f"{one.incomplete} runs of seeds that some method has not ended are not shown.")
+        sentences.append(f"{one.incomplete} runs of seeds that many methods have not ended are not shown.")
     grid = Grid("All methods", tuple(header), tuple(rows), caption)
     return Section(one.task.name, one.task.title, tuple(filter(None, sentences)), (grid,))
 

@@ -18,6 +18,9 @@ from pear_lab.field.field_tasks import field_tasks
 from pear_lab.report.bootstrap import Interval, paired_interval
 from pear_lab.tasks.public import PublicTask
 
+NOT_ENDED = "its run has not ended"
+"""The reason of a run that is not in the database, where other methods have one."""
+
 NEAR = 0.1
 """A regret is near the best one where it is at most this share larger."""
 
@@ -28,10 +31,12 @@ class TaskResults:
 
     Attributes:
         task: the task.
-        seeds: the seeds for which every method that was run has ended, done or failed.
+        seeds: the seeds that count, see ``counted_seeds``.
         done: by method and seed, the finished runs of these seeds.
         failed: by method and seed, why a run has failed.
         incomplete: the number of runs of other seeds, which are not shown.
+
+    A method without a run of a seed that counts is among the failed ones, so that no table leaves it out in silence.
     """
 
     task: PublicTask
@@ -115,7 +120,7 @@ def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
         records: of a database, oldest first.
 
     Returns:
-        One result for each task with a seed that every method has ended, in the order of the tasks.
+        One result for each task on which a method is done, in the order of the tasks.
     """
     rows, tasks = field_methods(), field_tasks()
     groups: dict[str, dict[str, list[RunRecord]]] = {}
@@ -123,17 +128,44 @@ def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
         known = record.experiment == NAME and record.task in tasks and record.method in rows
         if known and not record.settings.get("quick"):
             groups.setdefault(record.task, {}).setdefault(record.method, []).append(record)
-    found = [_task_results(tasks[name], groups[name], list(rows)) for name in tasks if name in groups]
-    return [one for one in found if one.seeds]
+    order = [name for name in rows if any(name in methods for methods in groups.values())]
+    found = [_task_results(tasks[name], groups[name], order) for name in tasks if name in groups]
+    return [one for one in found if one.methods]
+
+
+def counted_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
+    """Choose the seeds of a task, such that as many pairs of methods and seeds as possible are complete.
+
+    A comparison that was stopped has a last seed that few methods have ended, and perhaps a method that has ended
+    nowhere; neither must cost the rest. No result is looked at, only whether there is one.
+
+    Args:
+        ended: by method, the seeds whose run has ended, done or failed.
+
+    Example:
+        >>> counted_seeds({"a": frozenset({0, 1, 2}), "b": frozenset({0, 1}), "c": frozenset()})
+        (0, 1)
+    """
+    every = sorted({seed for seeds in ended.values() for seed in seeds})
+    every.sort(key=lambda seed: -sum(seed in seeds for seeds in ended.values()))
+    best: tuple[int, ...] = ()
+    most = 0
+    for count in range(1, len(every) + 1):
+        chosen = frozenset(every[:count])
+        pairs = count * sum(chosen <= seeds for seeds in ended.values())
+        if pairs >= most:
+            best, most = tuple(sorted(chosen)), pairs
+    return best
 
 
 def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order: list[str]) -> TaskResults:
-    latest = {name: _with_latest_settings(groups[name]) for name in order if name in groups}
-    ended = [{run.seed for run in runs} for runs in latest.values()]
-    seeds = tuple(sorted(set.intersection(*ended)))
+    latest = {name: _with_latest_settings(groups[name]) if name in groups else [] for name in order}
+    seeds = counted_seeds({name: frozenset(run.seed for run in runs) for name, runs in latest.items()})
     shown = {name: [run for run in runs if run.seed in seeds] for name, runs in latest.items()}
     done = {name: {run.seed: run for run in runs if run.status == "done"} for name, runs in shown.items()}
     failed = {name: {run.seed: run.reason for run in runs if run.status != "done"} for name, runs in shown.items()}
+    for name, runs in shown.items():
+        failed[name].update(dict.fromkeys(set(seeds) - {run.seed for run in runs}, NOT_ENDED))
     incomplete = sum(run.seed not in seeds for runs in latest.values() for run in runs)
     return TaskResults(task, seeds, done, failed, incomplete)
 
