@@ -5,8 +5,9 @@
 draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5), trains a linear forecaster on the costs as
 they are, on costs mixed half and half with the mean of those of 10 nearest neighbours (``label_neighbours=10``), and on
 costs of equal norms (``normalise_costs``), and prints the mean regret on 1,000 other samples with its standard error.
-``each neighbour`` has ten samples in the place of one, mixed with one neighbour each, and a tenth of the epochs: the
-loss is then that of ten best decisions on average, in the place of the best decision under average costs.
+``each neighbour`` (``label_mixing="each"``) has ten samples in the place of one, mixed with one neighbour each, and a
+tenth of the epochs: the loss is then that of ten best decisions on average, in the place of the best decision under
+average costs.
 ``fixed`` trains for so many epochs from the weights that torch draws, and takes the last ones, as notebooks do;
 ``race`` is ``pear.fit`` as it comes.
 """
@@ -20,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import pear
 from pear.compile.thread_pools import one_thread
@@ -31,7 +31,7 @@ EACH = "each neighbour"
 LABELS: dict[str, dict[str, Any]] = {
     "as they are": {},
     "mean of neighbours": {"label_neighbours": NEIGHBOURS},
-    EACH: {},
+    EACH: {"label_neighbours": NEIGHBOURS, "label_mixing": "each"},
     "equal norms": {"normalise_costs": True},
 }
 OPTIONS = {name: {"mse_weight": 0.0, "cost_unit": 1.0} for name in ("spo+", "pfyl")}  # as PyEPO has them
@@ -61,9 +61,8 @@ def _regret(protocol: str, method: str, labels: str, seed: int, said: argparse.N
     """Train one forecaster and return its normalised regret on the test samples."""
     task = pear.tasks.shortest_path((5, 5))
     features, costs = task.samples(said.samples + TEST, degree=4, noise=0.5, seed=seed)
-    train, epochs = (features[: said.samples], costs[: said.samples]), said.epochs
-    if labels == EACH:
-        train, epochs = _mixed_with_each(*train), said.epochs // NEIGHBOURS
+    train = features[: said.samples], costs[: said.samples]
+    epochs = said.epochs // NEIGHBOURS if labels == EACH else said.epochs  # which are longer
     torch.manual_seed(seed)
     model, loss = torch.nn.Linear(5, task.problem.n), make_loss(method, task, **OPTIONS.get(method, {}))
     if protocol == "race":
@@ -73,14 +72,6 @@ def _regret(protocol: str, method: str, labels: str, seed: int, said: argparse.N
         later = count()
         pear.fit(model, loss, train, train, lambda predicted, true: -float(next(later)), config)  # the last is best
     return float(task.normalized_regret(model(features[said.samples :]), costs[said.samples :]))
-
-
-def _mixed_with_each(features: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a sample for every sample and neighbour, with the mean of their costs and the features of the first."""
-    apart = torch.cdist(features, features).fill_diagonal_(torch.inf)
-    near = apart.topk(NEIGHBOURS, largest=False).indices
-    mixed = (costs[:, None] + costs[near]) / 2
-    return features.repeat_interleave(NEIGHBOURS, 0), mixed.flatten(0, 1)
 
 
 def _describe(values: np.ndarray) -> str:

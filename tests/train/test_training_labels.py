@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,46 @@ def test_forecasts_of_a_base_are_no_features() -> None:
     assert not torch.allclose(ours, plain)
 
 
+def mixed_with_each(features: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
+    """The k samples of each one, in numpy."""
+    x, c = features.numpy(), costs.numpy()
+    places = (x - x.mean(0)) / x.std(0)
+    near = [[j for j in np.argsort(((places - one) ** 2).sum(1)) if j != i][:K] for i, one in enumerate(places)]
+    mixed = [OWN * c[i] + (1 - OWN) * c[j] for i in range(len(x)) for j in near[i]]
+    return features.repeat_interleave(K, 0), torch.from_numpy(np.stack(mixed))
+
+
+@pytest.mark.parametrize("method", ["spo+", "pear-guided"])
+def test_each_neighbour_makes_a_sample_of_its_own(method: str) -> None:
+    config = replace(MIXED, label_mixing="each")
+    ours = trained(make_loss(method, TASK.problem), (X, C), config)
+    by_hand = trained(make_loss(method, TASK.problem), mixed_with_each(X, C), PLAIN)
+    torch.testing.assert_close(ours[0], by_hand[0], rtol=1e-4, atol=1e-6)  # features are standardised in two ways
+    race = trained(make_loss(method, TASK.problem), (X, C), config, validation=None)[1]
+    assert race.held_out == N
+
+
+def test_the_samples_of_each_neighbour_keep_the_weights() -> None:
+    weight = np.linspace(0.5, 2.0, N)
+    samples = MemorySamples.read((X, C), "train").weigh(weight, "sample_weight")
+    found = training_labels(samples, replace(MIXED, label_mixing="each"))
+    assert isinstance(found, MemorySamples)
+    assert found.weight is not None
+    torch.testing.assert_close(found.weight.view(N, K).mean(1), torch.from_numpy(weight / weight.mean()))
+    mean = (found.weight.view(N, K, 1) * found.costs.view(N, K, 12)).sum(1) / found.weight.view(N, K).sum(1)[:, None]
+    torch.testing.assert_close(mean, mixed_one_by_one(X, C, weight))
+    norms = training_labels(samples, replace(MIXED, label_mixing="each", normalise_costs=True)).costs.norm(dim=1)
+    torch.testing.assert_close(norms, norms[0].expand(N * K))
+
+
+def test_each_neighbour_is_refused_where_samples_are_told_apart() -> None:
+    config, keyed = replace(MIXED, label_mixing="each"), pear.Oracle(lambda cost, key: cost == cost.min(), n=12)
+    for problem, ids in ((TASK.problem, IDS), (OWN_ROWS, ((), ())), (keyed, ((), ()))):
+        own = (ids[0],) if len(ids[0]) else ()
+        with pytest.raises(pear.ProblemError, match="label_mixing='each' trains on several samples"):
+            trained(make_loss("spo+", problem), (X, C, *own), config)
+
+
 @pytest.mark.parametrize("start", ["mse", "standardised", "given"])
 def test_every_start_trains_on_the_labels(start: Any) -> None:
     loss, weight = make_loss("spo+", TASK.problem), np.linspace(0.5, 2.0, N)
@@ -192,6 +233,7 @@ def test_the_estimator_takes_both_settings() -> None:
     [
         ({"label_neighbours": -1}, "label_neighbours must be a whole number of at least 0; got -1"),
         ({"label_neighbours": 1.5}, "label_neighbours must be a whole number of at least 0; got 1.5"),
+        ({"label_mixing": "both"}, "label_mixing must be 'mean' or 'each'; got 'both'"),
         ({"label_own_weight": 1.1}, "label_own_weight must be a number from 0 to 1; got 1.1"),
     ],
 )

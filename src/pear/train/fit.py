@@ -182,7 +182,7 @@ def fit(
         ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
         _check_keys(samples, problem)
-        check_labels(config, problem)
+        check_labels(config, problem, samples.keys)
         samples = samples.usable(model, loss)
         callbacks, checked = _as_callbacks(progress), ranks.check_same_order(order)
         score = None if metric is None else _score_without_keys(metric)

@@ -10,6 +10,7 @@ import torch
 from pear.errors import ProblemError
 from pear.train.early_stopping import EarlyStopping
 
+Mixing = Literal["mean", "each"]
 Start = Literal["race", "mse", "standardised", "given"]
 
 
@@ -45,6 +46,9 @@ class FitConfig:
             sample's own costs c, where m is the mean of the costs of its k nearest neighbours in the features (Schutte,
             Postek and Yorke-Smith, 2024). Noise in the costs then misleads less. Validation sees the costs themselves.
         label_own_weight: w, from 0 to 1.
+        label_mixing: "mean" mixes costs with the mean of the neighbours'. "each" trains on k samples in the place of
+            one, ``w c + (1 − w) c_j`` for each neighbour j, so that an epoch is k times as long; samples have no ids
+            then, and share the problem.
         normalise_costs: whether training sees costs of the same norm for all samples, so that those with large costs
             count no more than others. Decisions of a linear objective do not depend on it. Validation sees the costs
             themselves.
@@ -72,6 +76,7 @@ class FitConfig:
     data_parallel: bool = True
     label_neighbours: int = 0
     label_own_weight: float = 0.5
+    label_mixing: Mixing = "mean"
     normalise_costs: bool = False
 
     def __post_init__(self) -> None:
@@ -90,6 +95,8 @@ class FitConfig:
             raise ProblemError(f"label_neighbours must be a whole number of at least 0; got {self.label_neighbours!r}")
         if not 0 <= self.label_own_weight <= 1:
             raise ProblemError(f"label_own_weight must be a number from 0 to 1; got {self.label_own_weight!r}")
+        if self.label_mixing not in get_args(Mixing):
+            raise ProblemError(f"label_mixing must be 'mean' or 'each'; got {self.label_mixing!r}")
         self.stopping()  # checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:

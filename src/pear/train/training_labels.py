@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem import Model, Problem
+from pear.problem import Model, Oracle, Problem
 from pear.problem.model import plain_problem
+from pear.problem.oracle_calls import argument_names
 from pear.train.base_forecast import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.samples import SampleSource
-from pear.train.samples.features import input_tensors, nonfinite_rows
-from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.features import input_tensors, map_features, nonfinite_rows
+from pear.train.samples.memory_samples import MemorySamples, SampleBatch
+from pear.train.validation import own_rows
 
 _PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
 
@@ -58,6 +60,10 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
     if config.label_neighbours:
         inputs = input_tensors(seen.features)[:1] if isinstance(model, Correction) else input_tensors(seen.features)
         places = torch.cat([part.double().flatten(1) for part in inputs], 1)
+        if config.label_mixing == "each":
+            each = mix_with_each(places, seen, config.label_neighbours, config.label_own_weight)
+            costs = equal_norms(each.costs, each.weight) if config.normalise_costs else each.costs
+            return MemorySamples(each._replace(costs=costs))
         weight = torch.ones_like(labels[:, 0]) if seen.weight is None else seen.weight.to(labels)
         labels = mix_with_neighbours(places, labels, config.label_neighbours, config.label_own_weight, weight)
     if config.normalise_costs:
@@ -81,19 +87,47 @@ def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float,
     Returns:
         (N, n).
     """
-    total, count = len(features), min(count, len(features) - 1)
-    if count < 1:
+    near = nearest_neighbours(features, count)
+    if not near.shape[1]:
         return costs
-    places = _standardise(features)
-    nearest = []
+    shares = weight[near] / weight[near].sum(1, keepdim=True)
+    mean = torch.stack([shares[:, j, None] * costs[near[:, j]] for j in range(near.shape[1])]).sum(0)
+    return own * costs + (1 - own) * mean
+
+
+def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float) -> SampleBatch:
+    """Return k samples in the place of each one, with the costs ``w cᵢ + (1 − w) c_j`` for each neighbour j.
+
+    Args:
+        features: (N, p) as of ``mix_with_neighbours``.
+        samples: N samples without ids.
+        count: k, the number of neighbours; all others where there are no more.
+        own: w, the weight of the sample's own costs.
+
+    Returns:
+        N·k samples. Where samples have weights, those of the k samples have the mean of the one that they replace.
+    """
+    near = nearest_neighbours(features, count)
+    if not near.shape[1]:
+        return samples
+    costs = own * samples.costs[:, None] + (1 - own) * samples.costs[near]
+    weight = None
+    if samples.weight is not None:
+        shares = samples.weight[near] / samples.weight[near].mean(1, keepdim=True)
+        weight = (samples.weight[:, None] * shares).flatten()
+    repeated = map_features(lambda part: part.repeat_interleave(near.shape[1], 0), samples.features)
+    return SampleBatch(repeated, costs.flatten(0, 1), None, weight)
+
+
+def nearest_neighbours(features: Tensor, count: int) -> Tensor:
+    """Find the rows (N, k) of the nearest neighbours of each row of features (N, p), without the row itself."""
+    total, count = len(features), min(count, len(features) - 1)
+    places, nearest = _standardise(features), []
     for rows in torch.arange(total, device=features.device).split(max(1, _PAIRS // total)):
         apart = torch.cdist(places[rows], places)
         apart[torch.arange(len(rows), device=rows.device), rows] = torch.inf
         nearest.append(apart.topk(count, largest=False).indices)
-    near = torch.cat(nearest)
-    shares = weight[near] / weight[near].sum(1, keepdim=True)
-    mean = torch.stack([shares[:, j, None] * costs[near[:, j]] for j in range(count)]).sum(0)
-    return own * costs + (1 - own) * mean
+    return torch.cat(nearest)
 
 
 def _standardise(features: Tensor) -> Tensor:
@@ -124,13 +158,19 @@ def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
     return torch.where(norms > 0, costs / norms * mean, costs)
 
 
-def check_labels(config: FitConfig, problem: Any) -> None:
-    """Raise ProblemError where costs are to be normalised, and that would change the best decisions.
+def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
+    """Raise ProblemError where the config asks for labels that the problem does not allow.
 
     Args:
         config: the settings.
         problem: the problem of the loss; None where it has none.
+        ids: the ids of the training samples; None where they have none.
     """
+    if config.label_neighbours and config.label_mixing == "each" and (ids is not None or _knows_samples(problem)):
+        raise ProblemError(
+            "label_mixing='each' trains on several samples in the place of one, and here samples have ids, or data of "
+            "their own in the problem; take 'mean'"
+        )
     if not config.normalise_costs or not isinstance(problem, (Problem, Model)):
         return
     why = ""
@@ -145,3 +185,12 @@ def check_labels(config: FitConfig, problem: Any) -> None:
             f"normalise_costs multiplies what is predicted for a sample by a number, which changes the best decision "
             f"of this problem: {why}. Leave it out"
         )
+
+
+def _knows_samples(problem: Any) -> bool:
+    """Whether a problem has rows of its own for samples, or a function that asks which sample it decides for."""
+    if not isinstance(problem, (Problem, Model)):
+        return False
+    plain = plain_problem(problem)
+    asks = isinstance(plain, Oracle) and bool({"key", "keys"} & argument_names(plain.function))
+    return asks or own_rows(problem) is not None

@@ -80,7 +80,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
         hidden_layer_sizes: widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
-            label_own_weight, normalise_costs: as in ``pear.FitConfig``.
+            label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
         validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
             out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
@@ -129,6 +129,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         gap: int = 0,
         label_neighbours: int = 0,
         label_own_weight: float = 0.5,
+        label_mixing: Literal["mean", "each"] = "mean",
         normalise_costs: bool = False,
         random_state: Any = 0,
         verbose: bool = False,
@@ -151,6 +152,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self.gap = gap
         self.label_neighbours = label_neighbours
         self.label_own_weight = label_own_weight
+        self.label_mixing = label_mixing
         self.normalise_costs = normalise_costs
         self.random_state = random_state
         self.verbose = verbose
@@ -370,7 +372,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _config(self) -> FitConfig:
         names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
-        names += ["label_neighbours", "label_own_weight", "normalise_costs"]
+        names += ["label_neighbours", "label_own_weight", "label_mixing", "normalise_costs"]
         return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
 
     def _seed(self) -> int:
