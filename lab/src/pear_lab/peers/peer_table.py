@@ -64,6 +64,7 @@ _PORTFOLIO = ("portfolio",)
 _LINEAR = ("knapsack", "path-5", "path-12")
 _QPAX = ("qpax==0.1.4", "jax>=0.10,<0.12")
 _QPSOLVERS = ("qpsolvers==4.13.0", "daqp==0.10.3", "piqp==0.6.4", "osqp==1.1.3", "scipy")
+_PYEPO = (_TORCH, "pyepo[ortools,pyomo]==2.2.7", "highspy==1.15.1")
 
 PEERS: tuple[Peer, ...] = (
     Peer(
@@ -109,8 +110,18 @@ PEERS: tuple[Peer, ...] = (
         for solver in ("daqp", "piqp", "osqp")
     ),
     Peer(
-        "pyepo", "PyEPO SPO+", "pyepo", WORKERS / "run_pyepo.py", (_TORCH, "pyepo[ortools]==2.2.7"), "training",
-        note="no portfolio as a layer; SPO+ with OR-Tools, the open one of its back ends",
+        "pyepo", "PyEPO SPO+", "pyepo", WORKERS / "run_pyepo.py", _PYEPO, "training",
+        note="no portfolio as a layer; SPO+ with OR-Tools, the fastest of its open back ends",
+    ),
+    Peer(
+        "pyepo", "PyEPO (OR-Tools)", "pyepo", WORKERS / "run_pyepo_methods.py", _PYEPO, "methods",
+        options=(("backend", "ortools"), ("solvers", "glop,clp,cbc"), ("integer_solvers", "scip,cbc,sat")),
+        note="its losses with the fastest of these solvers",
+    ),
+    Peer(
+        "pyepo", "PyEPO (Pyomo)", "pyepo", WORKERS / "run_pyepo_methods.py", _PYEPO, "methods",
+        options=(("backend", "pyomo"), ("solvers", "appsi_highs"), ("integer_solvers", "appsi_highs")),
+        note="its losses with HiGHS",
     ),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "training": (
         "Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."
     ),
+    "methods": "Time one training step of every method, beside PyEPO's own implementation with open solvers.",
     "integers": "Time the integer programs of a validation beside a plain loop over HiGHS.",
     "scaling": "Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth.",
     "sparse-solvers": "Time the solution of large sparse programs by several solvers, each to a verified solution.",

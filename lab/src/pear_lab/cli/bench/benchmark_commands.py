@@ -44,7 +44,9 @@ class PeerOptions:
 
     peers: Annotated[
         str | None,
-        typer.Option(help="dqp, moreau, qpth, cvxpylayers, qpax, mpax, qpsolvers (for training: pyepo), or all."),
+        typer.Option(
+            help="dqp, moreau, qpth, cvxpylayers, qpax, mpax, qpsolvers (for training and methods: pyepo), or all."
+        ),
     ] = None
     peers_here: Annotated[
         bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")

@@ -1,0 +1,266 @@
+"""Benchmark: the time of one training step, forward and backward, of every method, compared with PyEPO's own.
+
+Both sides get the same programs, true costs and forecasts in float32, and know the best decisions under the true costs,
+as they do after the first epoch of a training. Forecasts are new in every step, so that no decision is known already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.losses import MSELoss, make_loss, method
+from pear.losses.methods import METHODS
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.timing import CLOCKS, gradient_at
+from pear_lab.peers import Peer, PeerError
+from pear_lab.peers import measure as measure_peer
+
+PYEPO: dict[str, tuple[str, dict[str, str]]] = {
+    "spo+": ("SPOPlus", {}),
+    "pfyl": ("PFY", {"n_samples": "samples", "sigma": "sigma"}),
+    "dbb": ("DBB", {"lambd": "interpolation"}),
+    "nid": ("NID", {}),
+    "pg": ("PG", {}),
+    "dpo": ("DPO", {"n_samples": "samples"}),
+    "dpo-multiplicative": ("DPOMul", {"n_samples": "samples"}),
+    "imle": ("IMLE", {"n_samples": "samples"}),
+    "aimle": ("AIMLE", {"n_samples": "samples"}),
+    "rfwo": ("RFWO", {}),
+    "rfyl": ("RFY", {}),
+    "nce": ("NCE", {"solve_ratio": "solve_ratio"}),
+    "cmap": ("CMAP", {"solve_ratio": "solve_ratio"}),
+    "ltr-pointwise": ("ptLTR", {"solve_ratio": "solve_ratio"}),
+    "ltr-pairwise": ("prLTR", {"solve_ratio": "solve_ratio"}),
+    "ltr-listwise": ("lsLTR", {"solve_ratio": "solve_ratio"}),
+}
+"""For each of our methods PyEPO's class, and its options with the attributes of our loss that they are taken from."""
+
+COMPARED = ("spo+", "dbb", "nid")
+"""Methods whose gradient depends on no draw and no unit, so that both sides must agree."""
+
+PEAR = "pear"
+PEERS = "methods"
+LABELS = Labels("A training step", "in the order of the table", "seconds a step")
+_NOISE = 0.25  # of the forecasts, relative to the spread of the costs
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class MethodsSettings(Settings):
+    """Time one training step of every method, beside PyEPO's own implementation with open solvers."""
+
+    tasks: tuple[str, ...] = option(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
+    methods: tuple[str, ...] = option(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
+    batch: int = option(32, "Samples of a step.", least=1)
+    repeats: int = option(7, "Steps of each side in a round.", least=1, quick=3)
+    rounds: int = option(3, "Rounds, in which the sides take turns; the median of all steps counts.", least=1, quick=1)
+    limit: float = option(10.0, "Seconds that the steps of one method may take in a round.", positive=True)
+    clock: str = option("wall", "wall, or processor for the time in which a side computes.")
+    seed: int = option(0, "Of programs and costs.")
+    threads: int = option(1, "For every side.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [name for name in self.tasks if name not in STEP_TASKS]
+        if unknown or not self.tasks:
+            raise ProblemError(f"--tasks must be some of {', '.join(STEP_TASKS)}; got {', '.join(unknown) or 'none'!r}")
+        if self.clock not in CLOCKS:
+            raise ProblemError(f"--clock must be one of {', '.join(CLOCKS)}; got {self.clock!r}")
+        for name in self.method_names:
+            method(name)
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        """The methods to time, by name."""
+        return tuple(row.name for row in METHODS) if "all" in self.methods else self.methods
+
+
+SETTINGS = MethodsSettings
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """The time of one method on one task, by one side.
+
+    Attributes:
+        task: name of the task.
+        method: name of the method.
+        who: "pear" or a peer's title.
+        solver: the peer's solver; empty for ours.
+        seconds: median of a step.
+        steps: number of steps that were timed.
+        ratio: the peer's seconds relative to ours; NaN for ours.
+        difference: largest difference of the gradients, relative to the largest entry of ours; NaN where they depend on
+            draws or units.
+    """
+
+    task: str
+    method: str
+    who: str
+    solver: str
+    seconds: float
+    steps: int
+    ratio: float = math.nan
+    difference: float = math.nan
+
+
+def run(settings: MethodsSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Time our steps and those of each peer, in turns; each peer comes with the Python that it runs in."""
+    for name in settings.tasks:
+        task = STEP_TASKS[name](np.random.default_rng([settings.seed, len(name)]))
+        sides = _TaskSteps(settings, name, task, callbacks)
+        for _ in range(settings.rounds):
+            sides.play_round(peers)
+        for row in sides.rows():
+            callbacks.on_row(row)
+
+
+class _TaskSteps:
+    """The steps of all sides on one task, round after round.
+
+    Args:
+        settings: the options.
+        name: name of the task.
+        task: the task.
+        callbacks: receive notes and progress.
+    """
+
+    def __init__(self, settings: MethodsSettings, name: str, task: StepTask, callbacks: Callbacks) -> None:
+        self.settings, self.name, self.task, self.callbacks = settings, name, task, callbacks
+        self.random = np.random.default_rng([settings.seed, 1])
+        shape = (settings.repeats, settings.batch, task.decider.problem.n)
+        self.true = task.draw_costs(self.random, shape).astype(np.float32)
+        self.losses = {one: loss for one in settings.method_names if (loss := self._make_loss(one)) is not None}
+        self.seconds: dict[tuple[str, str], list[float]] = {}
+        self.solvers: dict[str, str] = {}
+        self.differences: dict[str, float] = {}
+
+    def _make_loss(self, name: str) -> nn.Module | None:
+        """Make a loss that knows the best decisions of all samples; None where the task leaves the method out."""
+        if name in self.task.left_out:
+            self.callbacks.on_note(f"{self.name}: {name} left out, {self.task.left_out[name]}")
+            return None
+        self.callbacks.say(f"{self.name}, {name}: first visit of all samples")
+        known = inspect.signature(method(name).loss).parameters
+        plain = {"mse_weight": 0.0, "cost_unit": 1.0}
+        options = {key: value for key, value in plain.items() if key in known and method(name).loss is not MSELoss}
+        loss = make_loss(name, self.task.decider, **options)
+        self._time_ours(loss, self._draw_forecasts())
+        return loss
+
+    def _draw_forecasts(self) -> Array:
+        noise = self.random.standard_normal(self.true.shape)
+        forecasts: Array = self.true + (_NOISE * self.true.std() * noise).astype(np.float32)
+        return forecasts
+
+    def play_round(self, peers: Sequence[tuple[Peer, Path]]) -> None:
+        """Let each side take its steps, all on the same new forecasts."""
+        predicted = self._draw_forecasts()
+        ours = {}
+        for name, loss in self.losses.items():
+            self.callbacks.say(f"{self.name}, {name}: {PEAR}")
+            seconds, ours[name] = self._time_ours(loss, predicted)
+            self.seconds.setdefault((name, PEAR), []).extend(seconds)
+        for peer, python in peers:
+            self.callbacks.say(f"{self.name}: {peer.title}")
+            try:
+                self._time_peer(peer, python, predicted, ours)
+            except PeerError as error:
+                self.callbacks.on_note(f"{peer.title}, {self.name}: left out: {error}")
+
+    def _time_ours(self, loss: nn.Module, predicted: Array) -> tuple[list[float], list[Array]]:
+        """Time one step for each batch; return the seconds and the gradients (B, n)."""
+        now, seconds, gradients = CLOCKS[self.settings.clock], [], []
+        began = time.perf_counter()
+        for r, (cost, true) in enumerate(zip(map(torch.from_numpy, predicted), self.true, strict=True)):
+            costs, keys = torch.from_numpy(true), torch.arange(r * len(true), (r + 1) * len(true))
+            call: Callable[[Tensor], Tensor] = lambda c, costs=costs, keys=keys: loss(c, costs, keys=keys)  # noqa: E731
+            start = now()
+            gradient = gradient_at(cost, call)
+            seconds.append(now() - start)
+            gradients.append(gradient.numpy())
+            if time.perf_counter() - began > self.settings.limit:
+                break
+        return seconds, gradients
+
+    def _time_peer(self, peer: Peer, python: Path, predicted: Array, ours: dict[str, list[Array]]) -> None:
+        """Let a peer take the same steps, and compare its gradients with ours."""
+        limit, losses = self.settings.limit, {}
+        for name in (name for name in self.losses if name in PYEPO):
+            kind, options = PYEPO[name]
+            losses[name] = kind, {key: getattr(self.losses[name], own) for key, own in options.items()}
+        data = {**self.task.arrays(), "true": self.true, "predicted": predicted, "losses": json.dumps(losses)}
+        data |= {"clock": self.settings.clock, "seconds": limit}
+        allowed = limit * (len(losses) + 1)
+        found = measure_peer(peer, python, data, "cpu", self.settings.threads, 1, allowed, warm_up=False)
+        if peer.title not in self.solvers:
+            tried = ", ".join(f"{who} {1e3 * s:.2f}" for who, s in json.loads(str(found.arrays["tried"])).items())
+            self.callbacks.on_note(f"{self.name}, {peer.title}: ms a decision: {tried}")
+            self.solvers[peer.title] = str(found.arrays["solver"])
+        for name in losses:
+            self.seconds.setdefault((name, peer.title), []).extend(found.arrays[f"seconds {name}"].tolist())
+            if name in COMPARED:
+                pairs = zip(ours[name], found.arrays[f"gradient {name}"], strict=False)
+                off = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
+                self.differences[name] = max(off, self.differences.get(name, 0.0))
+
+    def rows(self) -> list[MethodRow]:
+        """Return a row for each method and side, with the medians of all rounds."""
+        found = []
+        for (name, who), seconds in sorted(self.seconds.items(), key=lambda item: list(self.losses).index(item[0][0])):
+            middle, ours = median(seconds), median(self.seconds[name, PEAR])
+            compared = (math.nan, math.nan) if who == PEAR else (middle / ours, self.differences.get(name, math.nan))
+            found.append(MethodRow(self.name, name, who, self.solvers.get(who, ""), middle, len(seconds), *compared))
+        return found
+
+
+def tables(rows: list[MethodRow]) -> list[TextTable]:
+    """One line for each method on each task: our time, and that of the fastest peer."""
+    columns: dict[str, Callable[[tuple[MethodRow, MethodRow | None]], str]] = {
+        "task": lambda pair: pair[0].task,
+        "method": lambda pair: pair[0].method,
+        "fastest peer": lambda pair: "–" if pair[1] is None else f"{pair[1].who}: {pair[1].solver}",
+        "pear,\nms": lambda pair: format_number(1e3 * pair[0].seconds),
+        "peer,\nms": lambda pair: "–" if pair[1] is None else format_number(1e3 * pair[1].seconds),
+        "peer /\npear": lambda pair: "–" if pair[1] is None else format_number(pair[1].ratio),
+        "difference": lambda pair: "–" if pair[1] is None else format_error(pair[1].difference),
+    }
+    return [TextTable.of("A training step, forward and backward", pair_with_fastest(rows), columns, left=3)]
+
+
+def pair_with_fastest(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow | None]]:
+    """Return each row of ours with that of the fastest peer on the same task and method, where there is one."""
+    pairs = []
+    for row in rows:
+        if row.who == PEAR:
+            others = [one for one in rows if (one.task, one.method) == (row.task, row.method) and one.who != PEAR]
+            pairs.append((row, min(others, key=lambda one: one.seconds, default=None)))
+    return pairs
+
+
+def series(rows: list[MethodRow]) -> list[Series]:
+    """Return the seconds of a step, a panel for each task and a point for each method."""
+    found = []
+    for task in dict.fromkeys(row.task for row in rows):
+        for who in dict.fromkeys(row.who for row in rows):
+            own = [row for row in rows if (row.task, row.who) == (task, who)]
+            places = [list(dict.fromkeys(r.method for r in rows)).index(row.method) + 1.0 for row in own]
+            if own:
+                found.append(Series(who, places, [row.seconds for row in own], who == PEAR, task, joined=False))
+    return found

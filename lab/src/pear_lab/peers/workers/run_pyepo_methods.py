@@ -1,0 +1,132 @@
+"""Training steps of PyEPO's losses, forward and backward, with the fastest of some open solvers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("pyepo", "ortools", "pyomo", "highspy", "torch", "numpy")
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+TRIED, PASSES = 4, 5
+"""Samples that each solver decides, and how often, before the fastest one is chosen."""
+
+
+def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Steps of each loss, one for every batch.
+
+    Args:
+        data: A, b, G, h, lb and ub of the program, ``integer`` and ``sense``, and ``grid`` where it is one; ``true``
+            and ``predicted`` (R, B, n) costs; ``losses``, a JSON object from our names of methods to PyEPO's name of
+            the class and its options; ``backend`` and ``solvers`` or ``integer_solvers``, names with commas; ``clock``;
+            and ``seconds``, the time that the steps of one loss may take.
+        device: "cpu".
+    """
+    import torch
+
+    if str(data["backend"]) == "pyomo":
+        import_module("highspy")  # before OR-Tools, with which it shares names of functions
+    models = _models(data)
+    tried = {name: _seconds_a_sample(make(), data["true"][0, :TRIED]) for name, make in models.items()}
+    fastest = min(tried, key=lambda name: tried[name])
+    model = models[fastest]()
+    R, B, n = data["true"].shape
+    true, predicted = (torch.from_numpy(data[name]) for name in ("true", "predicted"))
+    flat = true.reshape(R * B, n)
+    dataset = import_module("pyepo.data.dataset").optDataset(model, flat, flat)  # solves under the true costs
+    best = torch.as_tensor(np.asarray(dataset.sols)).float().reshape(R, B, n)
+    value = torch.as_tensor(np.asarray(dataset.objs)).float().reshape(R, B, 1)
+
+    def step() -> dict[str, Any]:
+        found: dict[str, Any] = {"solver": fastest, "tried": json.dumps(tried)}
+        for name, (kind, options) in json.loads(str(data["losses"])).items():
+            loss = _make_loss(kind, model, dataset, options)
+            known = {"true_cost": true, "true_sol": best, "true_obj": value}
+            seconds, gradients = _time_steps(loss, predicted, known, data)
+            found[f"seconds {name}"], found[f"gradient {name}"] = np.array(seconds), np.stack(gradients)
+        return found
+
+    return step
+
+
+def _make_loss(kind: str, model: Any, dataset: Any, options: dict[str, Any]) -> Any:
+    cls = getattr(import_module("pyepo.func"), kind)
+    pool = {"dataset": dataset} if "solve_ratio" in options else {}
+    return cls(model, processes=1, **options, **pool)
+
+
+def _time_steps(
+    loss: Any, predicted: Any, known: dict[str, Any], data: dict[str, Any]
+) -> tuple[list[float], list[Any]]:
+    """Time one step for each batch, after one that does not count; return seconds and gradients (B, n)."""
+    import inspect
+
+    now, began = CLOCKS[str(data["clock"])], time.perf_counter()
+    asked = [name for name in inspect.signature(loss.forward).parameters if name != "pred_cost"]
+    seconds: list[float] = []
+    gradients = []
+    for r in (0, *range(len(predicted))):
+        cost = predicted[r].clone().requires_grad_()
+        start = now()
+        result = loss(cost, *(known[name][r] for name in asked))
+        if result.ndim:  # decisions, whose regret is the loss
+            true, best = known["true_cost"][r], known["true_sol"][r]
+            result = ((true * result).sum(1) - (true * best).sum(1)).abs().mean()  # exactly 0 for the best decision
+        result.backward()
+        seconds.append(now() - start)
+        gradients.append(cost.grad.numpy())
+        if len(seconds) > 1 and time.perf_counter() - began > float(data["seconds"]):
+            break
+    return seconds[1:], gradients[1:]
+
+
+def _seconds_a_sample(model: Any, costs: Any) -> float:
+    """The time of one decision, in the fastest of some passes."""
+    passes = []
+    for _ in range(PASSES):
+        began = time.process_time()
+        for cost in costs:
+            model.setObj(cost)
+            model.solve()
+        passes.append((time.process_time() - began) / len(costs))
+    return min(passes)
+
+
+def _models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """How to make the model with each solver: PyEPO's own class where it has one, and one compiled from the arrays."""
+    backend = str(data["backend"])
+    names = str(data["integer_solvers" if bool(data["integer"]) else "solvers"]).split(",")
+    made: dict[str, Callable[[], Any]] = {}
+    for name in names:
+        own = _own_model(data, backend, name)
+        if own is not None:
+            made[name] = own
+        made[f"{name}, compiled"] = lambda name=name: _compiled_model(data, backend, name)
+    return made
+
+
+def _own_model(data: dict[str, Any], backend: str, solver: str) -> Callable[[], Any] | None:
+    models = import_module("pyepo.model")
+    if "grid" in data:
+        return lambda: models.shortestPathModel(tuple(map(int, data["grid"])), backend=backend, solver=solver)
+    if bool(data["integer"]) and not len(data["b"]):
+        return lambda: models.knapsackModel(data["G"], data["h"], backend=backend, solver=solver)
+    return None
+
+
+def _compiled_model(data: dict[str, Any], backend: str, solver: str) -> Any:
+    """A model of PyEPO's modelling language, from the arrays of the program."""
+    pyepo, dsl = import_module("pyepo"), import_module("pyepo.dsl")
+    n = data["true"].shape[2]
+    if bool(data["integer"]):
+        x = dsl.Variable(n, vtype=pyepo.EPO.BINARY)
+    else:
+        x = dsl.Variable(n, lb=data["lb"], ub=data["ub"])
+    objective = dsl.Maximize if str(data["sense"]) == "max" else dsl.Minimize
+    rows = [data["A"] @ x == data["b"]] if len(data["b"]) else []
+    rows += [data["G"] @ x <= data["h"]] if len(data["h"]) else []
+    return dsl.Problem(objective(dsl.Parameter(n) @ x), rows).compile(backend, solver=solver)
