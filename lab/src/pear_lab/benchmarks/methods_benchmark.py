@@ -18,7 +18,7 @@ from statistics import median
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from pear.errors import ProblemError
 from pear.losses import MSELoss, make_loss, method
@@ -26,9 +26,10 @@ from pear.losses.methods import METHODS
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
-from pear_lab.benchmarks.timing import CLOCKS, gradient_at
+from pear_lab.benchmarks.timing import CLOCKS
 from pear_lab.peers import Peer, PeerError
 from pear_lab.peers import measure as measure_peer
+from pear_lab.peers.workers.run_pyepo_methods import WARM_UP, warm_up_steps
 
 PYEPO: dict[str, tuple[str, dict[str, str]]] = {
     "spo+": ("SPOPlus", {}),
@@ -68,7 +69,7 @@ class MethodsSettings(Settings):
     tasks: tuple[str, ...] = option(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
     methods: tuple[str, ...] = option(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
     batch: int = option(32, "Samples of a step.", least=1)
-    repeats: int = option(7, "Steps of each side in a round.", least=1, quick=3)
+    repeats: int = option(15, "Steps of each side in a round.", least=1, quick=3)
     rounds: int = option(3, "Rounds, in which the sides take turns; the median of all steps counts.", least=1, quick=1)
     limit: float = option(10.0, "Seconds that the steps of one method may take in a round.", positive=True)
     clock: str = option("wall", "wall, or processor for the time in which a side computes.")
@@ -144,7 +145,7 @@ class _TaskSteps:
     def __init__(self, settings: MethodsSettings, name: str, task: StepTask, callbacks: Callbacks) -> None:
         self.settings, self.name, self.task, self.callbacks = settings, name, task, callbacks
         self.random = np.random.default_rng([settings.seed, 1])
-        shape = (settings.repeats, settings.batch, task.decider.problem.n)
+        shape = (settings.repeats, settings.batch, task.n)
         self.true = task.draw_costs(self.random, shape).astype(np.float32)
         self.losses = {one: loss for one in settings.method_names if (loss := self._make_loss(one)) is not None}
         self.seconds: dict[tuple[str, str], list[float]] = {}
@@ -185,19 +186,20 @@ class _TaskSteps:
                 self.callbacks.on_note(f"{peer.title}, {self.name}: left out: {error}")
 
     def _time_ours(self, loss: nn.Module, predicted: Array) -> tuple[list[float], list[Array]]:
-        """Time one step for each batch; return the seconds and the gradients (B, n)."""
-        now, seconds, gradients = CLOCKS[self.settings.clock], [], []
-        began = time.perf_counter()
-        for r, (cost, true) in enumerate(zip(map(torch.from_numpy, predicted), self.true, strict=True)):
-            costs, keys = torch.from_numpy(true), torch.arange(r * len(true), (r + 1) * len(true))
-            call: Callable[[Tensor], Tensor] = lambda c, costs=costs, keys=keys: loss(c, costs, keys=keys)  # noqa: E731
+        """Time one step for each batch, after some that do not count; return the seconds and the gradients (B, n)."""
+        now, began, count = CLOCKS[self.settings.clock], time.perf_counter(), len(self.true)
+        seconds, gradients = [], []
+        for r in (*warm_up_steps(count), *range(count)):
+            cost = torch.from_numpy(predicted[r]).clone().requires_grad_()
+            true, keys = torch.from_numpy(self.true[r]), torch.arange(self.settings.batch) + r * self.settings.batch
             start = now()
-            gradient = gradient_at(cost, call)
+            loss(cost, true, keys=keys).backward()
             seconds.append(now() - start)
-            gradients.append(gradient.numpy())
-            if time.perf_counter() - began > self.settings.limit:
+            assert cost.grad is not None
+            gradients.append(cost.grad.numpy())
+            if len(seconds) > WARM_UP and time.perf_counter() - began > self.settings.limit:
                 break
-        return seconds, gradients
+        return seconds[WARM_UP:], gradients[WARM_UP:]
 
     def _time_peer(self, peer: Peer, python: Path, predicted: Array, ours: dict[str, list[Array]]) -> None:
         """Let a peer take the same steps, and compare its gradients with ours."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.losses.methods import OwnProblem, TaskLike
+from pear.losses.method_row import OwnProblem, TaskLike
 from pear.problem import Problem
+from pear.problem.model import problem_and_cost_map
 from pear.tasks import random_knapsack, shortest_path
 from pear_lab.benchmarks.random_programs import Rng
 
@@ -38,14 +39,18 @@ class StepTask:
     grid: tuple[int, int] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def n(self) -> int:
+        """The number of variables."""
+        return problem_and_cost_map(self.decider.problem)[0].n
+
     def draw_costs(self, random: Rng, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Draw true costs of this shape, uniform between 1 and 5."""
         return random.uniform(1.0, 5.0, shape)
 
     def arrays(self) -> dict[str, Any]:
         """Return the program as arrays for a peer; absent rows have length zero, absent bounds are infinite."""
-        problem: Any = self.decider.problem
-        n = problem.n
+        problem, n = problem_and_cost_map(self.decider.problem)[0], self.n
         empty = {"A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n)), "h": np.zeros(0)}
         given: dict[str, Any] = {**empty, "lb": np.full(n, -np.inf), "ub": np.full(n, np.inf)}
         for name in _FIELDS:

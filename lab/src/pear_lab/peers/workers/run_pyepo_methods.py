@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 
 PACKAGES = ("pyepo", "ortools", "pyomo", "highspy", "torch", "numpy")
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+WARM_UP = 3
+"""Steps that do not count before those that do."""
 TRIED, PASSES = 4, 5
 """Samples that each solver decides, and how often, before the fastest one is chosen."""
 
@@ -62,14 +65,14 @@ def _make_loss(kind: str, model: Any, dataset: Any, options: dict[str, Any]) -> 
 def _time_steps(
     loss: Any, predicted: Any, known: dict[str, Any], data: dict[str, Any]
 ) -> tuple[list[float], list[Any]]:
-    """Time one step for each batch, after one that does not count; return seconds and gradients (B, n)."""
+    """Time one step for each batch, after some that do not count; return seconds and gradients (B, n)."""
     import inspect
 
     now, began = CLOCKS[str(data["clock"])], time.perf_counter()
     asked = [name for name in inspect.signature(loss.forward).parameters if name != "pred_cost"]
     seconds: list[float] = []
     gradients = []
-    for r in (0, *range(len(predicted))):
+    for r in (*warm_up_steps(len(predicted)), *range(len(predicted))):
         cost = predicted[r].clone().requires_grad_()
         start = now()
         result = loss(cost, *(known[name][r] for name in asked))
@@ -79,9 +82,14 @@ def _time_steps(
         result.backward()
         seconds.append(now() - start)
         gradients.append(cost.grad.numpy())
-        if len(seconds) > 1 and time.perf_counter() - began > float(data["seconds"]):
+        if len(seconds) > WARM_UP and time.perf_counter() - began > float(data["seconds"]):
             break
-    return seconds[1:], gradients[1:]
+    return seconds[WARM_UP:], gradients[WARM_UP:]
+
+
+def warm_up_steps(batches: int) -> list[int]:
+    """The batches of the steps that do not count, on every side."""
+    return [k % batches for k in range(WARM_UP)]
 
 
 def _seconds_a_sample(model: Any, costs: Any) -> float:
@@ -105,7 +113,7 @@ def _models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         own = _own_model(data, backend, name)
         if own is not None:
             made[name] = own
-        made[f"{name}, compiled"] = lambda name=name: _compiled_model(data, backend, name)
+        made[f"{name}, compiled"] = partial(_compiled_model, data, backend, name)
     return made
 
 
