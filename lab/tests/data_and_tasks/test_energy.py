@@ -20,7 +20,7 @@ from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS
 from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
-from pear_lab.report.bootstrap import paired_difference
+from pear_lab.report.bootstrap import normalized_difference
 from pear_lab.report.paired_comparison import difference_grid, difference_in_points, instance_losses
 from pear_lab.report.table_cells import cells_of_experiment
 from pear_lab.tasks import SharedLinear, energy_split
@@ -225,7 +225,7 @@ def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
     random = np.random.default_rng(1)
     first = random.normal(1.0, 2.0, 400)
-    found = paired_difference([first], [np.zeros(400)], [np.ones(400)])
+    found = normalized_difference([first], [np.zeros(400)], [np.ones(400)])
     half = 1.96 * first.std() / 20
     assert found.estimate == pytest.approx(first.mean())
     assert found.low == pytest.approx(first.mean() - half, abs=0.02)
@@ -235,46 +235,46 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
 
 def test_pairing_removes_what_both_methods_share() -> None:
     hard = np.random.default_rng(2).normal(0, 100, 50)
-    found = paired_difference([hard + 1.0], [hard], [np.ones(50)])
+    found = normalized_difference([hard + 1.0], [hard], [np.ones(50)])
     assert (found.low, found.high) == (pytest.approx(1.0), pytest.approx(1.0))
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:
     zero, one = [np.zeros(30)] * 2, [np.ones(30)] * 2
-    same = paired_difference([np.full(30, 0.5), np.full(30, 0.5)], zero, one)
-    apart = paired_difference([np.zeros(30), np.ones(30)], zero, one)
+    same = normalized_difference([np.full(30, 0.5), np.full(30, 0.5)], zero, one)
+    apart = normalized_difference([np.zeros(30), np.ones(30)], zero, one)
     assert (same.low, same.high, apart.low, apart.high) == (0.5, 0.5, 0.0, 1.0)
 
 
 def test_days_drawn_once_for_all_seeds_do_not_average_out() -> None:
     lost = np.random.default_rng(3).normal(0, 1, 50)
     seeds, zero, one = [lost] * 8, [np.zeros(50)] * 8, [np.ones(50)] * 8
-    nested, crossed = (paired_difference(seeds, zero, one, shared=shared) for shared in (False, True))
+    nested, crossed = (normalized_difference(seeds, zero, one, shared=shared) for shared in (False, True))
     assert crossed.high - crossed.low > 2 * (nested.high - nested.low)
-    alone = paired_difference([lost], [zero[0]], [one[0]])
+    alone = normalized_difference([lost], [zero[0]], [one[0]])
     assert crossed.high - crossed.low == pytest.approx(alone.high - alone.low, rel=0.05)
 
 
 def test_blocks_keep_neighbours_together() -> None:
     lost = np.repeat(np.random.default_rng(4).normal(0, 1, 20), 7)
-    single, week = (paired_difference([lost], [0 * lost], [1 + 0 * lost], block=block) for block in (1, 7))
+    single, week = (normalized_difference([lost], [0 * lost], [1 + 0 * lost], block=block) for block in (1, 7))
     assert week.high - week.low > 1.8 * (single.high - single.low)
 
 
 def test_the_same_seed_draws_the_same() -> None:
     lost = np.random.default_rng(5).normal(size=90)
-    first, second, other = (paired_difference([lost], [0 * lost], [1 + 0 * lost], seed=seed) for seed in (0, 0, 1))
+    first, second, other = (normalized_difference([lost], [0 * lost], [1 + 0 * lost], seed=seed) for seed in (0, 0, 1))
     assert first == second != other
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda a: paired_difference([a], [a[:2]], [a]),
-        lambda a: paired_difference([], [], []),
-        lambda a: paired_difference([a, a[:2]], [a, a[:2]], [a, a[:2]], shared=True),
-        lambda a: paired_difference([a], [a], [0 * a]),
-        lambda a: paired_difference([a], [a], [a], block=0),
+        lambda a: normalized_difference([a], [a[:2]], [a]),
+        lambda a: normalized_difference([], [], []),
+        lambda a: normalized_difference([a, a[:2]], [a, a[:2]], [a, a[:2]], shared=True),
+        lambda a: normalized_difference([a], [a], [0 * a]),
+        lambda a: normalized_difference([a], [a], [a], block=0),
     ],
 )
 def test_what_cannot_be_paired_is_refused(call: Callable[[np.ndarray], object]) -> None:

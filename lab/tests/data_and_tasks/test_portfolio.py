@@ -29,7 +29,7 @@ from pear_lab.experiments import FILE_NAME, Database, ExperimentError, RunError,
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
 from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
-from pear_lab.report.bootstrap import paired_difference, paired_interval
+from pear_lab.report.bootstrap import normalized_difference, paired_interval
 from pear_lab.report.portfolio_section import portfolio_sections
 from pear_lab.report.published_numbers import published
 from pear_lab.tasks import market
@@ -654,7 +654,7 @@ def test_resampling_seeds_widens_the_interval_where_seeds_differ() -> None:
     rng = np.random.default_rng(0)
     differences = np.array([[1.0], [-1.0], [1.5], [-1.5]]) + 0.01 * rng.normal(size=(4, 50))
     narrow = paired_interval(differences.mean(0), np.zeros(50))[1:]
-    wide = paired_difference(differences, 0 * differences, np.ones_like(differences), shared=True)
+    wide = normalized_difference(differences, 0 * differences, np.ones_like(differences), shared=True)
     assert narrow[1] - narrow[0] < 0.01
     assert wide.low < -0.8
     assert wide.high > 0.8

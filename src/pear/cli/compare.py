@@ -13,16 +13,9 @@ from rich.table import Table
 import pear
 from pear.cli.compared_forecasters import KINDS, make_forecasters
 from pear.cli.console import err, out, print_plain
-from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas
-from pear.cli.model_columns import (
-    choose_features,
-    long_columns,
-    parse_prices,
-    read_long_model,
-    read_model,
-    refuse_cost_map,
-)
-from pear.cli.options import CostMapPath, Costs, Groups, Known, ModelPath, Variables
+from pear.cli.csv_table import read_dates, select_columns, split_at_commas
+from pear.cli.model_columns import read_model_and_table
+from pear.cli.options import CostMapPath, Costs, Features, Groups, Known, ModelPath, Variables
 from pear.cli.output_files import writable_folder, write_csv
 from pear.cli.train import Architecture
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
@@ -39,9 +32,7 @@ _MAIN_COLUMNS = (0, 1, 4)  # of the table, in other terminals: name, loss, diffe
 def compare(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(help="Samples in time order: a CSV file with a row for each.")],
-    features: Annotated[
-        str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
-    ] = None,
+    features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
@@ -72,14 +63,9 @@ def compare(
     from pear.compile.thread_pools import one_thread
 
     require_packages("the picture", "matplotlib")
-    table, long = read_csv_table(data), long_columns(groups, variables)
-    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
-    if long is None:
-        problem, paid = read_model(model, named, table, priced, told, cost_map)
-    else:
-        refuse_cost_map(cost_map)
-        problem, paid = read_long_model(model, [*named, *priced], table, long, data, told)
-    chosen = choose_features(table, split_at_commas(features), problem, paid, (dates, groups, variables))
+    problem, table, chosen, paid, _, long = read_model_and_table(
+        model, data, features, costs, cost_map, known, dates, groups, variables
+    )
     own = {path.stem: read_forecasts(path, table, paid, data, long is not None, empty=True) for path in forecasts or ()}
     if long is not None:
         table = order_long_table(table, long, problem.names, data)

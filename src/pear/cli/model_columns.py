@@ -5,15 +5,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pear
-from pear.cli.csv_table import read_csv_table, select_columns, suggest_name
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
 from pear.cli.training_table import LongColumns, variables_in
 from pear.errors import DataError
 
 if TYPE_CHECKING:
     import pandas
+
+
+class ModelTable(NamedTuple):
+    """A model and a table of its samples, with the columns that are predicted and those to predict from.
+
+    Attributes:
+        model: the model from its file.
+        table: a row for each sample, or for each value of a sample where ``long`` is given.
+        features: the columns to predict from.
+        paid: the columns of what is predicted: costs, then right-hand sides.
+        sides: how many of the columns in ``paid`` are right-hand sides.
+        long: the columns that make the table a long one, or None.
+    """
+
+    model: pear.Model
+    table: pandas.DataFrame
+    features: list[str]
+    paid: list[str]
+    sides: int
+    long: LongColumns | None
+
+
+def read_model_and_table(
+    path: Path,
+    data: Path,
+    features: str | None,
+    costs: str | None,
+    cost_map: Path | None,
+    known: str | None,
+    dates: str | None,
+    groups: str | None,
+    variables: str | None,
+) -> ModelTable:
+    """Read a model and the table of its samples; the arguments are the options of ``pear train`` and ``pear compare``.
+
+    Raises:
+        DataError: model, columns and options do not go together.
+    """
+    table, long = read_csv_table(data), long_columns(groups, variables)
+    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
+    if long is None:
+        model, paid = read_model(path, named, table, priced, told, cost_map)
+    else:
+        refuse_cost_map(cost_map)
+        model, paid = read_long_model(path, [*named, *priced], table, long, data, told)
+    chosen = choose_features(table, split_at_commas(features), model, paid, (dates, groups, variables))
+    return ModelTable(model, table, chosen, paid, len(priced), long)
 
 
 def long_columns(groups: str | None, variables: str | None) -> LongColumns | None:

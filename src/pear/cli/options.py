@@ -11,6 +11,8 @@ ModelPath = Annotated[
     Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz; or one that a plug-in reads.")
 ]
 
+Features = Annotated[str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")]
+
 Costs = Annotated[
     str | None,
     typer.Option(

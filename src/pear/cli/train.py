@@ -13,17 +13,10 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import err, out, print_plain, two_decimal_percent
-from pear.cli.csv_table import read_csv_table, read_dates, select_columns, split_at_commas
+from pear.cli.csv_table import read_dates, select_columns
 from pear.cli.demo import gain_sentence
-from pear.cli.model_columns import (
-    choose_features,
-    long_columns,
-    parse_prices,
-    read_long_model,
-    read_model,
-    refuse_cost_map,
-)
-from pear.cli.options import Base, CostMapPath, Costs, Groups, Known, ModelPath, Variables
+from pear.cli.model_columns import read_model_and_table
+from pear.cli.options import Base, CostMapPath, Costs, Features, Groups, Known, ModelPath, Variables
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import (
     LongColumns,
@@ -58,9 +51,7 @@ class Architecture(StrEnum):
 def train(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
-    features: Annotated[
-        str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
-    ] = None,
+    features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
@@ -93,21 +84,16 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     losses = _named_losses(loss)
-    table, long = read_csv_table(data), long_columns(groups, variables)
-    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
-    if long is None:
-        problem, paid = read_model(model, named, table, priced, told, cost_map)
-    else:
-        refuse_cost_map(cost_map)
-        problem, paid = read_long_model(model, [*named, *priced], table, long, data, told)
-    chosen = choose_features(table, split_at_commas(features), problem, paid, (dates, groups, variables))
+    problem, table, chosen, paid, sides, long = read_model_and_table(
+        model, data, features, costs, cost_map, known, dates, groups, variables
+    )
     when = None if dates is None else read_dates(table, dates, data)
     everything = _read_samples(problem, table, chosen, paid, long, base, data)
     if when is not None:
         everything = everything.by_date(when[table.index.get_indexer(everything.features.index)])
     samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
     writable_file(to)
-    print_plain(_describe_training(problem, samples, chosen, len(priced)))
+    print_plain(_describe_training(problem, samples, chosen, sides))
     settings: dict[str, Any] = {
         "max_epochs": max_epochs,
         "learning_rate": learning_rate,

@@ -18,13 +18,13 @@ from torch import Tensor
 from pear.decisions.integer_checks import CheckedIntegers, complete_continuous, verify_integers
 from pear.decisions.kept_integers import IntegerResults, solve_distinct
 from pear.decisions.relaxation_search import NODES, search_relaxations
-from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.optimality.screen import screen
 from pear.problem import Problem
+from pear.problem.field_checks import check_smoothing
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.candidate import Candidate, empty_candidate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,12 +12,12 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.curvature_floor import missing_curvature
-from pear.errors import ProblemError
 from pear.optimality.definiteness import is_convex, is_flat
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Problem
 from pear.problem.array_conversion import given_fields, is_per_sample
 from pear.problem.derived_problems import add_curvature, fields_in_units, in_units, minimised_curvature
+from pear.problem.field_checks import check_smoothing
 from pear.problem.matrix import Matrix, matvec
 
 logger = logging.getLogger("pear")
@@ -204,13 +203,6 @@ def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, A
     H = minimised_curvature(problem._with(Q=Q))
     H = H[some] if H.ndim == 3 else H
     return smoothing_from_decisions(costs, decisions, solved, bounds, reach, H, floor="Q" not in overrides)
-
-
-def check_smoothing(smoothing: float | str) -> None:
-    """Raise ProblemError where λ is neither a finite number of at least 0 nor "auto"."""
-    number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
-    if smoothing != "auto" and not (number and 0 <= float(smoothing) < math.inf):
-        raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
 
 
 def smoothing_from_decisions(

@@ -15,10 +15,11 @@ from pear.decisions.integer_programs import solve_integer
 from pear.decisions.one_pass import solve_in_one_pass
 from pear.decisions.oracle_decisions import decide_by_oracle
 from pear.decisions.recourse_decider import refuse_fields, solve_forecast
-from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
+from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.decisions.solution import Solution, as_solution
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch, given_fields
+from pear.problem.field_checks import check_smoothing
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model

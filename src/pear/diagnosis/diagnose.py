@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.failures import report_failures
-from pear.decisions.smoothing import check_smoothing
 from pear.decisions.solution import Solution
 from pear.decisions.solve import check_solver, solve
 from pear.diagnosis.constraint_prices import name_constraints, price_constraints
@@ -26,6 +25,7 @@ from pear.errors import ProblemError
 from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
+from pear.problem.field_checks import check_smoothing
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model

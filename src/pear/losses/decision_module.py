@@ -22,10 +22,11 @@ from pear.decisions.decision_device import (
 )
 from pear.decisions.failures import OnFailure, check_on_failure
 from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, check_smoothing, choose_smoothing
+from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.decisions.solve import check_solver
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
+from pear.problem.field_checks import check_smoothing
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
 from pear.problem.oracle import program_of

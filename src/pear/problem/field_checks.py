@@ -44,11 +44,14 @@ def check_sense(sense: Any) -> None:
     )
 
 
-def check_smoothing(smoothing: Any) -> None:
-    """Check that ``smoothing`` is a finite number of at least 0."""
+def check_smoothing(smoothing: Any, automatic: bool = True) -> None:
+    """Check that ``smoothing`` is a finite number of at least 0, or, where ``automatic``, "auto"."""
+    if automatic and isinstance(smoothing, str) and smoothing == "auto":
+        return
     number = isinstance(smoothing, Real) and not isinstance(smoothing, bool)
     if not number or not 0 <= float(smoothing) < math.inf:
-        raise ProblemError(f"smoothing must be a finite number, at least 0; got {smoothing!r}")
+        allowed = "a number of at least 0, or 'auto'" if automatic else "a finite number, at least 0"
+        raise ProblemError(f"smoothing must be {allowed}; got {smoothing!r}")
 
 
 def check_dimensions(fields: Mapping[str, Tensor]) -> None:

@@ -247,7 +247,7 @@ class Problem:
             >>> qp.c.tolist(), qp.H.tolist()
             ([[-1.0, 2.0]], [[[0.5, 0.0], [0.0, 0.5]]])
         """
-        field_checks.check_smoothing(smoothing)
+        field_checks.check_smoothing(smoothing, automatic=False)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
@@ -290,7 +290,7 @@ class Problem:
             >>> Problem(n=2, sense="max").objective(z, cost, smoothing=2.0)
             tensor([0.])
         """
-        field_checks.check_smoothing(smoothing)
+        field_checks.check_smoothing(smoothing, automatic=False)
         shared_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
         if self.is_sparse:
             _refuse_matrices(given_fields(Q=Q))

@@ -115,7 +115,7 @@ def difference(row: CaseRow, first: Losses, second: Losses) -> PairedDifference:
         a, b = (np.mean(losses.regret, axis=0) for losses in (first, second))
         return paired_difference(a, b, min(row.block, max(1, len(a) // 2)))
     best = [np.abs(one) / 100 if row.relative else np.ones_like(one) for one in first.best]
-    found = bootstrap.paired_difference(first.regret, second.regret, best, block=row.block)
+    found = bootstrap.normalized_difference(first.regret, second.regret, best, block=row.block)
     error = (found.high - found.low) / (2 * _NORMAL_95)
     return PairedDifference(found.estimate, error, (found.low, found.high), row.block)
 

@@ -25,7 +25,7 @@ DEFINITION = (
     "are drawn once for all, in blocks of seven in a row, since neighbouring days are alike. Instances of different "
     "seeds share properties, and five seeds are few: intervals are a guide, and more likely too narrow than too wide."
 )
-"""What :func:`paired_difference` does in the report's tables, in words."""
+"""What :func:`normalized_difference` does in the report's tables, in words."""
 
 
 class Interval(NamedTuple):
@@ -91,7 +91,7 @@ def paired_interval(
     return Interval(mean, float(found.low), float(found.high))
 
 
-def paired_difference(
+def normalized_difference(
     first: Sequence[Array],
     second: Sequence[Array],
     best: Sequence[Array],
@@ -118,7 +118,7 @@ def paired_difference(
 
     Example:
         >>> lost, none = [np.array([1.0, 3.0])], [np.zeros(2)]
-        >>> paired_difference(lost, none, [np.array([10.0, 10.0])])
+        >>> normalized_difference(lost, none, [np.array([10.0, 10.0])])
         Interval(estimate=0.2, low=0.1, high=0.3)
     """
     _check_paired_losses(first, second, best, shared, block)
@@ -150,7 +150,7 @@ def _draw_instances(random: np.random.Generator, count: int, block: int, resampl
 def _check_paired_losses(
     first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int
 ) -> None:
-    """Raise ``ProblemError`` if the arguments of ``paired_difference`` do not fit together."""
+    """Raise ``ProblemError`` if the arguments of ``normalized_difference`` do not fit together."""
     sizes = [[np.shape(values) for values in part] for part in (first, second, best)]
     if not len(best) or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
         raise ProblemError(f"expected one row of instances for each seed, the same for all three; got shapes {sizes}")

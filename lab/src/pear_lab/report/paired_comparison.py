@@ -13,7 +13,7 @@ from pear.pages.page import Grid, PageFigure, RankedText, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
-from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
+from pear_lab.report.bootstrap import Interval, normalized_difference, t_interval
 from pear_lab.report.published_numbers import PublishedNumber, rank_best_two
 from pear_lab.report.report_figures import METHOD_COLORS, RegretRatio, draw_contrasts, save_contrasts
 from pear_lab.report.table_cells import (
@@ -78,7 +78,7 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
     """
     first, second, best = zip(*losses, strict=True)
     entry = TASKS[task]
-    shares = paired_difference(first, second, best, shared=entry.shared_test, block=entry.block)
+    shares = normalized_difference(first, second, best, shared=entry.shared_test, block=entry.block)
     return Interval(*(100.0 * share for share in shares))
 
 

@@ -16,7 +16,7 @@ from pear.pages.page import Grid, PageFigure, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
-from pear_lab.report.bootstrap import paired_difference, paired_interval
+from pear_lab.report.bootstrap import normalized_difference, paired_interval
 from pear_lab.report.published_numbers import format_mean, mean_and_deviation, published, verdict
 from pear_lab.report.report_figures import draw_portfolio_values
 from pear_lab.report.table_cells import StoredRuns
@@ -239,7 +239,7 @@ def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ..
         return None
     a, b = (np.array([regrets[name][seed] for seed in seeds]) for name in (first, second))
     windows = paired_interval(a.mean(0), b.mean(0))
-    both = paired_difference(list(a), list(b), list(np.ones_like(a)), shared=True)
+    both = normalized_difference(list(a), list(b), list(np.ones_like(a)), shared=True)
     told = f"{first if windows.estimate < 0 else second} loses less" if windows.clear and both.clear else "no"
     # Rounding of equal gradients must not look like a finding.
     if max(abs(both.low), abs(both.high)) < 1e-4:
