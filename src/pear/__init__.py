@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pear.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from pear import boosting, losses, tasks, testing
+    from pear import boosting, losses, scenarios, tasks, testing
     from pear.decisions import solve
     from pear.decisions.lazy_rows import lazy_oracle
     from pear.decisions.solution import Solution
@@ -47,17 +47,20 @@ if TYPE_CHECKING:
         from_scipy,
     )
     from pear.problem.presolved_problem import Recovery, presolve
+    from pear.scenarios import CVaR, Expectation, Stochastic, WorstCase
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
     from pear.train.estimator.regret_scorer import regret_scorer
     from pear.train.samples import ParquetSamples
 
 __all__ = [
+    "CVaR",
     "ConstraintMap",
     "CostMap",
     "DataError",
     "DecisionLayer",
     "DecisionRegressor",
+    "Expectation",
     "FailedSamplesWarning",
     "FitConfig",
     "KnownMap",
@@ -79,9 +82,11 @@ __all__ = [
     "Solution",
     "SolveError",
     "Status",
+    "Stochastic",
     "TimeSplits",
     "UnknownSolverError",
     "WalkForward",
+    "WorstCase",
     "advise",
     "boosting",
     "diagnose",
@@ -102,6 +107,7 @@ __all__ = [
     "regret",
     "regret_gradient",
     "regret_scorer",
+    "scenarios",
     "solve",
     "tasks",
     "testing",
@@ -109,7 +115,7 @@ __all__ = [
     "walk_forward",
 ]
 
-_MODULES = ("boosting", "losses", "tasks", "testing")
+_MODULES = ("boosting", "losses", "scenarios", "tasks", "testing")
 _NAMES = {
     "pear.decisions": ("solve",),
     "pear.decisions.lazy_rows": ("lazy_oracle",),
@@ -129,6 +135,7 @@ _NAMES = {
     ),
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
     "pear.problem.presolved_problem": ("Recovery", "presolve"),
+    "pear.scenarios": ("CVaR", "Expectation", "Stochastic", "WorstCase"),
     "pear.train": ("FitConfig", "fit", "tune"),
     "pear.train.estimator.regressor": ("DecisionRegressor",),
     "pear.train.estimator.regret_scorer": ("regret_scorer",),

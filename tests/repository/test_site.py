@@ -97,7 +97,7 @@ def test_an_unknown_command_in_a_formula_is_an_error() -> None:
 def test_the_reference_shows_public_names_only(site: Path) -> None:
     shown = re.findall(r'id="(pear\.[^"]+)"', (site / "reference.html").read_text("utf-8"))
     assert not [name for name in shown if "._" in name]
-    modules = {"losses", "tasks", "testing", "boosting"}
+    modules = {"losses", "scenarios", "tasks", "testing", "boosting"}
     roots = set(shown) | {f"pear.{name.rpartition('.')[2]}" for name in shown if name.startswith("pear.errors.")}
     assert {f"pear.{name}" for name in pear.__all__ if name not in modules} <= roots
     # a function, and not the module that it lives in with everything else there

@@ -1,0 +1,66 @@
+"""Matrices put together from blocks, sparse where all samples share them and dense where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.problem.matrix import to_csr
+
+
+class Block(NamedTuple):
+    """A block of a larger matrix.
+
+    Attributes:
+        matrix: (r, c) or (N, r, c), dense or sparse.
+        rows: (r,) its rows in the larger matrix.
+        columns: (c,) its columns there.
+    """
+
+    matrix: Any
+    rows: Tensor
+    columns: Tensor
+
+
+def assemble(blocks: Sequence[Block], rows: int, columns: int) -> Any:
+    """Put a matrix (rows, columns) together; blocks that overlap are added.
+
+    Returns:
+        SciPy's CSR, or a tensor (N, rows, columns) where a block differs by sample.
+
+    Example:
+        >>> import torch
+        >>> corner = Block(torch.ones(1, 1), torch.tensor([1]), torch.tensor([0]))
+        >>> assemble([corner, corner], 2, 2).toarray().tolist()
+        [[0.0, 0.0], [2.0, 0.0]]
+    """
+    samples = {len(block.matrix) for block in blocks if block.matrix.ndim == 3}
+    if samples:
+        whole = torch.zeros(max(samples), rows, columns, dtype=torch.float64)
+        for block in blocks:
+            whole[:, block.rows[:, None], block.columns[None]] += block.matrix
+        return whole
+    parts = [to_csr(block.matrix).tocoo() for block in blocks]
+    at = [
+        (block.rows.numpy()[part.coords[0]], block.columns.numpy()[part.coords[1]])
+        for block, part in zip(blocks, parts, strict=True)
+    ]
+    if not parts:
+        return sparse.csr_array((rows, columns))
+    entries = np.concatenate([part.data for part in parts])
+    places = tuple(np.concatenate([place[axis] for place in at]) for axis in (0, 1))
+    whole = sparse.csr_array(sparse.coo_array((entries, places), shape=(rows, columns)))
+    whole.eliminate_zeros()
+    return whole
+
+
+def select(matrix: Any, rows: Tensor, columns: Tensor) -> Any:
+    """The part of a matrix (r, c) or (N, r, c) in these rows and columns."""
+    if matrix.is_sparse:
+        return matrix.csr[rows.numpy()][:, columns.numpy()]
+    return matrix[..., rows[:, None], columns[None]]

@@ -1,0 +1,202 @@
+"""``TwoStages``: which variables and rows of a program are decided now, and which once a scenario has come true."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Model, Penalty, Problem
+from pear.problem.array_conversion import is_per_sample
+from pear.problem.constraint_map import own_sides
+from pear.problem.derived_problems import add_curvature
+from pear.problem.keys_and_columns import select_rows
+from pear.problem.matrix import Matrix
+from pear.scenarios.blocks import select
+
+
+class TwoStages:
+    """The program of a model, minimised, with its variables and rows split into two stages.
+
+    The program is the elastic one where the model has a ``Penalty``: its slacks belong to the second stage. A row is
+    shared by all scenarios where it holds first-stage variables alone and is not predicted.
+
+    Args:
+        model: the model; a recourse must be a ``Penalty``.
+        first: names of the first-stage variables, of ``model.layout`` or single ones.
+        curvature: (n,), (n, n) or (N, n, n) curvature that is added for the model's variables; None for none.
+
+    Attributes:
+        model: the model, as it was given.
+        problem: the program, relaxed and minimised, without costs.
+        n: the number of the model's variables; the program has slacks behind them.
+        first, second: the columns of the two stages, in ascending order.
+        shared, own: for "b" and "h" the rows that all scenarios share, and those that each scenario has.
+        predicted: for "b", "h", "lb" and "ub" a mask of what is predicted.
+        priced: (N,) bool, the columns whose costs differ between scenarios.
+    """
+
+    def __init__(self, model: Model, first: Sequence[str], curvature: Matrix | None = None) -> None:
+        _check_model(model)
+        self.model, self.n = model, model.problem.n
+        elastic = model.constraint_map is not None and model.recourse is not None
+        self.elastic = model.elastic if elastic else None
+        plain = model.problem if self.elastic is None else self.elastic.problem
+        self.exact = _minimised(plain)
+        self.curvature = curvature
+        if curvature is None:
+            self.problem = self.exact.relaxed()
+        elif self.elastic is not None:
+            self.problem = _minimised(self.elastic.smoothed(curvature))
+        else:
+            self.problem = add_curvature(self.exact.relaxed(), curvature)
+        chosen = first_columns(model, first)
+        is_first = torch.zeros(plain.n, dtype=torch.bool)
+        is_first[chosen] = True
+        self.first, self.second = is_first.nonzero()[:, 0], (~is_first).nonzero()[:, 0]
+        self.predicted = self._predicted_sides()
+        self.shared, self.own = {}, {}
+        for side, name in (("b", "A"), ("h", "G")):
+            reaches = _touches(getattr(self.problem, name), self.second, len(self.predicted[side]))
+            own = reaches | self.predicted[side]
+            self.shared[side], self.own[side] = (~own).nonzero()[:, 0], own.nonzero()[:, 0]
+            if side == "b" and bool((self.predicted["b"] & ~reaches).any()):
+                at = int((self.predicted["b"] & ~reaches).nonzero()[0])
+                raise ProblemError(
+                    f"b[{at}] is predicted and its row holds first-stage variables alone, so that no decision keeps it "
+                    "in two scenarios; give its violation a price: model.with_recourse(pear.Penalty(b=…)), or leave a "
+                    "variable of the row to the second stage"
+                )
+        bounds = (self.predicted["lb"] | self.predicted["ub"])[self.first]
+        if bool(bounds.any()):
+            at = int(self.first[bounds][0])
+            raise ProblemError(
+                f"a bound of the first-stage variable {model.variables[at]} is predicted; give its violation a price: "
+                "model.with_recourse(pear.Penalty(lb=…, ub=…)), or decide the variable in the second stage"
+            )
+        self.priced = self._priced_columns()
+
+    @cached_property
+    def size(self) -> int:
+        """The number of columns of the program, slacks included."""
+        return self.problem.n
+
+    @cached_property
+    def curved_first_alone(self) -> bool:
+        """Whether the model's quadratic terms, if any, hold first-stage variables alone."""
+        Q = self.exact.Q
+        if Q is None or not len(self.second):
+            return True
+        return bool(abs(select(Q, torch.arange(self.size), self.second)).sum() == 0)
+
+    def costs(self, values: Tensor, keys: list[Hashable] | None) -> Tensor:
+        """Compute the costs (B, N), minimised, under values (B, k); differentiable."""
+        cost = self.model.cost(values.double(), keys)
+        cost = cost if self.elastic is None else self.elastic.cost(cost)
+        return self.model.problem.sign * cost
+
+    def sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Any]:
+        """Compute the right-hand sides and bounds of the program under values (B, k), (r,) or (B, r); differentiable.
+
+        Only those come that are predicted or differ by sample; the others stand in ``problem``.
+        """
+        own = own_sides(select_rows(self.model.problem, keys))
+        sides = own | self.model.right_hand_sides(values.double(), keys)
+        if self.elastic is not None:
+            bounds = own_sides(self.problem if keys is None else select_rows(self.problem, keys))
+            sides = {"lb": bounds["lb"], "ub": bounds["ub"], **self.elastic.fields(sides)}
+        return {name: side for name, side in sides.items() if side.ndim == 2}
+
+    def _predicted_sides(self) -> dict[str, Tensor]:
+        """Find which right-hand sides and bounds of the program are predicted."""
+        rows, model = self.model.constraint_map, self.model
+        masks = {name: torch.zeros(side.shape[-1], dtype=torch.bool) for name, side in own_sides(self.problem).items()}
+        if rows is None:
+            return masks
+        given = {name: rows.predicted(name, side.shape[-1]) for name, side in own_sides(model.problem).items()}
+        if self.elastic is None:
+            return masks | given
+        marks = self.elastic.fields({name: mask.double() for name, mask in given.items()})
+        return masks | {name: mark != 0 for name, mark in marks.items()}
+
+    def _priced_columns(self) -> Tensor:
+        """Find the columns whose costs depend on what is predicted."""
+        priced = torch.zeros(self.size, dtype=torch.bool)
+        M: Any = None if self.model.cost_map is None else self.model.cost_map.M
+        if M is None:
+            priced[: self.n] = True
+        else:
+            priced[: self.n] = torch.as_tensor(abs(M).sum(1) > 0)
+        return priced
+
+
+def first_columns(model: Model, first: Sequence[str]) -> Tensor:
+    """Find the columns of variables by name: those of ``model.layout``, or single variables.
+
+    Raises:
+        ProblemError: no name came, or one is unknown.
+
+    Example:
+        >>> import pear
+        >>> first_columns(Model(pear.Problem(lb=0.0, n=2), variables=("buy", "sell")), ["sell"])
+        tensor([1])
+    """
+    if isinstance(first, str):
+        raise ProblemError(f"first must be a list of names, as [{first!r}]; got a string")
+    names, found = list(first), []
+    if not names:
+        raise ProblemError(
+            "first names no variable; name those that are decided before a scenario comes true, such as "
+            f"[{next(iter(model.layout))!r}]"
+        )
+    for name in names:
+        if name in model.layout:
+            found.append(model.layout[name].reshape(-1).cpu())
+        elif name in model.variables:
+            found.append(torch.tensor([model.variables.index(name)]))
+        else:
+            known = ", ".join(repr(one) for one in list(model.layout)[:6])
+            raise ProblemError(f"first holds {name!r}, which is no variable of the model; expected some of {known}")
+    return torch.cat(found)
+
+
+def _check_model(model: Any) -> None:
+    """Raise ProblemError unless a model can be decided in two stages."""
+    if isinstance(model, Problem):
+        raise ProblemError("Stochastic takes a pear.Model, which names its variables; pass pear.Model(problem)")
+    if not isinstance(model, Model):
+        raise ProblemError(f"Stochastic takes a pear.Model; got {type(model).__name__}")
+    if not model.problem.has_program:
+        raise ProblemError("an Oracle has no rows that scenarios could share; pass a model of a pear.Problem")
+    if model.problem.phi is not None:
+        raise ProblemError("a smooth term phi cannot be decided in two stages; leave it out")
+    if model.curvature_map is not None:
+        raise ProblemError("the weight of a quadratic term cannot differ between scenarios; give it a value")
+    if model.known_map is not None:
+        model.known_map.read(None)  # which says what is missing
+    if model.recourse is not None and not isinstance(model.recourse, Penalty):
+        raise ProblemError(
+            f"Stochastic takes the recourse pear.Penalty(…), a price for each violated unit; got {model.recourse!r}"
+        )
+
+
+def _minimised(problem: Problem) -> Problem:
+    """The same problem as a minimisation, whose Q has the sign of the minimised objective."""
+    if problem.sign == 1:
+        return problem
+    Q: Any = problem.Q
+    return problem._with(sense="min", Q=None if Q is None else Q * -torch.ones(problem.n), _plans={})
+
+
+def _touches(matrix: Any, columns: Tensor, rows: int) -> Tensor:
+    """Whether each row of a matrix (r, n) or (N, r, n) has a non-zero in these columns, in any sample. Shape (r,)."""
+    if matrix is None or not len(columns):
+        return torch.zeros(rows, dtype=torch.bool)
+    if matrix.is_sparse:
+        return torch.from_numpy(abs(matrix.csr[:, columns.numpy()]).sum(1) > 0)
+    found = (matrix[..., columns] != 0).any(-1).cpu()
+    return found.any(0) if is_per_sample("G", matrix) else found
