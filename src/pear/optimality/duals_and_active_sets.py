@@ -135,7 +135,7 @@ class ActiveSet(TensorRecord):
         return self.rows.sum(1) + self.fixed.sum(1)
 
     def only(self, where: Tensor) -> ActiveSet:
-        """A copy in which only samples where ``where`` (B,) is True keep their set; the others get an empty one."""
+        """A copy in which samples for which ``where`` (B,) is False have an empty set."""
         keep = where[:, None]
         return ActiveSet(self.rows & keep, self.lower & keep, self.upper & keep)
 

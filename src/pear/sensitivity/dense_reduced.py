@@ -100,7 +100,7 @@ class ReducedKKT:
         return systems, result
 
     def _without_programs(self) -> ReducedKKT:
-        """A copy without the programs, which ``solve`` does not need."""
+        """A copy that does not hold the programs; ``solve`` works without them."""
         bare = object.__new__(type(self))
         vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
         return bare
@@ -212,7 +212,7 @@ class ReducedKKT:
         return x, v_eq, v_in, good
 
     def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:
-        """Whether nearly parallel rows cancel each other, or cancel nearly all of e. Shape (B,), bool."""
+        """Whether the terms of nearly parallel rows cancel each other, or cancel nearly all of e. Shape (B,), bool."""
         terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
         top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
         return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))
@@ -350,7 +350,10 @@ def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
-    """H[index, index] of each sample, with a positive diagonal where ``real`` is False (padding). Shape (B, f, f)."""
+    """The rows and columns ``index`` of each sample's H, (B, f, f); padding gets a positive diagonal.
+
+    ``real`` (B, f) is False for entries of ``index`` that are padding.
+    """
     rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
     block = H[rows, index[:, :, None], index[:, None, :]]
     block = block * (real[:, :, None] & real[:, None, :])
@@ -360,7 +363,7 @@ def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
 
 
 def _columns(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[:, :, index] per sample: (B, k, n) and (B, f) give (B, k, f)."""
+    """Select columns of ``rows`` (B, k, n): for sample i those in ``index[i]``, so that (B, f) gives (B, k, f)."""
     return rows.gather(2, index[:, None, :].expand(-1, rows.shape[1], -1))
 
 

@@ -138,7 +138,7 @@ class RefinementSystem:
         return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
     def _solve(self, left: Residuals) -> Array:
-        """The correction of x, then of the multipliers, that removes the residuals to first order. Shape (n + p + m,).
+        """Solve for the correction (n + p + m,) of x and of the multipliers that removes the residuals to first order.
 
         Where the correction is not unique, it has the least norm in the scaled units.
         """

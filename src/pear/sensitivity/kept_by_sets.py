@@ -1,8 +1,8 @@
 """Results that depend on the matrices of a sparse program and on sets of its constraints, kept between calls.
 
-In training the same samples return epoch after epoch, and most of them with the constraints that held their decisions
-before. What was computed for these constraints, such as a factorisation, is then found again. Keys are the exact bytes
-of the sets, so that a hit gives the same numbers as another computation.
+In training, the same samples return in every epoch, and at most of their decisions the same constraints are active as
+before. What was computed for these constraints, such as a factorisation, is then used again. Keys are the exact bytes
+of the sets, so that a stored result equals what would be computed anew.
 """
 
 from __future__ import annotations

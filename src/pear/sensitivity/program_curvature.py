@@ -161,7 +161,7 @@ def has_curvature_above(H: sparse.csr_array, level: float) -> bool:
 
 
 def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
-    """The sign of the least eigenvalue by Lanczos iterations, for an H whose factor would have too many non-zeros.
+    """Find the sign of the least eigenvalue by Lanczos iterations; for an H that is too costly to factor.
 
     Args:
         H: (n, n) curvature.

@@ -63,9 +63,9 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
 
 
 def free_variables(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> list[int]:
-    """The variables of sample i that can move along directions without curvature and cost, by position.
+    """The positions of variables of sample i that can move without a change of the objective.
 
-    The directions are ends of the set that ``is_unique`` describes, found for a few random objectives.
+    They move along extreme points of the set of directions that ``is_unique`` describes, found for a few random costs.
 
     Args:
         qp: the programs.
@@ -84,9 +84,9 @@ def free_variables(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
     """Whether each solution is the only optimal point, for programs whose H may be singular. Shape (B,), bool.
 
-    Another optimal point exists if some d ≠ 0 has Hd = 0, Jd = 0 for the constraints with a multiplier, and Jd ≤ 0 for
-    the weakly active ones. No direction within all tight constraints is flat here, so that it is enough to check
-    whether d can leave a weakly active constraint.
+    Another optimal point exists if some direction d ≠ 0 has Hd = 0, Jd = 0 for the constraints with a multiplier, and
+    Jd ≤ 0 for the weakly active ones. Callers have checked that no such d stays on all tight constraints. It remains to
+    check whether one leaves a weakly active constraint.
 
     Args:
         qp: the programs.
@@ -99,9 +99,9 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
 
 
 class _FlatDirections:
-    """The directions d of sample i with |d| ≤ 1 along which nothing changes: Hd = 0, and no constraint is left or hurt.
+    """The directions d of sample i, with entries of at most 1, along which the objective has no curvature: Hd = 0.
 
-    A constraint with a multiplier is held: Jd = 0. A weakly active one may only be left inward: Jd ≤ 0.
+    Constraints with a multiplier stay tight: Jd = 0. Weakly active ones may only be left inward: Jd ≤ 0.
 
     Args:
         qp: the programs.

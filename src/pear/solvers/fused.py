@@ -66,8 +66,8 @@ class Regrets(TensorRecord):
         status: (B,) int8 codes of ``Status`` of the problems with predicted costs.
         true_status: (B,) int8 codes of ``Status`` of the problems with true costs.
         kkt_residual: (B,) KKT residuals of the problems with predicted costs.
-        reused: (B,) bool, True where the warm start is still optimal.
-        repaired: (B,) bool, True where a candidate's active set was wrong.
+        reused: (B,) bool, True where the warm start was still optimal and no solver was called.
+        repaired: (B,) bool, True where the active set of a candidate was wrong and has been corrected.
         extra: (B,) penalties that guidance and violations add to ``value`` where right-hand sides are predicted. None
             where costs are predicted, because guidance then follows from the two decisions.
         gradient: (B, k) gradient of value + extra with respect to predicted right-hand sides; None where costs are

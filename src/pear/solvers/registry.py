@@ -306,9 +306,11 @@ def check(backend: Backend, kind: str) -> None:
 
 
 def choose(kind: str, sparse: bool = False) -> Backend:
-    """Return the backend for ``solver="auto"``.
+    """Return the backend that ``solver="auto"`` stands for: the first row that solves programs of this kind.
 
-    It is the first row that solves the kind and, where ``sparse`` is True, takes sparse matrices.
+    Args:
+        kind: "lp", "qp" or "milp".
+        sparse: whether the backend also has to take sparse matrices.
     """
     return next(row for row in resolve("auto", kind, sparse) if row.installed)
 

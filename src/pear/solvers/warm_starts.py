@@ -258,8 +258,8 @@ class SampleTable(Generic[Rows]):
 class KnownFailures:
     """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
 
-    A question names the data that the failure depends on. Failures are few. A batch without any is recognised by its
-    keys alone, and no fingerprint is computed.
+    A question names the data that the failure depends on. Failures are rare: fingerprints are computed only where a
+    sample of the batch has failed before.
     """
 
     def __init__(self) -> None:
@@ -319,7 +319,7 @@ def _row_bytes(rows: Tensor) -> list[bytes]:
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
     """Return (B, f) float64 rows that are equal where the cost, smoothing and fields of two calls are equal.
 
-    Vectors are part of a row as they are. A matrix is represented by its product with a fixed random vector.
+    A row holds all vectors in full. A matrix is represented by its product with a fixed random vector.
 
     Args:
         cost: (B, n) costs.

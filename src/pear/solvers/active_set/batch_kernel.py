@@ -116,7 +116,7 @@ def solve_decision(
 ) -> None:
     """Solve the loaded sample.
 
-    Where multipliers are not unique, the primal method makes few of them zero if they are to be ``centred``.
+    Where multipliers are not unique, and ``centred`` is True, the primal method returns some with few zeros.
     """
     if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         return
@@ -217,7 +217,7 @@ def write_zero_results(results: CompiledRegrets, k: int) -> None:
 
 @inner
 def is_best_current(table: SolutionTable, slot: int, true: Array) -> bool:
-    """True where the best decision in the table was computed for these true costs. NaN equals nothing."""
+    """True where the best decision in the table was computed for these true costs, none of which is NaN."""
     if len(table.fingerprints) == 0:
         return False
     for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)
@@ -261,9 +261,9 @@ def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Works
 def set_cost_error(
     D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
 ) -> None:
-    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x``.
+    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x`` of the objective's gradient.
 
-    The sign of the problem is left out, because it cancels from the gradient.
+    The sign that turns a maximum into a minimum is left out, because it cancels from the gradient.
     """
     n = len(e)
     for j in span(n):

@@ -130,7 +130,7 @@ def add_constraint(D: ProgramData, w: Workspace, entering: int) -> bool:
 
 @inner
 def move_values(D: ProgramData, w: Workspace, entering: int, change: float) -> None:
-    """Change the multiplier of a constraint, those of the working set with it, and the values of all constraints."""
+    """Change the multiplier of the entering constraint, and update the other multipliers and all constraint values."""
     if change == 0.0:
         return
     for a in span(w.tally[ix.WORKING]):
@@ -143,9 +143,10 @@ def move_values(D: ProgramData, w: Workspace, entering: int, change: float) -> N
 
 @inner
 def add_gram_rows(D: ProgramData, w: Workspace) -> None:
-    """Add to all values the rows of the Gram matrix of the working set, multiplied by ``w.pull``.
+    """Update the values of all constraints for a change ``w.pull`` of the multipliers in the working set.
 
-    Four rows are added at a time, because reading and writing the values would cost more than the products.
+    The change is the sum of the working set's rows of the Gram matrix, times ``w.pull``. Four rows are added at a time,
+    because reading and writing the values would cost more than the products.
     """
     N, size = len(D.gram), w.tally[ix.WORKING]
     whole = size - size % 4
@@ -234,7 +235,7 @@ def solve_transposed_factor(w: Workspace, size: int, v: Array) -> None:
 
 @inner
 def load_working_set(D: ProgramData, w: Workspace, states: States, slot: int) -> None:
-    """Begin with the working set in ``states[slot]``, without those constraints whose multipliers have a wrong sign.
+    """Begin with the working set in ``states[slot]``, and drop its constraints whose multipliers have a wrong sign.
 
     The values of the free minimum must be in ``w.value``.
     """

@@ -59,10 +59,11 @@ class DualPlan(NamedTuple):
     P is the inverse of H on the null space of the equalities A, C = [I; G], and N = n + m.
 
     Attributes:
-        response: (n, n) P: the minimum without inequalities moves by −P dc with the cost.
-        origin: (n, p) Y: it moves by Y db with the right-hand sides of the equalities.
-        gram: (N, N) C P Cᵀ: how the multiplier of one constraint moves the value of another.
-        weight: (N,) one over the square root of its diagonal; 0 where the equalities fix the value of a constraint.
+        response: (n, n) P. Where the cost changes by dc, the minimum without inequalities moves by −P dc.
+        origin: (n, p) Y. Where b changes by db, this minimum moves by Y db.
+        gram: (N, N) C P Cᵀ. A unit of constraint i's multiplier lowers the value of constraint j by entry (j, i).
+        weight: (N,) one over the square root of each diagonal entry of ``gram``; 0 where the equalities fix the value
+            of a constraint.
         freedom: n less the rank of A.
     """
 
@@ -128,7 +129,7 @@ class States(NamedTuple):
     """Warm starts, one row per sample: the working set and the point of the last solution.
 
     Attributes:
-        has_start: (K,) NO_START, BASIS_START or DUAL_START, which has no basis and no inverse.
+        has_start: (K,) NO_START, BASIS_START or DUAL_START. A start of the dual method has no basis and no inverse.
         place: (K, N) int8 codes LOWER … FREE.
         basis: (K, R) the basic variables.
         inverse: (K, R, R) inverses of the basic columns.
@@ -297,12 +298,12 @@ class ProgramPair(NamedTuple):
 
 
 class SampleCosts(NamedTuple):
-    """The costs of the samples of a call, and where their data is.
+    """The costs of the samples of a call, and the rows that belong to each sample in other arrays.
 
     Attributes:
         predicted, true: (B, n) costs, with the sign that the user gave them.
-        at: (B,) row of each sample in fields that are not shared.
-        slots: (B,) row of each sample in the ``SolutionTable``, or (0,) where nothing is kept.
+        at: (B,) each sample's row in the fields of ``Programs`` that differ by sample.
+        slots: (B,) each sample's row in the ``SolutionTable``, or (0,) where nothing is kept.
     """
 
     predicted: Array

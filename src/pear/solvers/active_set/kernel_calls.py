@@ -179,7 +179,7 @@ def _run_decisions(
     outcome: CompiledSolutions,
     g: Array = _NO_ROWS,
 ) -> None:
-    """Run a task that has no true problem: it reads and writes ``states`` and writes ``outcome`` and projections."""
+    """Run a task that needs no true costs. It reads and writes ``states``, and writes ``outcome`` and projections."""
     table, results = SolutionTable(states, states, outcome, _NO_ROWS), CompiledRegrets(outcome, _NO_VALUES, g, _NO_ROWS)
     _run_kernel(task, program_pair(P, P), samples, table, default, 0.0, results)
 
@@ -246,7 +246,7 @@ def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Arr
 
 
 def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Stack equality rows above inequality rows; a part that all samples share is repeated if the other differs."""
+    """Stack equality rows above inequality rows. If only one part differs by sample, the other is repeated for each."""
     there = [part for part in parts if part is not None]
     if not there:
         return np.zeros(empty)

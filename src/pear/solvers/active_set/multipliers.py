@@ -77,11 +77,11 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Make zero multipliers of tight constraints positive where all others stay positive.
+    """Make multipliers of tight constraints positive that are zero only because a variable is basic.
 
-    A tight basic variable has multiplier zero only because it is basic. Raising the multiplier by t changes those of
-    nonbasic variables by t times the variable's row of B⁻¹J. Half of the largest t that keeps them nonnegative leaves
-    all of them positive.
+    Raising the multiplier of a tight basic variable by t changes those of the nonbasic variables by t times the
+    variable's row of B⁻¹J. The function takes half of the largest t that keeps all of them nonnegative, so that all
+    stay positive.
 
     Returns:
         True where a multiplier has changed.

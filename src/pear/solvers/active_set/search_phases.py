@@ -91,7 +91,7 @@ def violated_side(w: Workspace, v: int, n: int, spread: float) -> float:
 
 @inner
 def shift_onto_bound(w: Workspace, v: int, change: float) -> None:
-    """Move a variable; put it on a bound that it misses by no more than the rounding of this sum."""
+    """Move a variable by ``change``; if it ends within rounding of a bound, put it exactly there."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change

@@ -35,7 +35,7 @@ def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def are_rows_met(D: ProgramData, w: Workspace) -> bool:
-    """True where the residuals of all rows, in ``w.left``, are rounding of the natural sizes of their terms."""
+    """True where every row is met up to rounding: its residual in ``w.left`` is tiny beside the sizes of its terms."""
     measure_primal_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
@@ -223,9 +223,9 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
 def hold_tight_constraints(w: Workspace) -> bool:
     """Add every tight constraint to the working set.
 
-    Tight superbasic variables become nonbasic. Tight basic variables are exchanged with superbasic ones and then become
-    nonbasic, too. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
-    because the reduced gradient is zero along every superbasic variable.
+    A superbasic variable at its bound becomes nonbasic. A basic variable at its bound first changes places with a
+    superbasic one, and then becomes nonbasic as well. The remaining superbasic variables are coordinates of the tangent
+    space. Multipliers do not change, because the reduced gradient is zero along every superbasic variable.
 
     Returns:
         False where a tight constraint cannot be added because it is too nearly parallel to others. The working set then

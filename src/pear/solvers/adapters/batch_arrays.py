@@ -141,7 +141,7 @@ class CandidateRows:
 
     @property
     def todo(self) -> Array:
-        """Positions of the samples that still need a solver, because their data alone does not decide their status."""
+        """Positions of the samples that need a solver; the data of the others already decides their status."""
         return np.flatnonzero(self._status == Status.INACCURATE)
 
     def fail(self, i: int, status: Status) -> None:

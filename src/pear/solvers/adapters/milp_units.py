@@ -64,7 +64,10 @@ def cost_unit(cost: Array, least: float) -> float:
 
 
 def _middle_exponent(log: Array, at: NDArray[np.intp], size: int) -> Array:
-    """Return the rounded middle between the smallest and largest ``log`` of each index; 0 for an index without any."""
+    """Return, for each index, the rounded middle of the smallest and the largest ``log`` that belong to it.
+
+    ``at`` holds the index of each entry of ``log``. An index without entries gets 0.
+    """
     least, most = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, at, log)
     np.maximum.at(most, at, log)

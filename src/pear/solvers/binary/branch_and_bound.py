@@ -65,7 +65,7 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
 
 @inner
 def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
-    """Return the initial cost of moving row ``p``'s variable by one unit, up (sign 1.0) or down (sign −1.0)."""
+    """Return how fast the objective falls at first as the variable of row ``p`` moves up (sign 1.0) or down (−1.0)."""
     best = math.inf
     for k in span(compute_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
@@ -174,7 +174,7 @@ def _value_if_feasible(program: Program, z: Bytes) -> float:
 
 @inner
 def _first_guess(program: Program, work: SearchWorkspace) -> float:
-    """Guess the gap between the relaxation and the best selection: the cost of flipping one of the nearest items."""
+    """Guess the gap between the relaxation and the best selection: what it costs to flip one of the cheapest items."""
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
     for j in span(n):

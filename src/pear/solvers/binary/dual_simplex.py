@@ -86,8 +86,8 @@ def _least_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
 def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
     """Find the column that enters in row ``p`` by the bound-flipping ratio test, or −1.
 
-    Along the dual ray the bound falls at a rate equal to the remaining infeasibility of the row. Each column that is
-    passed reduces this rate and is flipped to its other bound.
+    As the step grows, the bound on the objective falls at a rate equal to the remaining infeasibility of the row. Each
+    column that the step passes is flipped to its other bound, which reduces this rate.
     """
     rising = node.x[p] < node.least[p]
     outside = node.least[p] - node.x[p] if rising else node.x[p] - node.most[p]

@@ -88,6 +88,6 @@ def _tighten_limits(
 
 
 def power_of_two(x: Array) -> Array:
-    """Return the least powers of two that are at least ``x`` ≥ 0, within float64. Division by them is exact."""
+    """Return, for each ``x`` ≥ 0, the least power of two that is at least ``x``. Division by it is exact."""
     exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
     return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

@@ -243,7 +243,7 @@ class SparseIterates:
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _move_inside(self, x: Array, v: Array) -> Point:
-        """Return a point with every limit at least as far away as x is outside of the one it violates most."""
+        """Return a point whose distance to every limit is at least the largest violation of x."""
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
@@ -277,15 +277,15 @@ def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
 
 
 def _move_point(q: Point, d: Point, primal: float, dual: float) -> Point:
-    """Return q moved along d by the primal step length (x, distances) and the dual one (multipliers)."""
+    """Move the point q along d: x and distances by the length ``primal``, multipliers by the length ``dual``."""
     lengths = primal, dual, primal, dual
     return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
 def _towards_centre(q: Point, mu: float) -> Array:
-    """Return the changes of multiplier · distance that bring outliers back into a band around ``mu``.
+    """Return the changes of the products multiplier · distance that bring outliers back into a band around ``mu``.
 
-    The next step can then be longer.
+    This allows a longer next step.
     """
     product = q.multiplier * q.distance
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)

@@ -21,7 +21,7 @@ def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Arra
 def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Solve with L, the pivots and Lᵀ; the second row of ``memory`` (2, n) becomes the solution."""
+    """Solve LDLᵀx = rhs in the order of elimination; x is written to the second row of ``memory`` (2, n)."""
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]

@@ -122,7 +122,7 @@ def _correct_dual(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a reduction: the code of the farther one, and the larger of their sizes."""
+    """Combine two candidates of a parallel reduction: the code of the farther one, and the larger of their sizes."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger
@@ -151,7 +151,7 @@ def search_dual(  # type: ignore[no-untyped-def]
     B, n, R, decisions, most_terms, response_stride, H_stride, J_stride, norm_stride, bound_stride,
     diagonal: tl.constexpr, rows: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Go from the minimum without bounds and inequalities to the minimum with them.
+    """Search for the minimum subject to bounds and inequalities, starting from the minimum without them.
 
     Strides are 0 where all samples share a field.
 

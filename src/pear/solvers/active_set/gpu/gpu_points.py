@@ -72,7 +72,7 @@ class CurvedPrograms:
         return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=sizes)
 
     def joined(self, other: CurvedPrograms, B: int) -> CurvedPrograms:
-        """As ``twice``, but the second half has the sizes of B other programs with the same constraints."""
+        """Like ``twice``, but the second half has the sizes of ``other``, B programs with the same constraints."""
 
         def both(name: str) -> Tensor:
             rows = (getattr(one.sizes, name) for one in (self, other))
@@ -87,7 +87,7 @@ _CURVATURE = ("top", "root", "root_top")
 
 
 def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the named fields of an object. Each field that differs by sample is concatenated with itself."""
+    """Return the named fields of an object for twice the batch: fields that differ by sample are repeated."""
     values = ((name, getattr(fields, name)) for name in names)
     return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
 

@@ -64,7 +64,7 @@ def _invert_part(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, fi
 
 @triton.jit
 def _three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
-    """Combine two triples of a reduction: their sums."""
+    """Combine two triples of a parallel reduction by adding them."""
     return first + other_first, second + other_second, third + other_third
 
 

@@ -97,7 +97,7 @@ class KernelSolution:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors with the working sets held.
 
-        Of the solutions for several costs only those for the first cost can be projected at.
+        After a solve for several costs, this projects at the solutions for the first cost alone.
 
         Args:
             e: (B, n) errors.

@@ -43,14 +43,14 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 @triton.jit
 def _nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a reduction: the code of the nearer one, and the sum of their sizes."""
+    """Combine two candidates of a parallel reduction: keep the code of the nearer one, and add up their sizes."""
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
 
 @triton.jit
 def _largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
-    """Combine two pairs of a reduction: the larger of the first numbers, and the sum of the second ones."""
+    """Combine two pairs of a parallel reduction: the larger of the first numbers, and the sum of the second ones."""
     return tl.maximum(largest, other_largest), total + other_total
 
 
@@ -64,10 +64,10 @@ def search_primal(  # type: ignore[no-untyped-def]
     elastic: tl.constexpr, diagonal: tl.constexpr, rows: tl.constexpr,
     width: tl.constexpr, height: tl.constexpr, slots: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Go from a feasible point with its working set to the optimal one, for one cost of a sample after another.
+    """Go from a feasible point and its working set to the optimal ones, for one or several costs of each sample.
 
-    A block searches for ``costs`` of them; the blocks with the first cost of each sample come first. Strides are 0
-    where all samples share a field.
+    A thread block handles ``costs`` of the costs of its sample, one after another. The blocks with the first cost of
+    each sample come first. Strides are 0 where all samples share a field.
 
     Args:
         H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.

@@ -59,11 +59,11 @@ class PrimalMethod(KernelMethod):
         limit: (B or 1, R) their right-hand sides.
         equalities: the number of rows that are equalities.
         x: (B or 1, n) the point to start from.
-        place: (B or 1, n) int32 codes of the places of its variables.
+        place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
         free, held: (k,) int64 the free variables and the held rows of the working set at the start.
-        rooms: numbers of slots of the working set, each with the warps of a block and the registers of a thread. They
-            are chosen so that M stays in registers.
-        elastic: True where the last variable is the remaining share of a violation.
+        rooms: the possible sizes of a working set. With each size go the number of warps of a block and of registers
+            of a thread with which M stays in registers.
+        elastic: True where the last variable is the share of the starting point's violation that is left.
     """
 
     rooms: ClassVar[dict[int, tuple[int, int]]] = {32: (1, 128), 64: (2, 255), 128: (8, 255)}

@@ -49,7 +49,7 @@ def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def gather_to_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
-    """Return (slots,) for each slot the entry of its variable in ``by_variable``, or of its row in ``by_row``."""
+    """Return one number for each slot: the entry of ``by_variable`` for its variable, or of ``by_row`` for its row."""
     free = (slot >= 0) & (slot < n)
     held = slot >= n
     of_variables = tl.gather(by_variable, tl.where(free, slot, 0), 0)
@@ -88,7 +88,7 @@ def entering_column(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.co
 def exchange_index(  # type: ignore[no-untyped-def]
     M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows: tl.constexpr
 ):
-    """Let an index enter or leave the working set at slot ``at``. Its inverse M changes by a matrix of rank one.
+    """Let an index enter or leave the working set at slot ``at``; the inverse M changes by a matrix of rank one.
 
     ``w`` is M times the entering column, or the leaving column of M. ``factor`` is one over the pivot.
     """
