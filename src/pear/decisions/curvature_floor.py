@@ -46,7 +46,7 @@ def _or_none(S: Tensor) -> Tensor | None:
 
 
 def _missing_along_eigenvectors(H: Tensor, floor: float) -> Tensor:
-    """Compute S (k, n, n) for dense H (k, n, n) from eigenvalues and eigenvectors; not finite matrices get zeros."""
+    """Compute S (k, n, n) for dense H (k, n, n) from its eigenvectors; it is zero for an H that is not finite."""
     usable = H.flatten(1).isfinite().all(1)[:, None, None]
     w, V = torch.linalg.eigh(torch.where(usable, H, 0.0))
     S = (V * (floor - w).clamp(min=0).unsqueeze(1)) @ V.mT

@@ -117,11 +117,14 @@ class Decider:
         return nullcontext() if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
-        """Return the row numbers (B,) of samples: their keys where the problem has fields per sample, or ``rows``."""
+        """Return the samples' row numbers (B,) in the problem, or None where all samples share its fields.
+
+        Where the problem has fields per sample, keys are row numbers. Without keys, ``rows`` says which rows are meant.
+        """
         return rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
 
     def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
-        """Return the problem of these samples; ``row_numbers`` says which rows it has where fields differ by sample."""
+        """Return the problem of these samples, with their rows of the fields that differ by sample."""
         rows = self.row_numbers(keys, rows)
         return self.problem if rows is None else self.problem[rows]
 

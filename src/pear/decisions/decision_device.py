@@ -159,7 +159,7 @@ def count_samples(costs: Tensor) -> int:
 
 
 def move_arguments(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, Any]:
-    """Return arguments of a call with all tensors on a device; what was one tensor stays one."""
+    """Return the arguments of a call with all tensors on a device; a tensor that occurs twice is copied once."""
     moved: dict[int, Tensor] = {}
 
     def move(value: Any) -> Any:
@@ -169,7 +169,7 @@ def move_arguments(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, A
 
 
 def move_tensors(result: Result, device: torch.device) -> Result:
-    """Return the result of a call with its tensors on a device: a tensor, a record of tensors, or a tuple of them."""
+    """Return the result of a call, a tensor, a record of tensors or a tuple of these, with its tensors on a device."""
     found: Any = result
     if isinstance(found, (Tensor, TensorRecord)):
         found = found.to(device)

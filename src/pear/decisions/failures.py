@@ -220,7 +220,7 @@ def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Arr
 
 
 def _refine_certificate(s: _SampleConstraints, y: Array, u: Array) -> tuple[Array, Array]:
-    """Return the multipliers nearest to y (p,) and u (k,) for which Aᵀy + Gᵀu vanishes where no bound limits x."""
+    """Return the multipliers nearest to y (p,) and u (k,) with Aᵀy + Gᵀu = 0 for all variables without bounds."""
     if not (y.any() or u.any()):
         return y, u
     rows = np.vstack([s.A, s.G])
@@ -339,7 +339,7 @@ def report_failures(
 
 
 def _stack_level_of_user() -> int:
-    """Return the ``stacklevel`` of a warning by the calling function that names the first line outside ``pear``."""
+    """Return the ``stacklevel`` with which the caller's warning points to the nearest line of the user's own code."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pear":
@@ -359,7 +359,10 @@ def _describe_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> st
 
 
 def _describe_claims(status: Status, unchecked: Tensor | None, samples: list[int]) -> str:
-    """Say where INFEASIBLE or UNBOUNDED is the word of one solver, (B,) bool; "" for other statuses."""
+    """Describe how many of the samples are INFEASIBLE or UNBOUNDED by the word of one solver alone.
+
+    ``unchecked`` (B,) marks the samples for which nothing else says so. The result is "" for other statuses.
+    """
     if status not in (Status.INFEASIBLE, Status.UNBOUNDED) or unchecked is None:
         return ""
     count = sum(bool(unchecked[i]) for i in samples)

@@ -1,8 +1,8 @@
 """Integer programs that were solved before: a problem keeps their solutions, and equal programs are solved once.
 
-A validation decides under the same true costs for every contender, under one constant forecast for many samples, and
-under the same start for every loss that is trained. Keys are digests of all numbers of a program, so that a solution
-that is found again is the one that another search would find.
+Validation asks for the same decisions many times: under the true costs for every contender, under one constant forecast
+for many samples, and under the same first weights for every loss that is trained. Keys are digests of all numbers of a
+program, so that a stored solution is the one that a new search would find.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _join(singles: list[IntegerResults]) -> IntegerResults:
 
 
 def _digests(qp: QuadraticProgram, solver: str) -> list[bytes]:
-    """Return a digest of all numbers of each program but its matrices, which all of them share."""
+    """Return a digest of the numbers of each program; the matrices are left out, because all programs share them."""
     assert qp.integer is not None
     columns = [[_digest(row) for row in getattr(qp, name)] for name in _VECTORS]
     wide = [column * qp.batch if len(column) == 1 else column for column in columns]

@@ -59,7 +59,7 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
 
 
 def _solving_pass(problem: Problem, row: Backend) -> SolvingPass | None:
-    """Return the pass of a solver for this problem; None where there is none, or where it returns no solutions."""
+    """Return the solver's pass for this problem; None where it has none, or where the pass gives decisions alone."""
     one = row.fused_pass(problem, WarmStarts())
     return one if isinstance(one, SolvingPass) else None
 

@@ -32,7 +32,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not take.
 
     Returns:
-        The decisions, and in words who was to decide and what was wrong with which sample.
+        The decisions, and words for an error message: who decided, and what was wrong with which sample.
 
     Raises:
         ProblemError: an argument came that an oracle does not take.
@@ -74,7 +74,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
 
 
 def _compare_with_relaxation(oracle: Oracle, x: Tensor, cost: Tensor) -> None:
-    """Warn where decisions x (B, n) violate the relaxation that is to contain them: PEAR would train on other ones."""
+    """Warn where decisions x (B, n) violate the oracle's relaxation, which must contain them: PEAR trains on it."""
     if not isinstance(oracle.relaxation, Problem) or oracle.batch is not None or not len(x):
         return
     qp = oracle.relaxation.relaxed().canonical(cost)

@@ -28,7 +28,7 @@ _POINTS = 5  # proximal points to try
 
 
 def may_have_many_solutions(qp: QuadraticProgram) -> Tensor:
-    """Whether H is singular but not zero, (B,) bool; False for sparse programs, which have no proximal points here."""
+    """Whether H is singular but not zero, (B,) bool; False for sparse programs, for which this method is not made."""
     if qp.is_sparse or qp.is_linear:
         return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
     return is_singular_program(qp).expand(qp.batch)

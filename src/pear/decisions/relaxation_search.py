@@ -52,7 +52,7 @@ class SearchedIntegers(TensorRecord):
 
 
 class _Node(NamedTuple):
-    """A solved node whose optimum is not whole.
+    """A node of the search: a relaxation that is solved, with an integer variable that is fractional at its optimum.
 
     Attributes:
         objective: its optimum.
@@ -96,7 +96,7 @@ def search_relaxations(qp: QuadraticProgram, value: Tensor, nodes: int = NODES) 
 
 
 class _Search:
-    """The search of one batch: depth first in every sample, one step of all samples at a time.
+    """The search for one batch. It goes depth first in every sample, and all samples take a step at the same time.
 
     Attributes:
         qp: B integer programs.

@@ -186,7 +186,7 @@ def _solve_in_cuda_graph(
 def _verdict_for_cuda_graph(
     systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
-    """Solve and verify with all properties computed and the programs left out, so that a CUDA graph can record it."""
+    """Solve and verify in a form that a CUDA graph can record: all properties are computed, no program is returned."""
     verdict = _solve_with_systems(qp, systems, x, duals, working)
     for name in _VERDICT_PROPERTIES:
         getattr(verdict, name)
@@ -283,7 +283,7 @@ def _choose_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tup
     Args:
         wrong: the wrong constraints.
         fewest: (B,) the smallest number of wrong constraints so far.
-        patience: (B,) how many exchanges may still leave that number as it was.
+        patience: (B,) how many more exchanges may pass without lowering that number.
 
     Returns:
         The chosen constraints, and the updated ``fewest`` and ``patience``.

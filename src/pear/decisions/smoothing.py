@@ -42,8 +42,8 @@ class Smoothing:
         units: (n,) the unit of each variable, or None where all are 1. Variable j has the curvature
             ``value / units[j]²``.
         note: one sentence that says where λ comes from.
-        floor: λ of a problem with a Q, in the same units: what each direction lacks of it is added to Q. 0 adds
-            nothing.
+        floor: λ for a problem with a Q, in the same units. Along each direction in which Q has less curvature than
+            ``floor``, the difference is added. 0 adds nothing.
     """
 
     value: float
@@ -74,15 +74,16 @@ class Smoothing:
         return None if value is None else cls(value, state.get("units"), state.get("note", ""), state.get("floor", 0.0))
 
     def problem(self, problem: Problem) -> Problem:
-        """Convert a problem to these units, and add to its Q what that lacks of ``floor``."""
+        """Convert a problem to these units, and raise the curvature of its Q to ``floor`` in every direction."""
         scaled = self._in_units(problem)
         missing = self._missing(scaled)
         return scaled if missing is None else add_curvature(scaled, missing)
 
     def added_curvature(self, problem: Problem) -> Matrix | None:
-        """Return what Q of this problem lacks of ``floor``, in these units: (n, n) or (N, n, n); None for nothing.
+        """Return the curvature that raises Q to ``floor`` in every direction; None where Q lacks nothing.
 
-        It belongs to the minimised objective, so that it is positive semidefinite in either sense.
+        It is (n, n) or (N, n, n), in these units. It belongs to the minimised objective, so that it is positive
+        semidefinite in either sense.
         """
         return self._missing(self._in_units(problem))
 
@@ -124,7 +125,8 @@ def choose_smoothing(
         problem: the continuous problem of these samples.
         cost: (B, n).
         smoothing: λ or "auto".
-        whole: the problem with all its samples, whose curvature is raised; ``problem`` itself where left out.
+        whole: the problem with all its samples, where ``problem`` holds only some of them. The curvature is raised for
+            all of them alike.
         **overrides: as for ``solve``.
     """
     given = given_fields(**overrides)
@@ -154,7 +156,7 @@ def given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]) -> Sm
 
 
 def drop_idle_floor(found: Smoothing, problem: Problem) -> Smoothing:
-    """Return a smoothing that adds nothing, and has no units, where Q has at least ``floor`` in every direction."""
+    """Replace a smoothing by an empty one where Q already has the curvature ``floor`` in every direction."""
     idle = found.floor > 0 and found.added_curvature(problem) is None
     return Smoothing(0.0, note=_CURVED) if idle else found
 
@@ -331,7 +333,7 @@ def _standard_deviation(values: Tensor, dim: int) -> Tensor:
 
 
 def _units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
-    """Return units (n,) for variables of unknown range, in which their costs vary as much as those of the others."""
+    """Choose units (n,) for variables of unknown range: in these, their costs vary as much as the other costs do."""
     typical = (spread * units)[known & (spread > 0)]
     if not len(typical):
         return units[known].median().expand_as(units)

@@ -29,7 +29,7 @@ class BaseForecast(NamedTuple):
 
     Attributes:
         base: the fitted base, which forecasts other rows.
-        values: its forecasts, as it gives them: (N, k), or a value for each row.
+        values: the forecasts in the shape that the base returns: (N, k), or a value for each row.
         note: a sentence on where the forecasts come from.
     """
 
@@ -105,14 +105,14 @@ def typical_error(offset: Tensor, costs: Tensor) -> float:
 
 
 def forecast_of(base: Any, X: Any) -> Array:
-    """Forecasts of a base for rows X, as it gives them.
+    """Forecasts of a base for rows X, in the shape that the base returns.
 
     Args:
         base: has ``predict``; or is a torch module from features to values, or a function of X.
         X: rows as the base takes them; a torch module gets a tensor of its own dtype.
 
     Raises:
-        ProblemError: the base cannot be asked, or gives no array of numbers.
+        ProblemError: the base is none of these, or returns no array of numbers.
     """
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
         return _module_forecast(base, X)
@@ -135,7 +135,7 @@ def forecast_of(base: Any, X: Any) -> Array:
 
 
 def _module_forecast(base: nn.Module, X: Any) -> Array:
-    """Forecasts of a torch module in evaluation mode; afterwards it is in the mode it came in."""
+    """Forecasts of a torch module in evaluation mode; its own mode is restored afterwards."""
     like, training = next(base.parameters(), torch.zeros(())), base.training
     rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
     base.eval()
@@ -147,12 +147,13 @@ def _module_forecast(base: nn.Module, X: Any) -> Array:
 
 
 def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> BaseForecast:
-    """Forecasts of a base for the rows that a correction is trained on, as good as they would be on other rows.
+    """Forecasts of a base for training a correction, with errors as large as on rows that the base has not seen.
 
-    Trees and wide models forecast the rows that they were fitted to too well: a correction would learn from errors that
-    are too small. Where the base is an estimator of scikit-learn and its errors on these rows are clearly smaller than
-    out of fold, ``held_out_forecast``, the latter forecasts are taken. Elsewhere its own are, because they are what is
-    corrected later. Other forecasters, and a ``FrozenEstimator``, are asked as they are.
+    Trees and wide models forecast the rows that they were fitted to too well, so that a correction would learn from
+    errors that are too small. Where an estimator of scikit-learn has clearly smaller errors on these rows than out of
+    fold, its out-of-fold forecasts are returned (``held_out_forecast``). In all other cases the base forecasts the rows
+    itself: other estimators, whose own forecasts are what is corrected later, other kinds of forecasters, and a
+    ``FrozenEstimator``.
 
     Args:
         base: a forecaster as in ``forecast_of``. An estimator that is not fitted is copied and fitted to all rows.
@@ -236,7 +237,7 @@ def _rows_of(samples: Array, groups: GroupRows | None) -> Array:
 
 
 def is_refittable(base: Any) -> bool:
-    """Whether the base is an estimator of scikit-learn that a copy can be fitted of."""
+    """Whether the base is an estimator of scikit-learn of which a copy can be made and fitted."""
     if isinstance(base, type) or not all(hasattr(base, name) for name in ("fit", "predict", "get_params")):
         return False
     from sklearn.frozen import FrozenEstimator
@@ -262,7 +263,7 @@ def _fitted_copy(base: Any, X: Any, y: Any) -> Any:
 
 
 def _as_array(values: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """Convert a tensor to an array; return anything else unchanged."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 

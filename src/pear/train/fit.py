@@ -97,8 +97,8 @@ def fit(
             inputs (for an embedding). A DataLoader is read once before the first epoch: that pass keeps all costs and
             ids, and the features of the first 4,096 samples, by which a fresh model is recognised and put on the scale
             of the costs. Then its own batches are used, and neither ``config.batch_size`` nor ``order``. Of
-            ``ParquetSamples`` nothing is kept but a sample of ``buffer`` of them, which also takes the place of all
-            samples in ``calibrate`` and for the squared error that comes first.
+            ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the squared
+            error use these in the place of all samples.
         validation: the same, of samples held out; or the share of ``train`` to hold out, the last rows in the order
             they have. None stands for a cross-validation by blocks of consecutive rows in a race, for 0.2 elsewhere;
             samples that are not read into memory need it. ``History.note`` says so.
@@ -114,7 +114,7 @@ def fit(
             as it would have without the break, to the bit on the same machine, dropout included, but for a DataLoader
             with a generator of its own. A file that is cut off, altered, or of another model, optimizer, loss, metric,
             order, config or data is refused with a ``TrainingError``, and nothing changes. ``max_epochs``, ``patience``
-            and ``time_cap`` may differ. ``data_identity`` says what data is told by.
+            and ``time_cap`` may differ.
         base: a forecaster of your own that is corrected: has ``predict``, or is a torch module or a function of the
             features. The model becomes the correction, so that forecasts are ``base(x) + model(x)``: its last layer,
             an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.

@@ -25,8 +25,8 @@ class FitConfig:
         check_every: epochs between checks of the validation metric.
         patience: training stops after this many checks in a row without a sufficient improvement.
         min_improvement: the least sufficient improvement, as a share of the last sufficient metric; 0.01 is 1 %.
-        time_cap: seconds after which to stop, even within an epoch, checks and judgements included, of which the first
-            is always made; None sets no limit. In ``tune`` it is the time of all candidates together.
+        time_cap: seconds after which to stop, even within an epoch; None sets no limit. Checks and judgements count;
+            the first of them is always made. In ``tune`` it is the time of all candidates together.
         seed: the seed of the order of the samples, or a generator to draw the order from.
         clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None: no limit.
         halve_after: the learning rate is halved after more than this many checks in a row without a better metric; None

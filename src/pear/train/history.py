@@ -118,8 +118,8 @@ class History:
             epoch is 0 where no check beat the initial weights.
         before: the earlier run on the squared error, or None. ``seconds`` and ``best`` include it; ``checks`` and
             ``epochs`` do not.
-        held_out: how many training samples were held out to validate on, in a race in turn; 0 where the user gave
-            validation samples.
+        held_out: how many training samples were held out to validate on; in a cross-validation, in all folds together.
+            0 where the user gave validation samples.
         note: a sentence on what ``fit`` decided about the samples; "" where it decided nothing.
         start: a sentence on how ``fit`` changed the weights before the first step on the loss; "" where it did not.
         choice: a sentence on which contender of a race has won, and by how much; "" where there was no race.

@@ -31,7 +31,7 @@ def accept_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def weight_option(weight: Tensor | None) -> dict[str, Tensor]:
-    """The argument ``weight`` of a loss for samples with weights; nothing where they have none."""
+    """The keyword argument ``weight`` for the call of a loss, as a dict; empty where samples have no weights."""
     return {} if weight is None else {"weight": weight}
 
 

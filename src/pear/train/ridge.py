@@ -66,7 +66,7 @@ def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean of each column, and 1 over its deviation; 0 for a column that is constant but for rounding."""
+    """The mean of each column, and 1 over its deviation, or 0 where the column is constant up to rounding."""
     mean = _mean(rows, weight) if centred else torch.zeros_like(rows[0])
     spread = _mean((rows - mean).square(), weight).sqrt()
     rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)

@@ -191,7 +191,7 @@ def train_candidate(
         one: the candidate; it is changed, and returned.
         epochs: the number of epochs in total.
         common: what all candidates share.
-        wanted: whether somebody listens to the progress.
+        wanted: whether a callback wants the progress.
         time_left: the time for this stage, and for the race.
     """
     config, train, validation, metric = common

@@ -61,8 +61,8 @@ def sort_samples(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, An
 
     Args:
         data: what ``fit`` takes as samples; anything but a pair or a triple is left as it is.
-        numbered: whether row numbers are ids that have a meaning, those of a problem with fields per sample; samples
-            that move then keep theirs.
+        numbered: whether row numbers serve as ids, as they do for a problem with fields per sample. Samples that move
+            then keep their old number as an id.
         weight: (N,) weights of the samples, or None.
 
     Returns:
@@ -85,7 +85,7 @@ def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
         given: X, y, groups, base_forecast and sample_weight; all but the first two may be None.
 
     Returns:
-        The tables, and for each sample its number in the order that they came in; None where nothing was moved.
+        The tables; and for each sample its position before the sorting, or None where nothing was moved.
     """
     groups = given["groups"]
     order = find_time_order(given["X"], given["y"], groups=groups)
@@ -101,7 +101,7 @@ def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
 
 
 def _have_rows(tables: Iterable[Any], count: int) -> bool:
-    """Whether all tables have so many rows; others are refused where they are read."""
+    """Whether all tables have this many rows; tables with other numbers are refused later, with a message."""
     return all(count_rows(one) == count for one in tables if one is not None)
 
 

@@ -27,14 +27,14 @@ _PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
 
 
 def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
-    """Return the samples with the costs that training sees; the samples themselves where the config asks for no others.
+    """Return the samples with the costs that the config asks training to use in the place of their own.
 
-    Samples that training leaves out, or whose costs are not finite, are nobody's neighbours and keep their costs.
+    Samples that training leaves out, or whose costs are not finite, keep their costs and are no neighbours of others.
 
     Args:
         samples: the training samples.
         config: the settings.
-        model: the model that is trained. The forecasts that a correction gets beside the features are no features.
+        model: the model that is trained. Where it is a correction, distances leave out the forecasts that it corrects.
 
     Raises:
         ProblemError: the samples are not in memory.
@@ -105,7 +105,7 @@ def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float
         own: w, the weight of the sample's own costs.
 
     Returns:
-        N·k samples. Where samples have weights, those of the k samples have the mean of the one that they replace.
+        N·k samples. Where samples have weights, the mean weight of the k samples is that of the sample they replace.
     """
     near = nearest_neighbours(features, count)
     if not near.shape[1]:
@@ -188,7 +188,7 @@ def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
 
 
 def _knows_samples(problem: Any) -> bool:
-    """Whether a problem has rows of its own for samples, or a function that asks which sample it decides for."""
+    """Whether a problem tells samples apart: it has fields per sample, or a function that takes their ids."""
     if not isinstance(problem, (Problem, Model)):
         return False
     plain = plain_problem(problem)

@@ -206,7 +206,7 @@ class TrainingRun:
         return {**parts, "rest": max(0.0, self.history.seconds - sum(parts.values()))}
 
     def over_time_cap(self) -> bool:
-        """Return whether no more is left of the time cap than a check takes, by the clock of rank 0."""
+        """Return whether the time that is left suffices for no more than a check; the clock is that of rank 0."""
         cap = self.config.time_cap
         if cap is None:
             return False
@@ -359,7 +359,7 @@ class TrainingRun:
         return out_of_patience
 
     def _validate(self) -> tuple[float, float, bool] | None:
-        """Compute the metric; returns it with the time, and whether these weights become the best; None without time.
+        """Compute the metric; returns it, its time, and whether these weights become the best; None if time ran out.
 
         The weights that the run began with are only replaced by weights that are better by a share of 1/√N, for N
         validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.

@@ -163,8 +163,9 @@ class _OutputLayer:
     def is_fresh(self) -> bool:
         """Whether the weights lie in the range that ``nn.Linear`` draws from, and the outputs do not explain the costs.
 
-        Both are needed. A model trained on regret may forecast costs badly and decide well, but its weights leave that
-        range. Costs that are large beside the outputs are always explained a little by chance, hence the share.
+        Both tests are needed. A model trained on regret may forecast costs badly and decide well, but its weights have
+        left that range. Random outputs explain a small share of large costs by chance, so that only a larger share
+        counts.
         """
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())

@@ -117,7 +117,7 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
 
 
 def seconds_to_judge(cap: float | None, spent: float) -> float | None:
-    """The time that a judgement may take, which ends soon after the cap; None without a cap.
+    """The seconds that a judgement may take, so that it ends soon after the cap; None without a cap.
 
     Args:
         cap: the time cap in seconds, or None.
@@ -127,7 +127,7 @@ def seconds_to_judge(cap: float | None, spent: float) -> float | None:
 
 
 def judge_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
-    """Call a function that decides for validation samples; None where their integer programs are not solved in time.
+    """Call a function that decides for validation samples; return None if its integer programs run out of time.
 
     Args:
         seconds: the time; None for no limit.

@@ -137,7 +137,7 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """(N,) int8 statuses of samples that fail whatever the forecast is, as far as they are known; else 0."""
+        """(N,) int8 statuses of samples that are known to fail under every forecast; 0 for the others."""
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
         known = self.loss.decider.known_failures("true", costs, lam, keys, {})
@@ -145,7 +145,7 @@ class LinearEpochs:
         return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
 
     def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
-        """Let the loss count the batches done, and record the last one, which is still in the buffers."""
+        """Add the finished batches to the loss's counts, and make the last one, still in the buffers, ``loss.last``."""
         size = len(self.room.samples.at)
         fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
         if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once

@@ -39,12 +39,12 @@ _GUIDANCE = 1.0  # the strength of guidance in every step, where the loss has gu
 
 
 class DailyUpdates:
-    """Weights that go on from those of ``fit`` at several paces; those decide that lost least on the last samples.
+    """Three copies of a network: one keeps the weights of ``fit``, two learn on, slowly and fast. The best decides.
 
-    Every sample is decided for by all weights before they learn from it, so that the comparison is fair. Steps are
-    small while few samples are in memory: the learning rate is that of the pace, times the share of the memory that is
-    filled. Other weights take over where they have lost less over the last samples, by more than two standard
-    errors of the paired difference: more than in a race, since the question is asked every day.
+    Every copy decides for a new sample before it learns from it, so that the comparison is fair. Steps are small while
+    few samples are in memory: the learning rate of a copy is multiplied by the share of the memory that is filled.
+    Another copy takes over where its decisions have lost less over the last samples, by more than two standard errors
+    of the paired difference. That is more than in a race, because the question is asked every day.
 
     Args:
         network: the trained network, which gets the weights that decide.
@@ -72,7 +72,7 @@ class DailyUpdates:
         self.memory: SampleBatch | None = None
 
     def update(self, new: SampleBatch, batch_size: int, generator: torch.Generator) -> None:
-        """Judge all weights by new samples, let them learn, and choose those that decide from now on.
+        """Judge all copies by new samples, let them learn from these, and choose the copy that decides from now on.
 
         Args:
             new: N samples, as the network gets them.
@@ -178,9 +178,10 @@ def deviation(costs: Tensor) -> float:
 
 
 def _make_adam(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
-    """Make an Adam whose rate for the last linear layer, whose outputs have the unit of the costs, has that unit too.
+    """Make an Adam with the learning rate ``rate``, and ``rate`` times ``scale`` for the last linear layer.
 
-    A correction of a base has its unit inside.
+    The outputs of that layer have the unit of the costs, and so have its steps. A correction of a base multiplies its
+    outputs by a scale of its own, and needs no other rate.
     """
     layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
     own = list(layers[-1].parameters()) if layers and not isinstance(network, Correction) else []

@@ -73,7 +73,7 @@ def describe_method(estimator: DecisionRegressor) -> str:
 def _check_same_decider(loss: Any, problem: Problem | Model) -> None:
     """Raise ProblemError where training and ``score`` would decide by different functions.
 
-    Without this check a loss with a function of its own is trained on its decisions and scored on those of the problem.
+    Such a loss has a ``decide`` of its own: it would be trained on its decisions, and scored on those of the problem.
     """
     judged = problem_of_loss(loss)
     if isinstance(judged, (Problem, Model)) and not same_decider(judged, problem):

@@ -123,7 +123,7 @@ def _restore_estimator(
 
 
 def _check_base(said: dict[str, Any], path: Path, base: Any) -> None:
-    """Raise ProblemError where a base is missing, or is given to weights that correct none."""
+    """Raise ProblemError where the weights correct a base and none is given, or the other way round."""
     if said["corrects"] == "base" and base is None:
         raise ProblemError(
             f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "

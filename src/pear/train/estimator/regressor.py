@@ -221,10 +221,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None) -> Self:
         """Learn from new rows, such as those of a day, without training anew; the last weights are kept.
 
-        After ``fit`` the weights take a small step, see ``pear.train.estimator.daily_updates``. Before it, the new rows
-        are decided for, by the weights as they are and by those of ``fit``: ``updates_.note`` compares the two over the
-        last samples in a sentence, which is logged as a warning where the updates have made decisions worse. Without
-        ``fit`` before, it trains for one epoch at the full learning rate, and the first rows determine the
+        After ``fit`` the weights take a small step (``pear.train.estimator.daily_updates``). Before the step, the
+        present weights and those of ``fit`` both decide for the new rows. ``updates_.note`` compares the two over the
+        last samples in a sentence, which is logged as a warning where the updates have made decisions worse. Where
+        ``fit`` was never called, this trains for one epoch at the full learning rate, and the first rows determine the
         standardisation and the smoothing "auto".
 
         Args:
@@ -263,8 +263,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             base_forecast: forecasts of these rows that are corrected, where ``fit`` was given them.
 
         Returns:
-            A DataFrame with the columns of C where C was one, and with the index of X where that is one; a Series where
-            the values of a long table were one. (N,) where C was. Otherwise an array.
+            The kind of table that ``fit`` got as costs: a DataFrame with its columns, or, of a long table, a Series. It
+            has the index of X where X is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
         """
         values = self._forecast(X, base_forecast)
         if self._columns is not None and self._flat:
@@ -289,8 +289,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             problem: the problem of these rows, where samples have fields or known costs of their own.
 
         Returns:
-            A DataFrame where X is one or C was: columns are named as the variables of a ``Model``, or as the costs, and
-            the rows of a long table's decisions as its groups. Otherwise an array.
+            A DataFrame where X is a DataFrame or ``fit`` got one as costs, otherwise an array. The columns of the
+            DataFrame have the names of the ``Model``'s variables, or of the costs; with groups, the ids of the groups
+            name its rows.
         """
         predicted = self._forecast(X, base_forecast, groups=groups, known=known)
         table = read_groups(self, groups, len(predicted))
@@ -333,9 +334,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
 
-        It holds the problem, the weights, the parameters and the names, and after ``partial_fit`` the last samples that
-        it was given, so that updates go on where they were; not the history, nor a loss that was given as
-        an object, nor the base, nor the function of an ``Oracle``. Of a module of your own it holds the weights alone.
+        The file holds the problem, the weights, the parameters and the names. After ``partial_fit`` it also holds the
+        last samples, from which updates continue. It does not hold the history, a loss that was given as an object, the
+        base, or the function of an ``Oracle``. Of a module of your own it holds the weights alone.
         """
         check_is_fitted(self, "model_")
         model_file.save(self, Path(path))

@@ -52,18 +52,18 @@ class TrainingRows(NamedTuple):
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
     def training_samples(self, scaled: Any, ids: Array | None) -> tuple[Any, ...]:
-        """Features and costs; and ids where rows belong to rows of the problem in another order."""
+        """Features and costs; also ids, where they are given: the row of the problem that belongs to each sample."""
         features, costs = self.batch(scaled)[:2]
         return (features, costs) if ids is None else (features, costs, ids)
 
     def with_known_in(self, order: Array | None) -> TrainingRows:
-        """The rows with their known numbers in this order of samples (N,), where they have some; None keeps them."""
+        """The rows with their known numbers put in this order (N,) of samples; None keeps the order."""
         if self.known is None or order is None:
             return self
         return self._replace(known=self.known[torch.from_numpy(order)])
 
     def samples(self, scaled: Any, after: int) -> tuple[Any, ...]:
-        """Features and costs of validation samples; and their ids where they have known numbers, which follow others.
+        """Features and costs of validation samples, and, where samples have known numbers, their rows in the problem.
 
         Args:
             scaled: the standardisation of the features.
@@ -74,7 +74,7 @@ class TrainingRows(NamedTuple):
 
 
 def problem_of_rows(problem: Problem | Model, rows: TrainingRows, held_out: TrainingRows | None) -> Problem | Model:
-    """The problem with the known numbers of these rows, and of validation rows behind them; itself without any."""
+    """Give a problem the known numbers of training rows, followed by those of validation rows, where there are some."""
     if not isinstance(problem, Model) or problem.known_map is None:
         return problem
     parts = [part.known for part in (rows, held_out) if part is not None and part.known is not None]
@@ -83,7 +83,7 @@ def problem_of_rows(problem: Problem | Model, rows: TrainingRows, held_out: Trai
 
 
 def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known: Any, values: Any) -> Problem | Model:
-    """The problem of rows that are decided: the estimator's, or the caller's, with their known data where it has some.
+    """The problem to decide some rows by: the estimator's or the caller's, with the known data of these rows.
 
     Args:
         own: the problem of the estimator.

@@ -51,7 +51,7 @@ class FeatureUnits:
         return replace(samples, all=samples.all._replace(features=scaled))
 
     def enter(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """The weights on standardised features that forecast as these do on the features themselves."""
+        """Convert weights for the features themselves to weights for standardised features, with the same forecasts."""
         weight = weights["weight"].double()
         found = {"weight": (weight * self.deviation).to(weights["weight"].dtype)}
         if "bias" in weights:
@@ -59,7 +59,7 @@ class FeatureUnits:
         return found
 
     def leave(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """The weights on the features themselves that forecast as these do on standardised ones."""
+        """Convert weights for standardised features to weights for the features themselves, with the same forecasts."""
         weight = weights["weight"].double() / self.deviation
         found = {"weight": weight.to(weights["weight"].dtype)}
         if "bias" in weights:

@@ -173,7 +173,7 @@ def _split_rows(count: int, share: float | None, gap: int) -> Iterator[tuple[Ten
 
 
 def _find_start(job: FitJob, train: SampleSource) -> Start:
-    """Find how a fresh model is fitted to the squared error."""
+    """Choose how a fresh model is fitted to the squared error: in closed form if it is linear, else by training."""
     look = train.finite().look()
     if isinstance(train, MemorySamples) and is_linear(job.model, look.features, look.costs):
         return RidgeStart(job.model)

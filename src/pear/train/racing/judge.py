@@ -53,10 +53,11 @@ class Losses:
         return len(self.each) < self.samples
 
     def less(self, start: Losses) -> PairedDifference:
-        """By how much the loss is larger than that of the start on the same samples, in the unit of the metric.
+        """Subtract the losses of the start on the same samples; the difference is in the unit of the metric.
 
-        A metric of the user's own has one value for each fold; a single one has a standard error as a mean of numbers
-        that deviate from each other by half of their mean.
+        A metric of the user's own gives one value for each fold, so that folds are compared in the place of samples.
+        With a single fold, the standard error is a rule of thumb: half of the start's metric over the square root of
+        the number of samples.
         """
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5

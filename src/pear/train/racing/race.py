@@ -222,7 +222,7 @@ class Race:
                 self._save(field)
 
     def _train(self, trajectories: list[Trajectory], epochs: int) -> None:
-        """Train to so many epochs in every fold."""
+        """Continue the training in every fold until it has done this number of epochs."""
         for one in trajectories:
             one.train_to(epochs, self.progress.seconds_left(self._reserve(one, epochs)), self.progress.after_epoch)
             if not one.finished:
@@ -258,7 +258,7 @@ class Race:
         return found
 
     def _judge_in_time(self, place: str, judge: Callable[[], list[Losses]], always: bool = False) -> Losses | None:
-        """Join the losses of all folds; None where they are not known in time, unless they ``always`` have to be."""
+        """Judge and join the losses of all folds; None where time runs out, which ``always`` prevents."""
 
         def judged() -> Losses | None:
             left = None if always else seconds_to_judge(self.job.config.time_cap, self.progress.seconds())

@@ -49,7 +49,7 @@ class RaceProgress:
         return time.perf_counter() - self.began
 
     def resume(self, seconds: float, judging: float) -> None:
-        """Count the seconds of a race that was interrupted, those of judging apart."""
+        """Set the clock to the seconds that an interrupted race had taken, and to those of them spent on judging."""
         self.began, self.judging = self.began - seconds, judging
 
     def seconds_left(self, reserve: float = 0.0) -> float | None:

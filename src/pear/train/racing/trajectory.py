@@ -129,7 +129,7 @@ def set_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
 
 
 class WeightAverage:
-    """A running average of a model's weights; entries that are no floating-point tensors are the last ones."""
+    """A running average of a model's weights; of entries that are no floating-point tensors it keeps the last value."""
 
     def __init__(self) -> None:
         self.total: Weights = {}

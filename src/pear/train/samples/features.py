@@ -122,7 +122,7 @@ def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight:
 
 
 def check_weight_rows(data: Any, weight: Any, name: str) -> None:
-    """Raise ProblemError where weights have another index than the tables of the samples, or there are none of these.
+    """Raise ProblemError where weights have an index that differs from that of the samples, or samples have none.
 
     Args:
         data: the samples, as ``fit`` takes them.
