@@ -37,7 +37,7 @@ class GradientRow:
         compared: number of samples whose gradient was compared.
         reuse_rate: share of samples for which no solver was called; None without warm starts.
         versions: versions of a peer's packages, by name.
-        profile: seconds by what they were spent on, of one more measurement.
+        profile: the seconds of each phase, from a measurement of its own.
         structure: name of the structure of the problems.
         measured: "gradient", or "decision" where the errors are those of the decisions and there is no backward pass.
         loose: whether it is a peer at a setting that gives up accuracy for time.

@@ -45,7 +45,7 @@ class HardModel(NamedTuple):
 
 
 class _BareModel(NamedTuple):
-    """A model before units, ties and curvature are added: A (k, n), a mask of its equalities, a feasible point."""
+    """The first form of a model: rows A (k, n), a mask of its equalities, and a feasible point."""
 
     A: sparse.csr_array
     equal: NDArray[np.bool_]
@@ -119,7 +119,7 @@ def _with_copies(model: _BareModel, rng: Generator) -> _BareModel:
 
 
 def _hard_curvature(rng: Generator, n: int, kind: str) -> sparse.csc_array:
-    """None ("lp"), a diagonal ("diagonal") or a matrix of low rank ("coupled") on some dozens of the variables."""
+    """Draw a curvature on some dozens of variables: zero ("lp"), diagonal ("diagonal") or of low rank ("coupled")."""
     at = np.sort(rng.choice(n, min(_CURVED, n // 4), replace=False))
     if kind == "lp":
         return sparse.csc_array((n, n))
@@ -149,7 +149,7 @@ class _RowWriter:
 
 
 def _staircase(rng: Generator, periods: int, products: int) -> _BareModel:
-    """Production, stock and backlog by period: each period's balances meet the next one's in the stock alone."""
+    """Production, stock and backlog by period; only the stock links a period with the next one."""
     make, stock, late, extra = np.arange(4 * periods * products).reshape(4, periods, products)
     rows, x = _RowWriter(), np.zeros(4 * periods * products)
     x[make] = rng.integers(0, 6, make.shape) * (rng.random(make.shape) < 0.6)

@@ -56,7 +56,7 @@ class IntegerRow:
     """The times of both sides for the same programs.
 
     Attributes:
-        degree: how far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike.
+        degree: degree of the polynomial that makes the values; 8 is the paper's hardest, at 2 most forecasts are alike.
         kind: one of ``KINDS``.
         programs: number of programs.
         seconds: our seconds for all programs, without a warm start.
@@ -101,7 +101,7 @@ def run(settings: IntegerSettings, callbacks: Callbacks) -> None:
 
 
 def _draw_values(task: Knapsack, degree: int, count: int, random: np.random.Generator) -> dict[str, Array]:
-    """(count, n) values of each kind; the forecasts are those of a linear model fitted by least squares, and noise."""
+    """Draw values (count, n) of each kind; forecasts are those of a fitted linear model, with noise added."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])

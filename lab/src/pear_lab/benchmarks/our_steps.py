@@ -79,8 +79,8 @@ class OurSteps:
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
         """Do the one-time work of a problem before the clock starts.
 
-        Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
-        a training replays in every step; a peer's compiled code is not timed either.
+        This prepares what depends on the problem alone, where all samples share one. On a GPU it also captures the CUDA
+        graph that a training replays in every step, as the compilation of a peer's code is not timed either.
         """
         for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.instances.is_shared)):
             _backward_pass(self.moved, value)

@@ -18,7 +18,8 @@ def kernel_bytes(file: str, name: str) -> int | None:
 def peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes.
 
-    Not ``ru_maxrss`` where the kernel says more: on Linux a new process inherits that of the one which started it.
+    On Linux it is read from the kernel's files. ``ru_maxrss`` would be wrong there, because a new process inherits the
+    value of the process that started it.
     """
     known = kernel_bytes("self/status", "VmHWM")
     if known is not None:
@@ -29,6 +30,6 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Resident memory of this process now, in bytes; the most so far where the system says no more."""
+    """Resident memory of this process now, in bytes; where the system does not tell it, the largest so far."""
     known = kernel_bytes("self/status", "VmRSS")
     return peak_memory() if known is None else known

@@ -67,8 +67,8 @@ class ScalingRow:
         solver: the source of candidates.
         size: side of the grid, or number of variables.
         n, rows: variables, and equality and inequality rows.
-        batch: samples a measurement.
-        seconds: a sample, forward and backward, of the fastest measurement.
+        batch: number of samples in a measurement.
+        seconds: seconds per sample, forward and backward, of the fastest measurement.
         processor: smallest processor seconds per sample; other jobs on the machine hardly change it.
         kkt_residual: largest of the batch, as the loss reports it.
     """

@@ -188,7 +188,7 @@ class ProgressMarks:
         self.seen += len(output)
 
     def row(self, who: str, distinct: int, since: float) -> StreamRow:
-        """The row of the marks from a share ``since`` of the run on."""
+        """Make the row of the run, leaving out the share ``since`` of it at the beginning."""
         least = since * self.found[-1][0]
         counted = [mark for mark in self.found if mark[0] >= least]
         (first, began, computed, _), (last, ended, done, _) = counted[0], counted[-1]

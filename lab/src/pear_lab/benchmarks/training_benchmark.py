@@ -88,9 +88,9 @@ class TrainingRow:
         epochs: number of trained epochs.
         epoch_seconds: seconds per epoch, without the checks.
         seconds: total seconds, checks included; None for a peer, which makes no checks.
-        regret: normalised regret on the test samples, with the weights at the end of it.
+        regret: normalised regret on the test samples, with the weights at the end of the training.
         reuse_rate: share of the samples for which no solver was called.
-        profile: seconds by what they were spent on, where that was asked for.
+        profile: the seconds of each phase, where that was asked for.
         versions: the versions of a peer's packages.
         whole: whether it ran until it stopped early.
     """
@@ -189,7 +189,10 @@ class _TrainingSides:
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
     def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
-        """Our side with right-hand sides of each sample's own, a share of them infeasible; times the median epoch."""
+        """Train on samples with right-hand sides of their own, of which the share ``part`` is infeasible.
+
+        The time is that of the median epoch.
+        """
         own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
         name = "h" if own.b is None else "b"
         sides = getattr(own, name).reshape(1, -1).repeat(count, 1)

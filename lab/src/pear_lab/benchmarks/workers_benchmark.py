@@ -124,9 +124,9 @@ class WorkerRow:
     price: float | None
 
     def rate(self, workers: int) -> float:
-        """Predicted samples per second: a step takes its own time and that of two sums, one of them small.
+        """Predicted samples per second: a step takes the time of its computation and of two sums, one of them small.
 
-        Several workers are as fast as one is while its neighbours compute, too: they share caches and memory.
+        With several workers, computation takes as long as measured while all of them compute: they share the memory.
         """
         network = Network(self.latency, self.bandwidth)
         step = self.batch_size / (self.busy if workers > 1 else self.alone)

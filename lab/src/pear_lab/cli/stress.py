@@ -200,7 +200,7 @@ def kill(
 
 
 def kill_table(found: KillCounts) -> TextTable:
-    """Make the table of a killed sweep: how often what was killed, and which rows were lost or wrong."""
+    """Make the table of a killed sweep: the number of kills of each kind, and the rows that were lost or wrong."""
     rows = [
         ("kills", sum(found.kills.values())),
         *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),

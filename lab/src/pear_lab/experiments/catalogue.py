@@ -45,7 +45,7 @@ class TaskEntry:
         published: whether problem and budget are the paper's.
         needs_data: whether files or prices are needed; "all" leaves its experiments out.
         shared_test: whether all seeds are tested on the same instances.
-        block: length of runs of similar neighbouring instances, which a bootstrap draws together.
+        block: number of neighbouring, similar instances that a bootstrap draws together.
     """
 
     title: str
@@ -343,7 +343,7 @@ class Comparison:
     seeds: tuple[int, ...] = tuple(range(30, 50))
 
     def settings(self, method: str) -> dict[str, Any]:
-        """The settings that trainings of a method have here beside those of their experiment."""
+        """The settings that this comparison adds to those of a method's experiment."""
         return {} if self.start is None or method == "mse" else {"start": self.start}
 
     @property

@@ -86,7 +86,7 @@ def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSp
 
 
 def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
-    """Every combination of the options; one without degrees takes whatever degrees are selected."""
+    """Every combination of the options. Where an experiment names no degrees, the selected degrees are used."""
     options = {**experiment.options, **(experiment.quick_options if selection.quick else {})}
     if selection.degrees is not None and "degree" in options:
         options["degree"] = tuple(degree for degree in experiment.options["degree"] if degree in selection.degrees)

@@ -123,8 +123,9 @@ class Worker:
     """A pool of one process, so that a process that dies ends no task but its own.
 
     Attributes:
-        pool: the executor; messages: our end of the pipe that its process sends messages through.
-        ticket: the ticket of the task that it does; None where it is idle.
+        pool: the executor.
+        messages: our end of the pipe through which its process sends messages.
+        ticket: the ticket of its task; None where it is idle.
     """
 
     def __init__(self) -> None:
@@ -208,7 +209,7 @@ def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
 
 
 def _is_portable(error: Exception) -> bool:
-    """Whether an error can be sent to another process: some take more arguments than they keep."""
+    """Whether an error can be pickled and sent to another process; errors that do not keep their arguments cannot."""
     try:
         pickle.loads(pickle.dumps(error))
     except (TypeError, ValueError, AttributeError, pickle.PicklingError):

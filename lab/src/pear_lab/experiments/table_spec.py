@@ -20,7 +20,7 @@ class TableMetric:
         title: how a table names it, with its unit.
         source: name in ``RunRecord.metrics`` or ``RunRecord.timings``.
         factor: what turns the record's unit, a share or seconds, into that of the table.
-        decimals: that are printed where no published number says how many.
+        decimals: number of decimals where no published number says how many to print.
     """
 
     title: str
@@ -84,11 +84,11 @@ class TableSpec:
         blocks, rows, columns: what tells the parts, lines and columns apart: "task", "method" or one of
             ``CONDITIONS``; each metric has a block of its own as well.
         heading: heading of the column that names the lines.
-        ddof: what the paper takes off the number of seeds in its standard deviations; seen from runs that repeat its
-            printed digits.
-        as_published: whether that is known.
+        ddof: what the paper subtracts from the number of seeds in the divisor of its standard deviations, as inferred
+            from runs that repeat its printed digits.
+        as_published: whether ``ddof`` is known.
         ranked: whether the best two of a column are marked.
-        settings: that its runs have and the published rows do not name.
+        settings: settings of its runs that the published rows do not name.
         variants: the variants of the runs that fill it; None is a training.
         shift: key in ``metrics["shift"]``, with places for conditions; empty where the metric itself is shown.
         cells: conditions of the cells, where the paper has no such table.

@@ -101,5 +101,5 @@ def draw_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
 
 
 def _wander(days: int, random: np.random.Generator) -> Array:
-    """Random walks (days, 24) through the hours of a day, with a deviation of 1 at its end."""
+    """Draw a random walk for each day, (days, 24), with a standard deviation of 1 in the last hour."""
     return np.cumsum(random.normal(0, 1 / np.sqrt(24), (days, 24)), axis=1)

@@ -154,7 +154,7 @@ def cases_of(words: Sequence[str], quick: bool = False) -> list[str]:
 
 @lru_cache(maxsize=4)
 def make_case(name: str, seed: int, quick: bool) -> StudyCase:
-    """Make a case; the last ones are kept, as forecasters come one after the other.
+    """Make a case. The last ones made are kept, because several forecasters are run on a case in turn.
 
     Raises:
         DataError: its file is missing or cannot be used.

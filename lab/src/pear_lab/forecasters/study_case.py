@@ -62,7 +62,7 @@ class StudyCase:
 
     @property
     def offset(self) -> float:
-        """The constant of the objective, which values have and solutions leave out."""
+        """The constant of the objective, which the values of solutions do not include."""
         return float(self.problem.offset) if isinstance(self.problem, Model) else 0.0
 
     def problem_of(self, rows: Rows) -> Problem | Model:

@@ -68,7 +68,7 @@ class Omission:
 
 
 def expand_runs(cases: Sequence[str], forecasters: Sequence[str], seeds: int | None, quick: bool) -> list[RunKey]:
-    """The runs of these cases. A forecaster without a seed is trained once where all seeds have the same rows.
+    """List the runs of these cases. Where all seeds have the same rows, forecasters that use no seed are run once.
 
     Args:
         cases, forecasters: names.
@@ -114,7 +114,7 @@ def do_run(send: SendMessage, key: RunKey) -> RunResult | Omission:
 
 
 def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick: bool) -> tuple[WalkForward, str]:
-    """Train a forecaster on a split, and judge its decisions; it is the first row of the result. Then its note.
+    """Train a forecaster on a split and judge its decisions; return the result and the forecaster's note.
 
     Raises:
         ForecasterError: it fails; the message says where.

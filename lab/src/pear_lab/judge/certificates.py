@@ -132,7 +132,10 @@ def _least_violation_point(s: Program, G: Array, h: Array, size: float) -> tuple
 
 
 def _magnified_multipliers(s: Program, keep: Any, x: Array, size: float) -> Array:
-    """Return multipliers of the least violation around x, in units of 1e-7, because HiGHS ignores one of 1e-11."""
+    """Return multipliers of the least violation around x, measured in units of 1e-7.
+
+    Without these units HiGHS would ignore a violation of 1e-11.
+    """
     z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
     near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
     moved = replace(s, **{name: value.astype(float) for name, value in near.items()})

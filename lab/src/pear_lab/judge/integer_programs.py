@@ -1,8 +1,8 @@
 """Judge answers to integer programs, by enumeration if there are few choices, otherwise by HiGHS.
 
 Feasibility of the returned point is always checked in extended precision: integers are integers, and a row is violated
-by at most 1e-8 of its own terms. An integer has no rounding error, so that only continuous variables have a least size,
-which is not zero where all of them are.
+by at most 1e-8 of its own terms. The terms of a continuous variable have a least size, even where all such variables
+are zero; integers have no rounding error and need none.
 """
 
 from __future__ import annotations

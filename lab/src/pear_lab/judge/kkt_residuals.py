@@ -131,7 +131,11 @@ def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None
 
 
 def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
-    """The residuals of x (n,) and its multipliers. Without the cap, a huge multiplier is relative to its own size."""
+    """The residuals of x (n,) and its multipliers.
+
+    With ``capped``, a term of the gradient counts at most as much as the objective's gradient, so that huge multipliers
+    do not make residuals look small. Without it, every term counts in full.
+    """
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = decision_size(s, x, units)
     size = np.abs(x) + SHARE * units.column * X

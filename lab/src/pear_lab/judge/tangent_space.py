@@ -58,7 +58,7 @@ class Tangent:
 
     @property
     def tolerance(self) -> float:
-        """Relative error of a gradient from which on it is wrong."""
+        """The largest relative error of a gradient that still counts as right."""
         return max(WRONG, self.rounding)
 
     @property
@@ -75,7 +75,8 @@ class Tangent:
     def error(self, g: Array, e: Array) -> float:
         """The relative error of a gradient g (n,) for the prediction error e (n,).
 
-        Relative to the gradient's size in the program's own units, and to no less than a millionth of the unprojected.
+        It is relative to the size of the exact gradient in the program's own units, and at least to a millionth of the
+        size of e before it is projected.
         """
         exact, d = self.project(wide(e)), self.units.column
         largest = (np.abs(np.diagonal(self.s.H)) * d * d).max()

@@ -298,7 +298,7 @@ def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
-    """Return the curve of the best regret so far, as the mean over seeds, from the first check of the last seed on."""
+    """Return the mean over seeds of the best regret so far, from the time at which every seed has had a check."""
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
         return None

@@ -188,7 +188,7 @@ def unusual_time_cap(run: RunRecord) -> float | None:
 
 
 def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """Return the best group of runs with equal settings apart from the fold, in the order of ``_rank_run_group``."""
+    """Group runs by their settings other than the fold, and return the group that ``_rank_run_group`` ranks first."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
@@ -199,8 +199,8 @@ def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
 def _rank_run_group(group: list[RunRecord]) -> tuple[bool, bool, int, float, str]:
     """Return the sort key of a group of runs.
 
-    Full problems come first, then runs with the start of the task's own protocol, more runs, a longer budget, later
-    runs.
+    Groups are compared by these criteria in turn: full problems before reduced ones; the start of the task's own
+    protocol before others; then the number of runs, the budget, and the date.
     """
     run = group[0]
     budget = float(run.settings.get("time_cap", TIME_CAP))

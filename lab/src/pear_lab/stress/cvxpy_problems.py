@@ -1,7 +1,7 @@
 """Random problems written in CVXPY, as users write them: what they minimise, their constraints and their parameters.
 
-Every problem has a solution whatever its parameters are, within the ranges they are drawn from. A problem is the same
-whatever else is drawn.
+Every problem has a solution for all parameters in the ranges they are drawn from. A problem depends on its seed and its
+number alone, not on what else is drawn.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Parts:
         return random_entries(self.rng, shape, self.whole)
 
     def cost(self, size: int, draw: Callable[[Rng], Array] | None = None) -> Any:
-        """What multiplies decisions: a parameter, or now and then a linear function of a shorter one."""
+        """A predicted cost of ``size`` decisions: a parameter, or now and then a linear function of a shorter one."""
         if draw is None and self.rng.random() < 0.2:
             few = max(1, size // 2)
             return self.normal(size, few) @ self.cost(few, lambda rng: rng.normal(size=few))

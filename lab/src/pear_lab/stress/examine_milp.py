@@ -1,7 +1,7 @@
 """Examine one mixed-integer program: HiGHS and SciPy solve it, too, and an exact check judges our decision.
 
 Both references run without a line of our code, with their own tolerances. Their integers are then fixed and the
-continuous variables solved again: a switch of 1e-7 beside a big M lets through what no whole switch does.
+continuous variables solved again: with a big M, a switch of 1e-7 would allow an amount that 0 forbids.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def judge_milp(case: MilpCase, number: int = 0) -> MilpVerdict:
 
 @contextmanager
 def silent_output() -> Iterator[None]:
-    """Swallow what compiled code prints: HiGHS reports on some programs whatever its options say."""
+    """Discard what compiled code prints: HiGHS reports on some programs even where its options forbid it."""
     sys.stdout.flush()
     kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -166,7 +166,7 @@ def solve_by_scipy(s: Program) -> Reference:
 
 
 def _told_apart(s: Program, run: Callable[[Program], Reference]) -> Reference:
-    """What a solver says; "unbounded or infeasible" is decided by the same program without its cost."""
+    """Run a solver; where it says "unbounded or infeasible", a run without the cost tells which of the two holds."""
     said = run(s)
     if said.status != _EITHER:
         return said
@@ -209,7 +209,7 @@ def _run_scipy(s: Program) -> Reference:
 
 
 def _completed(s: Program, status: str, x: Array | None) -> Reference:
-    """The reference with the value of the best point for its rounded integers; open where they have none."""
+    """Round the reference's integers and compute the best value for them; status "open" if they allow no point."""
     if x is None:
         return Reference(status)
     fixed, rest = np.round(x[s.integer]), ~s.integer

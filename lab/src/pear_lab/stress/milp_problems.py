@@ -1,7 +1,7 @@
 """Random mixed-integer programs as planners write them: with switches, big M, whole numbers, ties and odd units.
 
-A program is the same whatever else is drawn. Some have no solution: the rows contradict each other, the integers alone
-contradict them, or the objective has no end.
+A program depends on its seed and its number alone, not on what else is drawn. Some have no solution: the rows
+contradict each other, they allow no integers, or the objective is unbounded.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _scheduling(p: MilpBuilder) -> None:
 
 
 def _indicators(p: MilpBuilder) -> None:
-    """Rows that hold where their switch is on, a number of switches that must be, and bounds on all variables."""
+    """Rows that hold only where their switch is on, a least number of switches that are on, and bounded variables."""
     n, rows, top = int(p.rng.integers(2, 7)), int(p.rng.integers(2, 8)), p.number(5, 20)
     x = p.amounts(n, p.numbers(-9, 9, n), top)
     on, count = p.switches(rows, p.numbers(-5, 5, rows)), p.switches(1, [p.number(-3, 3)], 7.0)
@@ -278,7 +278,7 @@ def _make_infeasible(p: MilpBuilder) -> None:
 
 
 def _make_unbounded(p: MilpBuilder) -> None:
-    """Add something that earns without end: a product without a limit, or a purchase that is sold at more."""
+    """Make the objective unbounded: by a product without a limit, or by buying and selling at a higher price."""
     if p.rng.random() < 0.5:
         p.amounts(1, [-1.0 - p.number(0, 5)])
         return

@@ -139,7 +139,7 @@ def _repeated_row_fields(rng: Rng) -> Fields:
 
 
 def _vertex_fields(rng: Rng) -> Fields:
-    """Small integers: many rows through one vertex."""
+    """Data of small integers, so that many rows meet in one vertex."""
     return polytope_around_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
 
 
@@ -150,7 +150,7 @@ def _low_rank_fields(rng: Rng) -> Fields:
 
 
 def _infeasible_fields(rng: Rng) -> Fields:
-    """Rows of their own, which contradict each other in an eighth of the samples."""
+    """Every sample has rows of its own; in an eighth of the samples they contradict each other."""
     G = rng.integers(0, 3, (4, 8)).astype(float)
     h = rng.integers(4, 9, (_SAMPLES, 4)).astype(float)
     least = np.where(np.arange(_SAMPLES) % 8 == 0, -9.0, 0.0)

@@ -81,7 +81,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
 
 
 def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
-    """Measure how much of the loss against the relaxed optimum is due to the relaxation, which no forecast can save.
+    """Measure how much of the loss against the relaxed optimum comes from the relaxation, whatever the forecast.
 
     Args:
         task: what is decided; where it has no integers the gap is zero.

@@ -263,8 +263,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             base_forecast: forecasts of these rows that are corrected, where ``fit`` was given them.
 
         Returns:
-            The kind of table that ``fit`` got as costs: a DataFrame with its columns, or, of a long table, a Series. It
-            has the index of X where X is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
+            A DataFrame or, of a long table, a Series, where the costs of ``fit`` were one, with the index of X where X
+            is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
         """
         values = self._forecast(X, base_forecast)
         if self._columns is not None and self._flat:
@@ -289,9 +289,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             problem: the problem of these rows, where samples have fields or known costs of their own.
 
         Returns:
-            A DataFrame where X is a DataFrame or ``fit`` got one as costs, otherwise an array. The columns of the
-            DataFrame have the names of the ``Model``'s variables, or of the costs; with groups, the ids of the groups
-            name its rows.
+            A DataFrame where X or the costs of ``fit`` were one, otherwise an array. Its columns are named as the
+            ``Model``'s variables, or as the costs; its rows, with groups, as the groups.
         """
         predicted = self._forecast(X, base_forecast, groups=groups, known=known)
         table = read_groups(self, groups, len(predicted))

@@ -169,7 +169,7 @@ def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> 
 
 
 def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
-    """Regret on the test windows between rebalancings, the error of the forecasts, and the backtest.
+    """Compute the regret on the test windows, the error of the forecasts, and the backtest.
 
     Lists hold one number a window (``regrets``, ``best``) or a day (``value``); the yardsticks trade the same days.
     """
@@ -196,7 +196,7 @@ def _trading_scores(evaluation: Evaluation, weights: Tensor, realised: Tensor) -
 
 
 def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
-    """Equal weights, and the least variance of the days known at each rebalancing; both need no forecast."""
+    """Scores of two portfolios without a forecast: equal weights, and least variance over the days known so far."""
     known = market.split.rebalancing.known.double()
     count, n, _ = known.shape
     covariance = moments(known, evaluation.ahead)[1]

@@ -47,7 +47,7 @@ class TabularProtocol(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the candidate values of the tuned setting. Our defaults tune nothing and start with MSE."""
+        """Return the values to try of the method's setting; PEAR with our defaults tries none, and starts with MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}

@@ -11,7 +11,7 @@ PACKAGES = ("cvxpylayers", "cvxpy", "diffcp", "torch", "numpy")
 
 
 def layer(Q: Any) -> Callable[[Any], Any]:
-    """The factors of the covariances are parameters, as its rules demand."""
+    """Return its layer for long-only portfolios; as its rules demand, factors of the covariances are parameters."""
     import torch
 
     factors = torch.linalg.cholesky(Q).mT.contiguous()  # Q = FᵀF; where Q is forecast, gradients run through it
@@ -21,7 +21,7 @@ def layer(Q: Any) -> Callable[[Any], Any]:
 
 @cache
 def _program(n: int) -> Any:
-    """Stated and canonicalised once for each number of assets."""
+    """Return the program of n assets, which is stated and canonicalised once."""
     cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
     x, F, c = cp.Variable(n), cp.Parameter((n, n)), cp.Parameter(n)
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(F @ x) + c @ x), [cp.sum(x) == 1, x >= 0])

@@ -10,7 +10,7 @@ PACKAGES = ("libdqp", "daqp", "qpsolvers", "torch", "numpy")
 
 
 def layer(Q: Any) -> Callable[[Any], Any]:
-    """Dense, with its own tolerances."""
+    """Return dQP's layer for dense long-only portfolios with curvature Q, at dQP's own tolerances."""
     import torch
 
     B, n, _ = Q.shape

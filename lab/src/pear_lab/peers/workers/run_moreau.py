@@ -11,10 +11,10 @@ PACKAGES = ("moreau", "torch", "numpy")
 
 
 def layer(Q: Any) -> Callable[[Any], Any]:
-    """The portfolios as ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
+    """Return its layer for portfolios in the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
 
-    Its own settings, but for the number of iterations: with its default of 200 its active-set method does not come to
-    an end from some 450 assets on, without a word.
+    All settings but the number of iterations are its defaults. With the default of 200 iterations, its active-set
+    method silently stops too early from some 450 assets on.
     """
     import torch
 

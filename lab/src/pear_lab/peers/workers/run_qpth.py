@@ -10,7 +10,7 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def layer(Q: Any) -> Callable[[Any], Any]:
-    """Long-only portfolios."""
+    """Return qpth's layer for long-only portfolios with curvature Q."""
     import torch
 
     n = Q.shape[-1]
@@ -19,7 +19,7 @@ def layer(Q: Any) -> Callable[[Any], Any]:
 
 
 def program(data: dict[str, Any]) -> Callable[[Any], Any]:
-    """Any rows; its own tolerance (1e-12) and number of iterations."""
+    """Return qpth's layer for any program, at its own tolerance (1e-12) and number of iterations."""
     A, b = (data[name] if data["b"].numel() else data[name].new_empty(0) for name in ("A", "b"))
     # Q is positive definite by construction, so that it need not compute its eigenvalues.
     solve = import_module("qpth.qp").QPFunction(verbose=-1, check_Q_spd=False)

@@ -10,7 +10,7 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Long-only portfolios; the utilities of the best ones are found before anything is timed."""
+    """Prepare the steps of an epoch; the utilities of the best portfolios are computed before anything is timed."""
     import torch
 
     predicted, true = (torch.from_numpy(data[name]).to(device) for name in ("predicted", "true"))

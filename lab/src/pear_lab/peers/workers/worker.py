@@ -61,7 +61,7 @@ def _prepare_step(peer: Any, data: dict[str, Any], device: str) -> Step:
 
 
 def _set_up_jax(device: str) -> None:
-    """Float64, on this device, and no more threads than asked for."""
+    """Set JAX to float64, to this device, and to the number of threads that was asked for."""
     if os.environ.get("OMP_NUM_THREADS") == "1":
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
@@ -107,7 +107,7 @@ def regrets(program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dic
 
 
 def times_curvature(Q: Any, z: Any) -> Any:
-    """Qz (B, n) of decisions z (B, n); Q (n, n) is shared by all samples, or theirs (B, n, n)."""
+    """Multiply decisions z (B, n) by Q, which is (n, n) for all samples or (B, n, n)."""
     return z @ Q if Q.ndim == z.ndim else (Q @ z[:, :, None])[:, :, 0]
 
 
@@ -185,7 +185,7 @@ def measure(
 
 
 def synchronize(device: str) -> Callable[[], None]:
-    """Waits for a CUDA device; on the CPU there is nothing to wait for."""
+    """Return a function that waits until a CUDA device is idle; on the CPU it does nothing."""
     if device == "cpu":
         return lambda: None
     import torch

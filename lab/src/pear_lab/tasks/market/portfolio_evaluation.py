@@ -44,7 +44,7 @@ class Evaluation:
         return Outcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
-        """``Σ regret / (Σ |best utility| + 1e-7)``; ``true`` is ignored, since the days that came true are known."""
+        """``Σ regret / (Σ |best utility| + 1e-7)``. ``true`` is ignored: the object already has the true days."""
         return published_regret(self.outcome(predicted))
 
     def normalized_error(self, predicted: Tensor) -> float:

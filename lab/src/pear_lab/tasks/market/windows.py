@@ -38,7 +38,7 @@ class MarketSplit:
 
     Attributes:
         train, validation, test: windows, one for each day on which a decision could be taken.
-        borders: the first row of the history that is a target of the validation, and the first of the test.
+        borders: the rows of the history at which the targets of the validation and of the test begin.
         ahead: days between two rebalancings.
     """
 

@@ -28,7 +28,7 @@ class Jobs(NamedTuple):
         earliest: the first slot in which it may start.
         latest: the slot by whose beginning it must have ended.
         power: energy per slot.
-        load: what it takes of the machine while it runs.
+        load: how much of the machine's capacity a job uses while it runs.
     """
 
     duration: Counts
