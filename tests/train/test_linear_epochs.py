@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
 import pear
@@ -165,9 +166,72 @@ def test_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
 
 
+def curved_problem(**fields: Any) -> pear.Problem:
+    """A quadratic program of 12 variables between bounds, with a row that binds in many decisions."""
+    random = torch.Generator().manual_seed(0)
+    root, rows = (torch.randn(12, 12, generator=random, dtype=torch.float64) for _ in range(2))
+    Q = root @ root.T / 12 + 0.1 * torch.eye(12)
+    return pear.Problem(**{"Q": Q, "G": rows[:3], "h": [1.0] * 3, "lb": -1.0, "ub": 1.0, **fields})
+
+
+SINGULAR = torch.diag(torch.tensor([1.0] * 6 + [0.0] * 6, dtype=torch.float64))
+MAP = torch.randn(12, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+KNOWN = torch.randn(60, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def with_map(problem: pear.Problem, M: Any, known: Any = None) -> pear.Model:
+    return pear.Model(problem, cost_map=pear.CostMap(M, known))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        (curved_problem(), {}),
+        (curved_problem(), {"smoothing": 0.3, "injection": 0.1}),
+        (curved_problem(sense="max", Q=-torch.eye(12)), {"injection": 0.0, "guidance": 0.0}),
+        (curved_problem(Q=SINGULAR), {}),
+        (with_map(curved_problem(Q=None), MAP), {}),
+        (with_map(curved_problem(Q=None, sense="max"), sparse.csr_array(MAP * (MAP > 0)), KNOWN[0]), {}),
+        (with_map(curved_problem(), MAP, KNOWN), {}),
+        (with_map(curved_problem(), None, KNOWN[0]), {}),
+    ],
+    ids=["Q", "Q and λ", "concave maximum", "singular Q", "map", "sparse map", "Q and own known costs", "known costs"],
+)
+def test_curvature_and_cost_maps(
+    problem: Any, options: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled epoch injects H⁻¹e and maps values to costs as the plain loop does; what it records is the same."""
+    random = torch.Generator().manual_seed(3)
+    count = problem.inputs if isinstance(problem, pear.Model) else problem.n
+    X = torch.randn(60, 5, generator=random, dtype=torch.float64)
+    values = X @ torch.randn(5, count, generator=random, dtype=torch.float64)
+    values = values + torch.randn(values.shape, generator=random, dtype=torch.float64)
+    runs = []
+    for compiled in (True, False):
+        with monkeypatch.context() as patch:
+            if compiled:
+                patch.setattr(pear.PEARLoss, "forward", None)  # no step of the plain loop
+            else:
+                patch.setattr(LinearEpochs, "supports", staticmethod(lambda *args: False))
+            torch.manual_seed(0)
+            model, loss = nn.Linear(5, count, dtype=dtype), pear.PEARLoss(problem, **options)
+            config = FitConfig(max_epochs=3, check_every=1, batch_size=7, start="standardised")
+            data = X.to(dtype), values.to(dtype)
+            history = fit(model, loss, data, data, lambda predicted, true: 0.0, config)
+        runs.append((model, loss, history))
+    (here, mine, checks), (plain, theirs, others) = runs
+    close = {"rtol": 1e-9, "atol": 1e-11} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(here.weight, plain.weight, **close)
+    assert [one.loss for one in checks.checks] == pytest.approx([one.loss for one in others.checks], rel=close["rtol"])
+    torch.testing.assert_close(mine.last.regret, theirs.last.regret, **close)
+    torch.testing.assert_close(mine.last.decision, theirs.last.decision, **close)
+    assert (mine.samples, mine.current_guidance) == (theirs.samples, pytest.approx(theirs.current_guidance))
+
+
 @pytest.mark.parametrize(
     "change",
-    ["subclass", "sequential", "hook", "weight decay", "sgd", "sum", "no smoothing", "curvature", "another solver"],
+    ["subclass", "sequential", "hook", "weight decay", "sgd", "sum", "no smoothing", "flat", "own Q", "another solver"],
 )
 def test_anything_else_is_not_supported(change: str) -> None:
     class Mine(nn.Linear):
@@ -180,13 +244,18 @@ def test_anything_else_is_not_supported(change: str) -> None:
     )
     if change == "hook":
         model.register_forward_hook(lambda *args: None)
-    curved = pear.Problem(Q=torch.eye(n), A=PATHS.problem.A, b=PATHS.problem.b, lb=0.0)
+    rows = {"A": PATHS.problem.A, "b": PATHS.problem.b, "lb": 0.0}
+    problem = {
+        "flat": pear.Problem(Q=torch.diag(torch.arange(n)), **rows),  # no curvature in the first direction
+        "own Q": pear.Problem(Q=torch.eye(n).repeat(60, 1, 1), **rows),
+    }.get(change, PATHS.problem)
     options: dict[str, Any] = {
         "sum": {"reduction": "sum"},
         "no smoothing": {"smoothing": 0.0, "injection": 0.0},
+        "flat": {"smoothing": 0.0},
         "another solver": {"solver": "interior-point"},
     }.get(change, {})
-    loss = pear.PEARLoss(curved if change == "curvature" else PATHS.problem, **options)
+    loss = pear.PEARLoss(problem, **{"smoothing": 0.1, **options})
     decay = 0.1 if change == "weight decay" else 0.0
     kind = torch.optim.SGD if change == "sgd" else torch.optim.Adam
     optimizer = kind(model.parameters(), lr=0.01, weight_decay=decay)

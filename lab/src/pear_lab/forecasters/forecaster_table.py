@@ -204,8 +204,9 @@ FORECASTERS = {
     "pear-linear": _ours("PEAR, linear", "linear"),
     "pear-mlp": _ours("PEAR, mlp", "mlp"),
     "pear-on-ridge": _ours("PEAR on ridge", "linear", make_base=make_ridge),
-    "pear-on-lightgbm": _ours(
-        "PEAR on LightGBM", "linear", make_base=partial(make_lightgbm, SMALL_TREES), package=LIGHTGBM
+    "pear-on-lightgbm": _ours("PEAR on LightGBM", "linear", make_base=partial(make_lightgbm, {}), package=LIGHTGBM),
+    "pear-on-lightgbm-small": _ours(
+        "PEAR on LightGBM, small trees", "linear", make_base=partial(make_lightgbm, SMALL_TREES), package=LIGHTGBM
     ),
     "pear-on-trees": _ours(
         "PEAR on HistGradientBoosting", "linear", make_base=make_histogram_trees, instead_of=LIGHTGBM

@@ -178,6 +178,18 @@ class CompiledPass:
         self.store.void_changed(table, self._everybody, _OWN, self._smoothing)
         return P, self._everybody, table, default
 
+    def shared_factor(self, smoothing: float) -> Tensor | None:
+        """Return the lower Cholesky factor (n, n) of the Hessian that all samples share.
+
+        None where samples have Hessians of their own, or the Hessian is not positive definite.
+        """
+        if not self._is_supported(smoothing):
+            return None
+        P = self._own_programs(smoothing)[0]
+        if len(P.Q) != 1 or not self._is_definite(P):
+            return None
+        return self._factor(P, np.zeros(1, np.int64))[0]
+
     def restore(self) -> None:
         """Check and load the rows of a restored store; raise ``DataError`` where they do not belong to the problem."""
         self.store.restore()

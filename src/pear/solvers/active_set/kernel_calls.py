@@ -201,8 +201,8 @@ def _run_kernel(
     from pear.solvers.active_set import batch_kernel  # imports numba, which takes a moment
 
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
-    count = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
-    team = thread_team(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
+    count = _threads_worth(B, n, rows)
+    team = team_for_batch(B, n, rows)
     if not len(samples.slots):
         table = table._replace(predicted=new_states(count, n, rows), true=new_states(count, n, rows))
     call = task, pair, samples, table, default, strength, results
@@ -218,6 +218,17 @@ def _run_kernel(
 
     for future in [thread_pools.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
+
+
+def _threads_worth(B: int, n: int, rows: int) -> int:
+    """The number of threads for a batch of B samples with n variables: one, or all of torch's."""
+    return torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
+
+
+def team_for_batch(B: int, n: int, rows: int) -> ThreadTeam:
+    """Return the team of threads for a batch of B samples with n variables, at the beginning of the batch."""
+    count = _threads_worth(B, n, rows)
+    return thread_team(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
 
 
 def thread_team(n: int, rows: int, count: int = 1) -> ThreadTeam:

@@ -7,11 +7,11 @@ training loop in Python, in the model's own precision; sums may be taken in anot
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
+from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set.batch_kernel import run_batch
 from pear.solvers.active_set.kernel_arrays import (
     REGRET,
@@ -24,94 +24,15 @@ from pear.solvers.active_set.kernel_arrays import (
     Programs,
     SampleCosts,
     SolutionTable,
-    States,
-    ThreadTeam,
 )
-
-
-class LinearState(NamedTuple):
-    """A linear model and Adam's state, which are changed in place.
-
-    Attributes:
-        weight: (n, p).
-        bias: (1, n), or (0, n) where the model has none.
-        weight_mean, bias_mean: Adam's running means of gradients, shaped as weight and bias.
-        weight_square, bias_square: Adam's running means of squared gradients.
-        weight_slope: (n, p) buffer for the gradient by the weight.
-        bias_slope: (2, n) buffer. The first row is the gradient by the bias; the first number of the second row serves
-            to round to the model's precision.
-    """
-
-    weight: Array
-    bias: Array
-    weight_mean: Array
-    weight_square: Array
-    bias_mean: Array
-    bias_square: Array
-    weight_slope: Array
-    bias_slope: Array
-
-
-class Adam(NamedTuple):
-    """Adam's learning rate, its two decay rates and ε, and the number of steps that it has taken so far."""
-
-    rate: float
-    decay: float
-    square_decay: float
-    epsilon: float
-    steps: int
-
-
-class LossStrengths(NamedTuple):
-    """The injection β, the guidance α of the first step of the call, and the factor of α from step to step."""
-
-    injection: float
-    guidance: float
-    decay: float
-
-
-class TrainingSet(NamedTuple):
-    """The training samples in the arrays that the compiled epoch uses.
-
-    Attributes:
-        features: (N, p) in the model's precision.
-        true: (N, n) true costs, in the units of the programs.
-        units: (n,) factors from the model's forecasts to costs in the units of the programs, in the model's precision.
-        order: (N,) row numbers of the samples, in the order of the epoch.
-        slots: (N,) row of each sample in ``table``.
-        own: whether samples have rows of their own in the programs.
-        failed: (N,) bool, samples that are left out.
-        table: warm starts and best decisions of the samples.
-        default: the start of samples that have no warm start.
-    """
-
-    features: Array
-    true: Array
-    units: Array
-    order: Array
-    slots: Array
-    own: bool
-    failed: Array
-    table: SolutionTable
-    default: States
-
-
-class BatchBuffers(NamedTuple):
-    """Buffers for one batch, which all batches use in turn.
-
-    Attributes:
-        samples, results: arguments of ``batch_kernel.run_batch``, with a row for each sample of the batch.
-        team: one thread, and its buffers.
-        rows: row numbers of the batch's samples in the training set.
-        totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples
-            with a positive regret whose gradient is exactly zero.
-    """
-
-    samples: SampleCosts
-    results: CompiledRegrets
-    team: ThreadTeam
-    rows: Array
-    totals: Array
+from pear.train.compiled.epoch_arrays import (
+    Adam,
+    BatchBuffers,
+    CostMapArrays,
+    LinearState,
+    LossStrengths,
+    TrainingSet,
+)
 
 
 @entry
@@ -129,7 +50,7 @@ def linear_epoch(
 
     Args:
         regret: the address of ``batch_kernel.run_batch``, from ``run_batch_address``.
-        P: programs without Q.
+        P: the programs, whose Q all samples share.
         data: the training set.
         how: strengths of injection and guidance.
         model: the linear model.
@@ -142,8 +63,9 @@ def linear_epoch(
     """
     pair = ProgramPair(P, P, np.bool_(False))
     all_samples, m, here = refer(data), refer(model), refer(room)
-    order, results = all_samples.order, here.results
+    order, results, factor = all_samples.order, here.results, all_samples.factor
     size, done = len(here.samples.at), first
+    strength = -1.0 if len(factor) > 0 and how.injection > 0.0 else how.injection
     while done * size < len(order):
         seen = min(size, len(order) - done * size)
         count = forecast_batch(all_samples, m, here, done * size, seen)
@@ -152,19 +74,24 @@ def linear_epoch(
             regret,
             (
                 *(REGRET, pair, room.samples, data.table, data.default),
-                *(how.injection, room.results, room.team, count),
+                *(strength, room.results, room.team, count),
             ),
         )
         for i in span(count):
             if results.outcome.code[i] != SOLVED:
                 return done
+        if strength < 0.0:
+            for i in span(count):
+                solve_factored(factor, results.injected[i])
+                add_normal(how.injection, results.exact[i], results.injected[i])
         for i in span(count):
             here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero(results.exact[i]) else 0.0
-        if how.guidance > 0.0:
-            alpha = how.guidance * how.decay ** (done - first)
-            add_guidance(P.sign, all_samples.table, here.samples, results, alpha, count)
+        alpha = how.guidance * how.decay ** (done - first)
         for i in span(count):  # the mean over the samples that count, for each that was seen
-            here.totals[0] += results.value[i] * (seen / count)
+            value = results.value[i]
+            if alpha > 0.0:
+                value += add_guidance(P.sign, all_samples.table, here.samples, results, alpha, i)
+            here.totals[0] += value * (seen / count)
             here.totals[1] += 1.0 if results.outcome.changes[i] == 0 else 0.0
         collect_model_gradient(m, all_samples, here.rows, count, results.injected)
         done += 1
@@ -191,7 +118,10 @@ def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, be
             room.rows[count] = row
             room.samples.at[count] = row if data.own else 0
             room.samples.slots[count] = data.slots[row]
-            forecast_costs(model, data.features[row], data.units, room.samples.predicted[count])
+            if len(data.cost_map.start) > 0:
+                forecast_mapped_costs(model, data, row, room.samples.predicted[count])
+            else:
+                forecast_costs(model, data.features[row], data.units, room.samples.predicted[count])
             for j in span(len(data.units)):
                 room.samples.true[count, j] = data.true[row, j]
             count += 1
@@ -209,19 +139,18 @@ def is_zero(g: Array) -> bool:
 
 @inner
 def add_guidance(
-    sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, count: int
-) -> None:
-    """Add the guidance α F to the values, and its gradient to the gradients.
+    sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, i: int
+) -> float:
+    """Add the gradient of the guidance α F to that of sample i; returns α F.
 
     F is the suboptimality of the true decision under the forecast.
     """
-    for i in span(count):
-        slot, both = samples.slots[i], 0.0
-        for j in span(len(results.outcome.x[i])):
-            pull = sign * (table.best.x[slot, j] - results.outcome.x[i, j])
-            both += (samples.predicted[i, j] - samples.true[i, j]) * pull
-            results.injected[i, j] += alpha * pull
-        results.value[i] += alpha * max(0.0, both - results.value[i])
+    slot, both = samples.slots[i], 0.0
+    for j in span(len(results.outcome.x[i])):
+        pull = sign * (table.best.x[slot, j] - results.outcome.x[i, j])
+        both += (samples.predicted[i, j] - samples.true[i, j]) * pull
+        results.injected[i, j] += alpha * pull
+    return alpha * max(0.0, both - results.value[i])
 
 
 @inner
@@ -237,6 +166,70 @@ def forecast_costs(model: LinearState, x: Array, units: Array, out: Array) -> No
 
 
 @inner
+def forecast_mapped_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
+    """Forecast the values of a sample, and map them to costs (n,) times the units."""
+    to_costs, x = data.cost_map, data.features[row]
+    known = to_costs.known[row if len(to_costs.known) > 1 else 0]
+    for j in span(len(model.weight)):
+        s = model.weight[j, 0] * x[0]
+        for q in span(1, len(x)):
+            s += model.weight[j, q] * x[q]
+        if len(model.bias) > 0:
+            s += model.bias[0, j]
+        to_costs.values[j] = s
+    for j in span(len(known)):
+        total = known[j]
+        for at in span(to_costs.start[j], to_costs.start[j + 1]):
+            total += to_costs.entry[at] * to_costs.values[to_costs.column[at]]
+        to_costs.costs[j] = total  # rounded to the model's precision, as in the plain loop
+        out[j] = to_costs.costs[j] * data.units[j]
+
+
+@inner
+def pull_back_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
+    """Write the gradient by a sample's forecast values to ``to_costs.values``, from that by its costs."""
+    for q in span(len(to_costs.sums)):
+        to_costs.sums[q] = 0.0
+    for j in span(len(g)):
+        to_costs.costs[j] = g[j] / count
+        to_costs.costs[j] *= units[j]
+        for at in span(to_costs.start[j], to_costs.start[j + 1]):
+            to_costs.sums[to_costs.column[at]] += to_costs.entry[at] * to_costs.costs[j]
+    for q in span(len(to_costs.sums)):
+        to_costs.values[q] = to_costs.sums[q]
+
+
+@inner
+def solve_factored(L: Array, e: Array) -> None:
+    """Solve ``L Lᵀ x = e`` in place, with a lower triangular L (n, n)."""
+    n = len(e)
+    for i in span(n):
+        s = e[i]
+        for j in span(i):
+            s -= L[i, j] * e[j]
+        e[i] = s / L[i, i]
+    for back in span(n):
+        i = n - 1 - back
+        e[i] /= L[i, i]
+        for j in span(i):
+            e[j] -= L[i, j] * e[i]
+
+
+@inner
+def add_normal(strength: float, g: Array, e: Array) -> None:
+    """Replace ``e``, which is H⁻¹ times the error, by g + β (‖g‖/‖n‖) n with n = e − g; see ``fused.add_normal``."""
+    size_n = size_g = size_e = 0.0
+    for j in span(len(e)):
+        size_n += (e[j] - g[j]) ** 2
+        size_g += g[j] ** 2
+        size_e += e[j] ** 2
+    real = math.sqrt(size_n) > NEGLIGIBLE * math.sqrt(size_e)
+    ratio = strength * math.sqrt(size_g / size_n) if real else 0.0
+    for j in span(len(e)):
+        e[j] = g[j] + ratio * (e[j] - g[j])
+
+
+@inner
 def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
     """Compute the gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
@@ -245,12 +238,18 @@ def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, c
         for q in span(p):
             slope[j, q] = zero
         model.bias_slope[0, j] = zero
+    mapped = len(data.cost_map.start) > 0
     for i in span(count):
         x = data.features[rows[i]]
+        if mapped:
+            pull_back_costs(data.cost_map, data.units, g[i], count)
         for j in span(n):
             # rounded to the model's precision here, where the plain loop hands the gradient to the model
-            model.bias_slope[1, 0] = g[i, j] / count
-            along = model.bias_slope[1, 0] * data.units[j]
+            if mapped:
+                along = data.cost_map.values[j]
+            else:
+                model.bias_slope[1, 0] = g[i, j] / count
+                along = model.bias_slope[1, 0] * data.units[j]
             for q in span(p):
                 slope[j, q] += along * x[q]
             model.bias_slope[0, j] += along

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
 from pear.losses import PEARLoss, defaults
 from pear.optimality.duals_and_active_sets import Status
+from pear.problem import CostMap
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
 from pear.solvers.active_set.kernel_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
-from pear.solvers.active_set.kernel_calls import thread_team
+from pear.solvers.active_set.kernel_calls import team_for_batch
 from pear.solvers.fused import RegretCall, Regrets
-
-if TYPE_CHECKING:
-    from pear.train.compiled import epoch_kernel
+from pear.train.compiled.epoch_arrays import (
+    Adam,
+    BatchBuffers,
+    CostMapArrays,
+    LinearState,
+    LossStrengths,
+    TrainingSet,
+)
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
@@ -33,7 +40,7 @@ class LinearEpochs:
     Args:
         model, loss, optimizer: what is trained; ``supports`` must be true of them.
         features: (N, p).
-        costs: (N, n) true costs.
+        costs: (N, n) true costs; (N, k) values where the loss has a cost map.
         batch_size: samples in a step.
     """
 
@@ -44,7 +51,8 @@ class LinearEpochs:
 
         self.kernel = epoch_kernel
         self.model, self.loss, self.optimizer = model, loss, optimizer
-        self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
+        true = loss.times_units(loss.costs(costs, list(range(len(costs)))))
+        self.features, self.costs = features.contiguous().numpy(), true.double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last epoch with a regret whose gradient is exactly zero
@@ -54,31 +62,38 @@ class LinearEpochs:
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = SampleCosts(*costs_room, *numbers[:2]), new_regrets(size, n, p, rows - p)
-        self.room = self.kernel.BatchBuffers(samples, results, thread_team(n, rows), numbers[2], np.zeros(3))
+        team = team_for_batch(size, n, rows)
+        self.room = BatchBuffers(samples, results, team, numbers[2], np.zeros(3))
+        self.cost_map = _cost_map_arrays(loss.cost_map, n, self.features.dtype)
+        factor = None if loss.problem.Q is None else self.compiled_pass.shared_factor(loss.chosen_smoothing or 0.0)
+        self.factor = np.zeros((0, 0)) if factor is None else np.ascontiguousarray(factor.numpy())
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
         """Whether the compiled epoch does what the training loop would do with this model, loss and optimizer."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
-        if loss.cost_map is not None:
+        if loss.recourse_model is not None or getattr(loss.given, "curvature_map", None) is not None:
             return False
         hooks = model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or loss._forward_hooks
         here = all(part.device.type == "cpu" and part.dim() == 2 for part in (features, costs))
-        fits = here and features.shape[1] == model.in_features and costs.shape[1] == loss.problem.n
-        fits = fits and (loss.problem.batch is None or loss.problem.batch >= len(features))  # a row for every sample
+        inputs, own = loss.problem.n, [loss.problem.batch]
+        if loss.cost_map is not None:
+            inputs, own = loss.cost_map.inputs, [*own, loss.cost_map.batch]
+        fits = here and features.shape[1] == model.in_features and costs.shape[1] == inputs == model.out_features
+        fits = fits and all(batch is None or batch >= len(features) for batch in own)  # a row for every sample
         group = optimizer.param_groups[0]
         mine = [id(q) for q in model.parameters() if q.requires_grad]
         plain = len(optimizer.param_groups) == 1 and [id(q) for q in group["params"]] == mine
         plain = plain and len(mine) == (1 if model.bias is None else 2) and isinstance(group["lr"], float)
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
-        curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
-        mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        if not isinstance(loss.decider.fused, CompiledPass):
+        fused, smoothing = loss.decider.fused, loss.chosen_smoothing
+        if not isinstance(fused, CompiledPass) or smoothing is None or loss.reduction != "mean" or hooks:
             return False
+        curved = smoothing > 0 if loss.problem.Q is None else fused.shared_factor(smoothing) is not None
         from pear.compile.jit import PRIVATE  # imports numba; the epoch calls the solver by its address
 
-        return bool(PRIVATE and plain and fits and mean and not (hooks or curved))
+        return bool(PRIVATE and plain and fits and curved)
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
@@ -119,13 +134,11 @@ class LinearEpochs:
         steps = int(state[0]["step"])
         group = self.optimizer.param_groups[0]
         decay, square_decay = group["betas"]
-        adam = self.kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
+        adam = Adam(group["lr"], decay, square_decay, group["eps"], steps)
         own, failed = loss.problem.batch is not None, self._failed(lam)
-        left_out = failed.numpy() != 0
-        data = self.kernel.TrainingSet(
-            self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
-        )
-        how = self.kernel.LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
+        samples = self.features, self.costs, self.units, order.numpy(), slots, own, failed.numpy() != 0
+        data = TrainingSet(*samples, table, default, self.cost_map, self.factor)
+        how = LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
             self._regret = self.kernel.run_batch_address(P, data, self.room)
         reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
@@ -180,7 +193,7 @@ class LinearEpochs:
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         return [self.optimizer.state[parameter] for parameter in parameters]
 
-    def _model(self, state: list[dict[str, Tensor]]) -> epoch_kernel.LinearState:
+    def _model(self, state: list[dict[str, Tensor]]) -> LinearState:
         """Return the arrays of weights, Adam's moments and gradients that the kernel updates in place."""
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
@@ -188,4 +201,22 @@ class LinearEpochs:
         rows = [part.numpy()[None] for part in bias] or [np.zeros((0, n), kind)] * 3
         mean, square = (state[0][name].numpy() for name in _MOMENTS)
         slope = np.zeros_like(weight), np.zeros((2, n), kind)
-        return self.kernel.LinearState(weight, rows[0], mean, square, rows[1], rows[2], *slope)
+        return LinearState(weight, rows[0], mean, square, rows[1], rows[2], *slope)
+
+
+def _cost_map_arrays(cost_map: CostMap | None, n: int, kind: Any) -> CostMapArrays:
+    """Convert a cost map to the arrays of the compiled epoch; empty ones where there is none.
+
+    Args:
+        cost_map: the cost map, or None.
+        n: the number of costs.
+        kind: the model's precision.
+    """
+    if cost_map is None:
+        none, room = np.zeros(0, np.int64), np.zeros(0, kind)
+        return CostMapArrays(none, none, np.zeros(0), np.zeros((1, 0)), room, room, np.zeros(0))
+    rows = sparse.csr_array(sparse.eye_array(n) if cost_map.M is None else cost_map.M)
+    start, column = (part.astype(np.int64) for part in (rows.indptr, rows.indices))
+    entry, inputs = rows.data.astype(np.float64), cost_map.inputs
+    known = np.ascontiguousarray(np.atleast_2d(cost_map.known.numpy()))
+    return CostMapArrays(start, column, entry, known, np.zeros(inputs, kind), np.zeros(n, kind), np.zeros(inputs))
