@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         from_scipy,
     )
     from pear.problem.presolved_problem import Recovery, presolve
+    from pear.rolling import Rolling, RollingLoss, Rollout
     from pear.scenarios import CVaR, Expectation, Stochastic, WorstCase
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
@@ -78,6 +79,9 @@ __all__ = [
     "ProblemError",
     "Projection",
     "Recovery",
+    "Rolling",
+    "RollingLoss",
+    "Rollout",
     "Smooth",
     "Solution",
     "SolveError",
@@ -135,6 +139,7 @@ _NAMES = {
     ),
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
     "pear.problem.presolved_problem": ("Recovery", "presolve"),
+    "pear.rolling": ("Rolling", "RollingLoss", "Rollout"),
     "pear.scenarios": ("CVaR", "Expectation", "Stochastic", "WorstCase"),
     "pear.train": ("FitConfig", "fit", "tune"),
     "pear.train.estimator.regressor": ("DecisionRegressor",),

@@ -117,3 +117,20 @@ _RULES = {
     "lb": _bound_in_units,
     "ub": _bound_in_units,
 }
+
+
+def without_bounds(problem: Problem, columns: Tensor) -> Problem:
+    """The problem in which the variables ``columns`` have no bounds.
+
+    Example:
+        >>> import torch
+        >>> without_bounds(Problem(lb=[0.0, 0.0]), torch.tensor([1])).lb
+        tensor([0., -inf], dtype=torch.float64)
+    """
+    at, changes = columns.to(problem.device), {}
+    for name, absent in (("lb", -torch.inf), ("ub", torch.inf)):
+        bound = getattr(problem, name)
+        if bound is not None and len(at):
+            changes[name] = bound.clone()
+            changes[name][..., at] = absent
+    return problem._with(**changes, _plans={}) if changes else problem

@@ -27,6 +27,7 @@ class Battery:
         start: the state at the first hour.
         wear: money for each unit of energy that flows out.
         level_penalty, flow_penalty: weights of the squares; 0 makes a linear program.
+        sells_rest: whether what is left at the end is worth the last predicted price.
     """
 
     hours: int = 24
@@ -38,6 +39,7 @@ class Battery:
     wear: float = 0.0
     level_penalty: float = 0.1
     flow_penalty: float = 0.05
+    sells_rest: bool = False
 
     def __post_init__(self) -> None:
         if self.hours < 1 or not 0 < self.efficiency <= 1 or not 0 <= self.start <= self.capacity:
@@ -70,6 +72,8 @@ def battery(spec: Battery = PJM) -> Model:
     n = 3 * T + 1
     M = torch.zeros(n, T, dtype=torch.float64)
     M[:T], M[T : 2 * T] = torch.eye(T), -torch.eye(T)
+    if spec.sells_rest:
+        M[-1, -1] = -1.0
     known = torch.zeros(n, dtype=torch.float64)
     known[T : 2 * T], known[2 * T :] = spec.wear, -2 * spec.level_penalty * half
     curvature = torch.full((n,), 2 * spec.flow_penalty, dtype=torch.float64)
@@ -82,6 +86,7 @@ def battery(spec: Battery = PJM) -> Model:
         problem,
         offset=spec.level_penalty * (T + 1) * half**2,
         variables=tuple(variables),
+        layout={"in": torch.arange(T), "out": torch.arange(T, 2 * T), "state": torch.arange(2 * T, n)},
         cost_map=CostMap(M, known, [f"price {t}" for t in range(T)]),
     )
 

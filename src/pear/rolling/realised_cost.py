@@ -1,0 +1,125 @@
+"""``RealisedCost``: the part of a model's objective that belongs to the periods that are done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Penalty
+from pear.problem.matrix import to_csr
+from pear.rolling.timeline import BEFORE, Timeline
+from pear.wording import list_names
+
+
+class RealisedCost:
+    """What the first periods of a plan really cost, by the model's own objective at the true values.
+
+    A term belongs to the latest period among its variables: ``(level[1] − level[0])²`` is paid with period 0. The terms
+    of the state that a plan begins with were paid before, and those of later periods come with later plans. Violated
+    rows that end in a period that is done are charged as the model's ``Penalty`` says. The constant of the objective
+    belongs to no period, and is left out.
+
+    Args:
+        timeline: the periods of the model.
+        step: the number of periods that are done.
+
+    Raises:
+        ProblemError: a variable has a cost and no period, or the model has a smooth term or a projection.
+    """
+
+    def __init__(self, timeline: Timeline, step: int) -> None:
+        self.model = timeline.model
+        problem, periods = self.model.problem, timeline.periods
+        if problem.phi is not None:
+            raise ProblemError(
+                "the smooth term of the model belongs to no period; pass cost=, what the steps done cost"
+            )
+        self.done = ((periods >= 0) & (periods < step)).nonzero()[:, 0]
+        before = (periods == BEFORE).nonzero()[:, 0]
+        self.touched = torch.cat([self.done, before])
+        self._paid_before = torch.zeros(len(self.touched), len(self.touched), dtype=torch.bool)
+        self._paid_before[len(self.done) :, len(self.done) :] = True
+        self._check_unplaced(timeline)
+        self._rows = {name: (last >= 0) & (last < step) for name, last in timeline.row_periods.items()}
+        self._bounds = (periods >= 0) & (periods < step)
+        self._prices = self._read_prices()
+
+    def __call__(self, z: Tensor, cost: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
+        """Compute what the periods done cost, in the model's own sense; shape (B,), differentiable.
+
+        Args:
+            z: (B, n) plans.
+            cost: (B, n) true costs.
+            fields: the fields of the problem that samples have of their own under the true values.
+        """
+        done, touched = self.done.to(z.device), self.touched.to(z.device)
+        paid = (z[:, done] * cost[:, done]).sum(1)
+        Q = fields.get("Q", self.model.problem.Q)
+        if Q is not None:
+            part = self._part_of(Q, touched).to(z)
+            part = part.masked_fill(self._paid_before.to(z.device), 0.0)
+            own = z[:, touched]
+            paid = paid + 0.5 * (own * (part @ own[:, :, None])[:, :, 0]).sum(1)
+        return paid + self.model.problem.sign * self._violations(z, fields)
+
+    def _part_of(self, Q: Tensor, columns: Tensor) -> Tensor:
+        """The rows and columns of Q at some variables, dense: (q, q) or (B, q, q)."""
+        if Q.is_sparse:
+            at = columns.cpu().numpy()
+            return torch.from_numpy(to_csr(Q)[at][:, at].toarray())
+        return Q.to(columns.device)[..., columns[:, None], columns]
+
+    def _violations(self, z: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
+        """The price of rows and bounds of the periods done that z violates under the truth, (B,)."""
+        total = torch.zeros_like(z[:, 0])
+        for name, price in self._prices.items():
+            side = fields[name]
+            if name in ("b", "h"):
+                matrix = "A" if name == "b" else "G"
+                rows = fields.get(matrix, getattr(self.model.problem, matrix)).to(z)
+                over = (rows @ z[:, :, None])[:, :, 0] - side
+            else:
+                over = side - z if name == "lb" else z - side
+            little, much = price.to(z) if name == "b" else (None, price.to(z))
+            over = torch.where(torch.isfinite(over), over, 0.0)
+            total = total + (over.clamp(min=0) * much).sum(1)
+            total = total if little is None else total + ((-over).clamp(min=0) * little).sum(1)
+        return total
+
+    def _read_prices(self) -> dict[str, Tensor]:
+        """The price of each row and bound of the periods done, zero elsewhere, for the sides that are predicted."""
+        model = self.model
+        if model.constraint_map is None:
+            return {}
+        if not isinstance(model.recourse, Penalty):
+            raise ProblemError(
+                "the model predicts right-hand sides, and what their violation costs in the steps done is known of a "
+                "pear.Penalty alone; pass recourse=pear.Penalty(…), or cost=, what the steps done cost"
+            )
+        prices, found = model.recourse.prices(model.problem, model.constraint_map), {}
+        for name in model.constraint_map.sides:
+            mine = self._rows["A"] if name == "b" else self._rows["G"] if name == "h" else self._bounds
+            price = prices[name]
+            found[name] = torch.where(mine & price.isfinite(), price, 0.0)
+        return found
+
+    def _check_unplaced(self, timeline: Timeline) -> None:
+        """Raise ProblemError where a variable without a period has a cost."""
+        model, problem = self.model, self.model.problem
+        costly = model.known.reshape(-1, problem.n).abs().sum(0) > 0
+        if model.cost_map is None:
+            costly |= True
+        elif model.cost_map.M is not None:
+            costly |= torch.from_numpy(abs(to_csr(model.cost_map.M)).sum(1) > 0)
+        if problem.Q is not None:
+            Q = problem.Q if problem.Q.ndim == 2 else problem.Q.abs().sum(0)
+            costly |= torch.from_numpy(abs(to_csr(Q)).sum(1) > 0)
+        stray = (costly & (timeline.periods == timeline.horizon)).nonzero()[:, 0].tolist()
+        if stray:
+            raise ProblemError(
+                f"{list_names([model.variables[j] for j in stray])} has a cost and no period; name variables by "
+                "period, charge[0], charge[1], …, or pass cost=, a function that says what the steps done cost"
+            )

@@ -1,0 +1,276 @@
+"""``Rolling``: decisions over time, planned anew at every step from the state that was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Model
+from pear.problem.array_conversion import to_float64
+from pear.rolling.planner import Planner, Program, State
+from pear.rolling.rollout import Rollout
+from pear.rolling.states import read_states
+from pear.rolling.steps import Commitment, RolloutStep, StepCost, Transition, World, roll
+from pear.rolling.time_series import TimeSeries, read_forecasts, read_known, rows_of
+from pear.rolling.timeline import Timeline
+from pear.wording import list_names
+
+
+class Rolling:
+    """A model that is planned again at every step: forecast, plan, do the first part, and go on from where that leads.
+
+    Args:
+        model: the model of a plan, whose predicted values have a name for each period, ``price[0]``, ``price[1]``, …,
+            and whose arrays of variables have a row for each period; an array with one row more begins with what the
+            plan starts from, as ``level[0]``.
+        state: from what is planned to where it enters the next plan. ``{"level": "level[0]"}`` carries ``level[step]``
+            on to ``level[0]``, which the model must fix by a row or by its bounds. The entry may also be a known value
+            of the model, or a named row, whose right-hand side the state becomes: ``{"level": "start"}``. Of an array
+            with a row for each period, the state is the row of the last period that is done.
+        step: the number of periods that are done before the next plan.
+        horizon: the number of periods of a plan; that of the predicted values where left out.
+        fixed: how many of the first periods of a plan were decided in the plan before: a number for all arrays that
+            have a row for each period, or a dictionary from names to numbers. The first plan of a rollout is free.
+        transition: a function ``(state, done, true) → state`` for a world that does not follow the plan: from
+            dictionaries of tensors (B, …), the states, the first ``step`` rows of each array of the plan, and the true
+            values of these periods, to the next states. It must be differentiable to be trained through.
+        cost: a function of the same arguments to what the step really cost, (B,). By default this is the part of the
+            model's objective that belongs to the periods done, at the true values; see ``RealisedCost``.
+        initial: the states that a rollout begins with, by name; the model's own where left out.
+        solver: "auto" or a name that ``pear solvers`` lists.
+
+    Attributes:
+        timeline: the periods of variables, rows and predicted values.
+        states: where each state enters the plan.
+
+    Example:
+        >>> import pear
+        >>> names = ["sell[0]", "sell[1]", "stock[0]", "stock[1]", "stock[2]"]
+        >>> rows = [[0, 0, 1.0, 0, 0], [1.0, 0, -1, 1, 0], [0, 1.0, 0, -1, 1]]
+        >>> price = pear.CostMap([[1.0, 0], [0, 1.0], [0, 0], [0, 0], [0, 0]], names=["price[0]", "price[1]"])
+        >>> p = pear.Problem(A=rows, b=[2.0, 0, 0], lb=0.0, ub=[1.0, 1.0, 9, 9, 9], sense="max")
+        >>> rolling = Rolling(pear.Model(p, variables=names, cost_map=price), state={"stock": "stock[0]"})
+        >>> done = rolling.simulate("perfect", [3.0, 1.0, 5.0, 4.0])
+        >>> done.cost.tolist(), done.states["stock"].tolist()
+        ([3.0, 0.0, 5.0], [2.0, 1.0, 1.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        state: Mapping[str, str],
+        step: int = 1,
+        horizon: int | None = None,
+        *,
+        fixed: int | Mapping[str, int] = 0,
+        transition: Transition | None = None,
+        cost: StepCost | None = None,
+        initial: Mapping[str, Any] | None = None,
+        solver: str = "auto",
+    ) -> None:
+        _check_model(model)
+        self.model, self.step, self.solver = model, step, solver
+        self.timeline = Timeline(model, horizon)
+        if not isinstance(step, int) or not 1 <= step <= self.timeline.horizon:
+            raise ProblemError(f"step must be a number of periods from 1 to {self.timeline.horizon}; got {step!r}")
+        self.states = read_states(self.timeline, state, step, transition is None)
+        self.program = Program(model, self.states)
+        self.world = World(self.program, self.timeline, step, transition, cost)
+        self._initial = dict(initial or {})
+        if stray := [name for name in self._initial if name not in state]:
+            raise ProblemError(f"initial holds {stray[0]!r}, which is no state; expected {list_names(list(state))}")
+        self.commitment = self._read_fixed(fixed)
+
+    @property
+    def horizon(self) -> int:
+        """The number of periods of a plan."""
+        return self.timeline.horizon
+
+    @cached_property
+    def known_states(self) -> tuple[str, ...]:
+        """The known values of the model that are states."""
+        names = (
+            []
+            if self.model.known_map is None
+            else [one.name for one in self.model.known_map.values for _ in one.labels]
+        )
+        return tuple({names[int(one.at[0])] for one in self.states if one.field == "known"})
+
+    def initial_state(self, count: int, initial: Mapping[str, Any] | None = None) -> State:
+        """The states that ``count`` rollouts begin with, float64, each (count, …).
+
+        Args:
+            count: B.
+            initial: values (…) or (B, …) by name; those of the rolling, or of the model, where left out.
+        """
+        given, found = {**self._initial, **(initial or {})}, {}
+        for one in self.states:
+            value = given.get(one.name, None if one.own is None else one.own.reshape(one.shape))
+            if value is None:
+                raise ProblemError(
+                    f"a rollout must begin with a state {one.name!r}, and the model has no value of its own; pass "
+                    f"initial={{{one.name!r}: …}}"
+                )
+            tensor = to_float64(f"initial {one.name}", value).cpu()
+            if tuple(tensor.shape) not in (one.shape, (count, *one.shape)):
+                raise ProblemError(
+                    f"initial {one.name} has shape {tuple(tensor.shape)}; expected {one.shape} or {(count, *one.shape)}"
+                )
+            found[one.name] = tensor.expand(count, *one.shape).clone()
+        return found
+
+    def simulate(
+        self,
+        forecaster: Any,
+        data: Any,
+        features: Any = None,
+        *,
+        known: Any = None,
+        initial: Mapping[str, Any] | None = None,
+        start: int = 0,
+        steps: int | None = None,
+        progress: Callable[[int, int], Any] | None = None,
+    ) -> Rollout:
+        """Run through the data once, as it would have happened, and say what it really cost.
+
+        Args:
+            forecaster: an object with ``predict``, a torch module or a function, called with all rows of features at
+                once; a table of forecasts with a row for each period, or for each plan; or "perfect".
+            data: what came true: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame with
+                a column for each, or an array where there is one series.
+            features: (N, …) what is known at each period; a row for each, or for each plan.
+            known: the known values of the model that are no states: arrays (N, …) by name, with a row for each period.
+            initial: the states to begin with, by name; those of the rolling where left out.
+            start: the period at which the first plan begins.
+            steps: the number of steps; as many as the data has whole plans for where left out.
+            progress: a function that is called with the steps done and all steps.
+
+        Raises:
+            SolveError: a step has no plan; the message names the step.
+            ProblemError: arguments do not go together.
+        """
+        series = TimeSeries(self.timeline, data)
+        starts = series.starts(self.step, start, steps)
+        forecasts, truth = read_forecasts(forecaster, features, series, starts), series.values(starts)
+        given = read_known(self.model, known, _rows(known, series), self.known_states)
+        planner, found = Planner(self.program, 0.0, self.solver, "raise"), []
+        with torch.no_grad():
+            rollout = roll(
+                self.world,
+                planner,
+                self.commitment,
+                forecasts[None],
+                truth[None],
+                None if given is None else given[starts][None],
+                self.initial_state(1, initial),
+                [0],
+                exact=self.model.problem.is_integer,
+            )
+            for one in rollout:
+                found.append(one)
+                if progress is not None:
+                    progress(len(found), len(starts))
+        return self._as_rollout(found, starts, series.labels)
+
+    def samples(self, features: Any, data: Any, steps: int, starts: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Rollouts to train on: their features (W, S, …), true values (W, S, k), and first periods (W,), their ids.
+
+        Args:
+            features: (N, …) a row for each period.
+            data: what came true, as for ``simulate``.
+            steps: S, the number of steps of a rollout.
+            starts: (W,) the periods at which rollouts begin; every S steps where left out, so that none overlap.
+        """
+        series = TimeSeries(self.timeline, data)
+        every = series.starts(self.step)
+        if starts is None:
+            starts = every[: len(every) - steps + 1 : steps]
+        starts = torch.as_tensor(np.asarray(starts)).long()
+        if not len(starts) or int(starts.max()) + (steps - 1) * self.step > int(every[-1]) or int(starts.min()) < 0:
+            raise ProblemError(
+                f"a rollout of {steps} steps must begin between 0 and {int(every[-1]) - (steps - 1) * self.step}, so "
+                f"that its last plan ends within the {series.length} periods; got {starts.tolist()[:5]}"
+            )
+        when = starts[:, None] + self.step * torch.arange(steps)
+        rows = torch.as_tensor(features if isinstance(features, Tensor) else np.asarray(features))
+        return rows_of(rows, when, "features"), series.values(when), starts
+
+    def _read_fixed(self, fixed: int | Mapping[str, int]) -> Commitment:
+        """The variables that the plan before has decided."""
+        inner = {name: at for name, at in self.timeline.arrays.items() if len(at) == self.horizon}
+        chosen = dict(fixed) if isinstance(fixed, Mapping) else dict.fromkeys(inner, fixed)
+        now, before = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.int64)]
+        for name, count in chosen.items():
+            if name not in inner:
+                raise ProblemError(
+                    f"fixed names {name!r}, which is no array of {self.horizon} rows; expected one of "
+                    f"{list_names(list(inner))}"
+                )
+            if not isinstance(count, int) or not 0 <= count <= self.horizon - self.step:
+                raise ProblemError(
+                    f"fixed must be a number of periods from 0 to {self.horizon - self.step}, those that the plan "
+                    f"before has decided; got {count!r}"
+                )
+            now.append(inner[name][:count].flatten())
+            before.append(inner[name][self.step : self.step + count].flatten())
+        return Commitment(torch.cat(now), torch.cat(before))
+
+    def _as_rollout(self, found: list[RolloutStep], starts: Tensor, labels: Any) -> Rollout:
+        """The steps of a single rollout as arrays."""
+        parts = [self.world.done_part(one.plan) for one in found]
+        decisions = {name: torch.cat([part[name][0] for part in parts]).numpy() for name in self.timeline.arrays}
+        states = {
+            one.name: torch.stack([found[0].state[one.name][0], *(step.reached[one.name][0] for step in found)]).numpy()
+            for one in self.states
+        }
+        when = (starts[:, None] + torch.arange(self.step)).flatten()
+        return Rollout(
+            cost=torch.cat([one.cost for one in found]).numpy(),
+            decisions=decisions,
+            states=states,
+            status=torch.cat([one.status for one in found]).numpy(),
+            start=starts.numpy(),
+            period=when.numpy(),
+            label=labels[when.numpy()],
+            step=self.step,
+            sense=self.model.problem.sense,
+        )
+
+    def __repr__(self) -> str:
+        entries = ", ".join(f"{one.name} ({one.field})" for one in self.states)
+        return f"Rolling({self.horizon} periods, step {self.step}, state {entries}, {self.model})"
+
+
+def _check_model(model: Any) -> None:
+    """Raise ProblemError where a model cannot be planned step by step."""
+    if not isinstance(model, Model):
+        raise ProblemError(
+            f"Rolling takes a pear.Model, whose variables and predicted values have names; got {type(model).__name__}"
+        )
+    if not model.problem.has_program:
+        raise ProblemError(
+            "Rolling takes a model with constraints, and an Oracle has none; pass a model of its relaxation"
+        )
+    if model.problem.batch is not None or model.known.ndim == 2:
+        raise ProblemError("the plans of all steps share one model; import what differs by step as known=[…]")
+    if model.curvature_map is not None:
+        raise ProblemError(
+            "Rolling takes no predicted weights of quadratic terms; give them a value, or name them known=[…]"
+        )
+    if model.constraint_map is not None and model.recourse is None:
+        raise ProblemError(
+            "the model predicts right-hand sides; say what their violation costs: model.with_recourse(…)"
+        )
+
+
+def _rows(known: Any, series: TimeSeries) -> int:
+    """The number of rows that known data must have: one for each period at which a plan may begin, or more."""
+    lengths = [len(value) for _, value in known.items() if np.ndim(value)] if hasattr(known, "items") else []
+    least = series.length - series.timeline.horizon + 1
+    return max([least, *lengths])

@@ -1,0 +1,191 @@
+"""``RollingLoss``: what whole rollouts really cost, differentiable through every plan and every state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pear.decisions.failures import OnFailure, report_failures
+from pear.errors import ProblemError
+from pear.losses.sample_weights import read_weights, weighted_mean
+from pear.problem.keys_and_columns import as_keys
+from pear.rolling.planner import Planner, State
+from pear.rolling.rolling import Rolling
+from pear.rolling.steps import roll
+from pear.rolling.time_series import read_known
+
+TerminalValue = Callable[[State, dict[str, Tensor]], Tensor]
+"""A function from the last states and the true values of the last plan's periods, by series, to a cost (B,)."""
+
+
+class RollingLoss(nn.Module):
+    """The realised cost of rollouts: plans under forecasts, of which the first part is paid for at true values.
+
+    The gradient goes through the whole rollout: a forecast changes the plan, the plan changes the state, and the state
+    changes every later plan. Each plan gives its exact derivatives by the forecast and by the state.
+
+    Args:
+        rolling: the model and how it rolls.
+        smoothing: λ ≥ 0 of the plans, or "auto", which chooses it from plans under true values. A linear program needs
+            it, because the decision of a vertex does not move with the forecast.
+        terminal: a function ``(state, true) → cost`` of the states at the end (dictionary of (B, …)) and the true
+            values of the last plan's periods (dictionary of (B, T, …)), to what these states are worth, (B,), as a cost
+            in the model's own sense. By default what is left at the end is worth nothing.
+        known: the known values of the model that are no states: arrays (N, …) by name, a row for each period. ``keys``
+            of a call are then the first periods of the rollouts.
+        initial: the states that rollouts begin with, as for ``Rolling``.
+        on_failure: "raise" raises an error where a step has no plan. "mask" leaves rollouts with such a step out, and
+            warns.
+
+    Attributes:
+        status: (B, S) int8 of ``pear.Status`` of the plans of the last call; None before the first.
+        cost: (B, S) what each step of the last call cost, in the model's own sense; None before the first.
+
+    Example:
+        >>> import pear, torch
+        >>> cost_map = pear.CostMap([[1.0, 0.0], [0.0, 1.0], [0, 0], [0, 0], [0, 0]], names=["price[0]", "price[1]"])
+        >>> names = ["buy[0]", "buy[1]", "stock[0]", "stock[1]", "stock[2]"]
+        >>> rows = [[0, 0, 1.0, 0, 0], [-1.0, 0, -1, 1, 0], [0, -1.0, 0, -1, 1]]
+        >>> problem = pear.Problem(Q=torch.eye(5), A=rows, b=[0.0, 0.0, 0.0], lb=0.0)
+        >>> model = pear.Model(problem, variables=names, cost_map=cost_map)
+        >>> loss = pear.RollingLoss(pear.Rolling(model, state={"stock": "stock[0]"}), smoothing=0.0)
+        >>> forecast = torch.tensor([[[-1.0, -2.0], [-3.0, -1.0]]], requires_grad=True)
+        >>> value = loss(forecast, torch.tensor([[[-1.0, -2.0], [-2.0, -1.0]]]))
+        >>> value.backward()
+        >>> forecast.grad.shape
+        torch.Size([1, 2, 2])
+    """
+
+    def __init__(
+        self,
+        rolling: Rolling,
+        smoothing: float | Literal["auto"] = "auto",
+        *,
+        terminal: TerminalValue | None = None,
+        known: Any = None,
+        initial: Mapping[str, Any] | None = None,
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        super().__init__()
+        if not isinstance(rolling, Rolling):
+            raise ProblemError(f"RollingLoss takes a pear.Rolling; got {type(rolling).__name__}")
+        self.rolling, self.terminal, self.initial, self.on_failure = rolling, terminal, initial, on_failure
+        self.planner = Planner(rolling.program, smoothing, rolling.solver, on_failure)
+        rows = (
+            max((len(value) for _, value in known.items()), default=0) if hasattr(known, "items") else len(known or ())
+        )
+        self.known = read_known(rolling.model, known, rows, rolling.known_states) if known is not None else None
+        self.status: Tensor | None = None
+        self.cost: Tensor | None = None
+
+    @property
+    def smoothing(self) -> float | Literal["auto"]:
+        """λ of the plans, as given."""
+        return self.planner.layer.smoothing
+
+    def forward(
+        self,
+        predicted: Tensor,
+        true: Any,
+        keys: Tensor | Iterable[Hashable] | None = None,
+        weight: Any = None,
+    ) -> Tensor:
+        """Compute the mean cost of B rollouts of S steps; what is maximised counts as negative.
+
+        Args:
+            predicted: (B, S, k) the forecast of every step.
+            true: (B, S, k) the true values of the periods that it is about.
+            keys: B ids of the rollouts; where the model has known values, their first periods.
+            weight: (B,) how much each rollout counts in the mean.
+
+        Returns:
+            A scalar in the dtype of ``predicted``.
+        """
+        forecasts, truth = self._as_values(predicted, "predicted"), self._as_values(true, "true").detach()
+        truth = truth.to(forecasts.device)
+        if forecasts.shape != truth.shape:
+            raise ProblemError(
+                f"predicted and true must have the same shape; got {tuple(forecasts.shape)} and {tuple(truth.shape)}"
+            )
+        ids = as_keys(keys, len(forecasts))
+        known = self._known_of(ids, forecasts)
+        state = self.rolling.initial_state(len(forecasts), self.initial)
+        if self.planner.layer.chosen_smoothing is None:
+            first = None if known is None else known[:, 0]
+            state_now = {name: value.to(forecasts) for name, value in state.items()}
+            self.planner.settle(self.rolling.program.data(truth[:, 0], state_now, first))
+        costs, statuses, reached, rolling = [], [], state, self.rolling
+        for one in roll(rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state, ids):
+            costs.append(one.cost)
+            statuses.append(one.status)
+            reached = one.reached
+        self.cost, self.status = torch.stack(costs, 1).detach(), torch.stack(statuses, 1)
+        total = torch.stack(costs, 1).sum(1)
+        if self.terminal is not None:
+            total = total + self._terminal_value(reached, truth[:, -1])
+        total = self.rolling.model.problem.sign * total
+        return self._mean(total, weight).to(predicted.dtype)
+
+    def calibrate(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float | None:
+        """Choose λ where it is "auto", from plans under the true values (N, S, k) of the training set; returns λ."""
+        truth = self._as_values(true, "true").detach()
+        if self.planner.layer.chosen_smoothing is None:
+            known = self._known_of(as_keys(keys, len(truth)), truth)
+            state = {
+                name: value.to(truth) for name, value in self.rolling.initial_state(len(truth), self.initial).items()
+            }
+            self.planner.settle(self.rolling.program.data(truth[:, 0], state, None if known is None else known[:, 0]))
+        return self.planner.layer.chosen_smoothing
+
+    def _as_values(self, values: Any, name: str) -> Tensor:
+        """Values as (B, S, k) in float64; (B, S · k) is taken as well."""
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
+        k = self.rolling.model.inputs
+        if tensor.ndim == 2 and tensor.shape[1] % k == 0:
+            tensor = tensor.reshape(len(tensor), -1, k)
+        if tensor.ndim != 3 or tensor.shape[2] != k:
+            raise ProblemError(
+                f"{name} must have shape (B, S, {k}), {k} values for each of S steps; got {tuple(tensor.shape)}"
+            )
+        return tensor.double()
+
+    def _known_of(self, ids: list[Hashable] | None, values: Tensor) -> Tensor | None:
+        """The known numbers (B, S, q) of rollouts that begin at the periods ``ids``; None where there are none."""
+        if self.known is None:
+            return None
+        if ids is None:
+            raise ProblemError("the model has known values, so that keys must be the first periods of the rollouts")
+        starts = torch.as_tensor(ids)[:, None] + self.rolling.step * torch.arange(values.shape[1])
+        if int(starts.max()) >= len(self.known) or int(starts.min()) < 0:
+            raise ProblemError(f"known has {len(self.known)} rows, and the rollouts reach period {int(starts.max())}")
+        return self.known[starts].to(values)
+
+    def _terminal_value(self, state: State, truth: Tensor) -> Tensor:
+        """What the last states cost, (B,)."""
+        assert self.terminal is not None
+        true = {name: truth[:, at.to(truth.device)] for name, at in self.rolling.timeline.series.items()}
+        value = self.terminal(state, true)
+        if value.shape != (len(truth),):
+            raise ProblemError(
+                f"terminal must return a number for each rollout, ({len(truth)},); got {tuple(value.shape)}"
+            )
+        return value
+
+    def _mean(self, total: Tensor, weight: Any) -> Tensor:
+        """The weighted mean over rollouts whose steps all have a plan."""
+        assert self.status is not None
+        failed = (self.status != 0).any(1)
+        weights = torch.ones_like(total) if weight is None else read_weights(weight, len(total)).to(total)
+        if bool(failed.any()):
+            if bool(failed.all()):
+                report_failures(self.status.amax(1), "raise", "every rollout")
+            total = torch.where(failed, 0.0, total)
+            weights = torch.where(failed, 0.0, weights)
+        return weighted_mean(total, weights)
+
+    def extra_repr(self) -> str:
+        """The rolling in one line."""
+        return repr(self.rolling)

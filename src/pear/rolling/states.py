@@ -1,0 +1,195 @@
+"""``StateEntry``: where a state enters the plan, and which variables hold it after the steps that are done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Model
+from pear.problem.matrix import to_csr
+from pear.rolling.timeline import Timeline
+from pear.wording import list_names
+
+_ROW = re.compile(r"(?P<name>.+)\[(?P<row>-?\d+)\]")
+
+Field = Literal["known", "b", "h", "bounds"]
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """A state of the world that a plan begins with.
+
+    Attributes:
+        name: the user's name for it.
+        shape: its shape, () for a number.
+        field: what it sets: known values, right-hand sides b or h, or both bounds of variables that are fixed.
+        at: (q,) positions among the known numbers, the rows or the variables.
+        factor: (q,) what the state is multiplied with there.
+        fixed: (q,) the variables that hold the state at the beginning of a plan; empty where there are none.
+        after: (q,) the variables that hold it after the steps that are done; None where a function says.
+        own: (q,) the value in the model; None where it has none.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    field: Field
+    at: Tensor
+    factor: Tensor
+    fixed: Tensor
+    after: Tensor | None
+    own: Tensor | None
+
+    @property
+    def size(self) -> int:
+        """The number of its entries."""
+        return len(self.at)
+
+
+def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried: bool) -> tuple[StateEntry, ...]:
+    """Find where the states enter a model.
+
+    Args:
+        timeline: the periods of the model.
+        state: from the name of a planned array to where its value enters the next plan.
+        step: the number of periods that are done at each step.
+        carried: whether the plan says what the next state is; otherwise a function does.
+
+    Raises:
+        ProblemError: a name is not in the model, or the model does not fix the variable.
+    """
+    if not isinstance(state, Mapping) or not state:
+        raise ProblemError(
+            'state must be a dictionary from what is planned to where it enters the next plan, such as {"level": '
+            f'"level[0]"}}; got {state!r}'
+        )
+    return tuple(_read_state(timeline, name, entry, step, carried) for name, entry in state.items())
+
+
+def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: bool) -> StateEntry:
+    model = timeline.model
+    after, shape = _planned(timeline, name, entry, step) if carried else (None, None)
+    known = [] if model.known_map is None else [one.name for one in model.known_map.values]
+    columns = find_columns(timeline, entry)
+    if entry in known:
+        field, at, factor, fixed, own, enters = _known_entry(model, entry)
+    elif columns is not None:
+        field, at, factor, fixed, own, enters = _variable_entry(model, entry, columns)
+    elif entry in model.constraints:
+        field, at, factor, fixed, own, enters = _row_entry(model, entry)
+    else:
+        there = [*known, *timeline.arrays, *model.constraints]
+        raise ProblemError(
+            f"the state {name!r} enters at {entry!r}, which is no known value, variable or row of the model; expected "
+            f"one of {list_names(there)}, or an entry such as {next(iter(timeline.arrays), 'level')}[0]"
+        )
+    if after is not None and (after.numel() != len(at) or shape != enters):
+        raise ProblemError(
+            f"the state {name!r} has shape {shape} in the plan and enters at {entry!r}, of shape {enters}; make them "
+            "equal"
+        )
+    return StateEntry(name, enters, field, at, factor, fixed, None if after is None else after.flatten(), own)
+
+
+_Entry = tuple[Field, Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]
+
+
+def find_columns(timeline: Timeline, name: str) -> Tensor | None:
+    """The columns of a variable, of an array, or of one row of an array; None where there is no such name."""
+    if name in timeline.arrays:
+        return timeline.arrays[name]
+    if name in timeline.model.layout:
+        return timeline.model.layout[name]
+    if name in timeline.model.variables:
+        return torch.tensor(timeline.model.variables.index(name))
+    match = _ROW.fullmatch(name)
+    if match is None or match["name"] not in timeline.arrays:
+        return None
+    at, row = timeline.arrays[match["name"]], int(match["row"])
+    return at[row] if -len(at) <= row < len(at) else None
+
+
+def _planned(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
+    """The columns that hold a state after ``step`` periods, and its shape."""
+    columns = find_columns(timeline, name)
+    if columns is None:
+        raise ProblemError(
+            f"the state {name!r} is no array of the model, of {timeline.horizon} or {timeline.horizon + 1} rows; "
+            f"expected one of {list_names(list(timeline.arrays))}, or pass transition=, a function that says what the "
+            "next state is"
+        )
+    if name in timeline.arrays:
+        match = _ROW.fullmatch(entry)
+        same = match is not None and match["name"] == name
+        first = int(match["row"]) if match is not None and same else len(columns) - timeline.horizon - 1
+        if not 0 <= first + step < len(columns):
+            raise ProblemError(f"the plan has no row {first + step} of {name!r} to carry on; it has {len(columns)}")
+        columns = columns[first + step]
+    return columns, tuple(columns.shape)
+
+
+def _known_entry(model: Model, entry: str) -> _Entry:
+    """A state that is a known value of the model. A variable that the value fixes loses its bounds."""
+    assert model.known_map is not None
+    first = 0
+    for one in model.known_map.values:
+        if one.name == entry:
+            break
+        first += one.size
+    at = torch.arange(first, first + one.size)
+    fixed = torch.zeros(0, dtype=torch.int64)
+    matrix = model.known_map.matrix("b")
+    if matrix is not None and model.problem.A is not None:
+        touched = torch.from_numpy(abs(to_csr(matrix)[:, at.numpy()]).sum(1) > 0)
+        singles = _single_rows(model)
+        fixed = torch.tensor([column for row, (column, _) in singles.items() if touched[row]], dtype=torch.int64)
+    return "known", at, torch.ones(one.size, dtype=torch.float64), fixed, None, one.shape
+
+
+def _variable_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
+    """A state that is the value of variables which a row or both bounds fix."""
+    problem, shape, columns = model.problem, tuple(columns.shape), columns.flatten()
+    rows = {column: (row, factor) for row, (column, factor) in _single_rows(model).items()}
+    if all(j in rows for j in columns.tolist()) and problem.b is not None:
+        at = torch.tensor([rows[j][0] for j in columns.tolist()])
+        factor = torch.tensor([rows[j][1] for j in columns.tolist()], dtype=torch.float64)
+        return "b", at, factor, columns, problem.b[..., at] / factor, shape
+    if problem.lb is not None and problem.ub is not None and bool((problem.lb == problem.ub)[..., columns].all()):
+        return (
+            "bounds",
+            columns,
+            torch.ones(len(columns), dtype=torch.float64),
+            columns,
+            problem.lb[..., columns],
+            shape,
+        )
+    raise ProblemError(
+        f"the state enters at {entry!r}, and the model does not fix this variable; add a row such as {entry} == start, "
+        "or bounds that coincide"
+    )
+
+
+def _row_entry(model: Model, entry: str) -> _Entry:
+    """A state that is the right-hand side of a named row."""
+    problem, number = model.problem, model.constraints.index(entry)
+    p = 0 if problem.b is None else problem.b.shape[-1]
+    field: Field = "b" if number < p else "h"
+    at = torch.tensor([number if number < p else number - p])
+    own = getattr(problem, field)[..., at]
+    return field, at, torch.ones(1, dtype=torch.float64), torch.zeros(0, dtype=torch.int64), own, ()
+
+
+def _single_rows(model: Model) -> dict[int, tuple[int, float]]:
+    """The equality rows that hold a single variable: its column and factor, by the number of the row."""
+    if model.problem.A is None or model.problem.A.ndim == 3:
+        return {}
+    csr = to_csr(model.problem.A)
+    csr.eliminate_zeros()
+    starts, columns, entries = csr.indptr, csr.indices, csr.data
+    single = [row for row in range(csr.shape[0]) if starts[row + 1] - starts[row] == 1]
+    return {row: (int(columns[starts[row]]), float(entries[starts[row]])) for row in single}

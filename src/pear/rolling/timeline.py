@@ -1,0 +1,138 @@
+"""``Timeline``: the period that every variable, row and predicted value of a model belongs to."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Model
+from pear.problem.importers.indexed_names import group_indexed, indexed_layout
+from pear.problem.matrix import to_csr
+from pear.wording import list_names
+
+BEFORE = -1
+"""The period of a variable that holds the state at the beginning of a plan."""
+
+_UNKNOWN = -2
+
+
+class Timeline:
+    """Which period of a plan the parts of a model belong to, read off their names.
+
+    A predicted value ``price[3]`` belongs to period 3. An array of variables has a row for each of the T periods, or
+    T + 1 rows: then row 0 is what a plan begins with, and row i is decided by period i − 1. A variable without a period
+    (CVXPY adds some) belongs to the last period of the variables that it shares rows with, where these belong to two
+    periods in a row at most.
+
+    Args:
+        model: the model of a plan.
+        horizon: T; the length of the predicted series where left out.
+
+    Attributes:
+        model: the model.
+        horizon: T.
+        series: for each predicted series the columns of its values among the k predicted values, (T, …).
+        arrays: for each array of variables with periods its columns of z, (T, …) or (T + 1, …).
+
+    Example:
+        >>> import pear
+        >>> names = ["charge[0]", "charge[1]", "level[0]", "level[1]", "level[2]"]
+        >>> cost_map = pear.CostMap([[1.0, 0.0], [0.0, 1.0]] + [[0.0, 0.0]] * 3, names=["price[0]", "price[1]"])
+        >>> timeline = Timeline(pear.Model(pear.Problem(lb=0, ub=1, n=5), variables=names, cost_map=cost_map))
+        >>> timeline.horizon, timeline.periods.tolist()
+        (2, [0, 1, -1, 0, 1])
+    """
+
+    def __init__(self, model: Model, horizon: int | None = None) -> None:
+        self.model = model
+        series = _indexed_columns(model.names)
+        if not series and model.inputs == (horizon or model.inputs):
+            series = {"value": torch.arange(model.inputs)}
+        self.horizon = _read_horizon(series, horizon)
+        self.series = {name: at for name, at in series.items() if len(at) == self.horizon}
+        named = sum(at.numel() for at in self.series.values())
+        if named != model.inputs:
+            stray = [
+                n for i, n in enumerate(model.names) if not any(bool((at == i).any()) for at in self.series.values())
+            ]
+            raise ProblemError(
+                f"every predicted value must belong to one of the {self.horizon} periods; {list_names(stray)} does not"
+                ". Name predicted values by period, price[0], price[1], …, or pass horizon="
+            )
+        found = dict(model.layout)
+        if not any(at.ndim for at in found.values()):
+            found = indexed_layout(model.variables)
+        lengths = (self.horizon, self.horizon + 1)
+        self.arrays = {name: at for name, at in found.items() if at.ndim and len(at) in lengths}
+
+    @cached_property
+    def periods(self) -> Tensor:
+        """(n,) the period of each variable: −1 for the beginning of a plan, T where no single period is known."""
+        periods = torch.full((self.model.problem.n,), _UNKNOWN)
+        for at in self.arrays.values():
+            first = self.horizon - len(at)  # −1 for arrays that hold the beginning as well
+            when = torch.arange(first, self.horizon).reshape(-1, *[1] * (at.ndim - 1))
+            periods[at] = when.expand(at.shape)
+        return self._place_others(periods)
+
+    @cached_property
+    def row_periods(self) -> dict[str, Tensor]:
+        """The last period of the variables of each row of A (p,) and of G (m,); −1 for empty rows."""
+        found = {}
+        for name in ("A", "G"):
+            matrix = getattr(self.model.problem, name)
+            if matrix is None:
+                found[name] = torch.zeros(0, dtype=torch.int64)
+                continue
+            pattern = to_csr(matrix if matrix.ndim == 2 else matrix.abs().sum(0)).tocoo()
+            last = torch.full((pattern.shape[0],), BEFORE)
+            rows, columns = (torch.from_numpy(part).long() for part in (pattern.row, pattern.col))
+            found[name] = last.scatter_reduce(
+                0, rows[pattern.data != 0], self.periods[columns[pattern.data != 0]], "amax"
+            )
+        return found
+
+    def _place_others(self, periods: Tensor) -> Tensor:
+        """Give variables without a period that of the variables they share rows with."""
+        problem = self.model.problem
+        for name in ("A", "G"):
+            matrix = getattr(problem, name)
+            if matrix is None or not bool((periods == _UNKNOWN).any()):
+                continue
+            csr = to_csr(matrix if matrix.ndim == 2 else matrix.abs().sum(0))
+            for j in (periods == _UNKNOWN).nonzero()[:, 0].tolist():
+                rows = csr[:, [j]].nonzero()[0]
+                beside = periods[torch.from_numpy(csr[rows].nonzero()[1]).long()] if len(rows) else periods[:0]
+                beside = beside[beside != _UNKNOWN]
+                if len(beside) and int(beside.max() - beside.min()) <= 1:
+                    periods[j] = beside.max()
+        return torch.where(periods == _UNKNOWN, self.horizon, periods)
+
+
+def _indexed_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
+    """The columns of predicted values by the names of their series; names may also end in a number, ``price 0``."""
+    square = [
+        f"{head}[{tail}]" if head and tail.isdigit() else name
+        for name in names
+        for head, _, tail in [name.rpartition(" ")]
+    ]
+    return {name: torch.from_numpy(one.positions.reshape(one.shape)) for name, one in group_indexed(square).items()}
+
+
+def _read_horizon(series: dict[str, Tensor], given: int | None) -> int:
+    """The number of periods of a plan."""
+    lengths = {name: len(at) for name, at in series.items()}
+    if given is None and len(set(lengths.values())) == 1:
+        return next(iter(lengths.values()))
+    if given is None or given not in lengths.values():
+        said = (
+            ", ".join(f"{name} has {length}" for name, length in lengths.items()) or "no predicted value has an index"
+        )
+        raise ProblemError(
+            f"the number of periods of a plan must be that of its predicted values; {said}; "
+            + ("pass horizon=" if given is None else f"got horizon={given}")
+        )
+    return given
