@@ -12,9 +12,9 @@ import torch
 import pear
 from pear.compile import thread_pools
 from pear.solvers.binary import binary_plan as plans
-from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.selection_search import NOTHING, SPENT, Search, SearchOutcomes
 from pear.solvers.binary.tightened_rows import TightenedRows
+from pear.solvers.bounded_cache import BoundedCache
 from pear.solvers.registry import resolve
 from pear.tasks import knapsack, random_knapsack
 

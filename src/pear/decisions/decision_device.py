@@ -21,7 +21,7 @@ from torch import Tensor
 from pear.optimality.duals_and_active_sets import TensorRecord
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
-from pear.solvers.active_set.gpu.gpu_plan import fits_kernel
+from pear.solvers.registry import choose
 
 logger = logging.getLogger("pear")
 
@@ -54,7 +54,7 @@ def estimate_times(problem: Problem, samples: int, fused: bool) -> tuple[float, 
     """
     rows = sum(side.shape[-1] for side in (problem.b, problem.h) if side is not None)
     core = samples * CPU_ENTRY * (problem.n + rows) * (rows + CPU_ROWS)
-    return core, GPU_STEP if fused and fits_kernel(problem.n, rows, linear=False) else GPU_PIPELINE
+    return core, GPU_STEP if fused and choose("qp").fits_gpu(problem.n, rows) else GPU_PIPELINE
 
 
 def choose_device(

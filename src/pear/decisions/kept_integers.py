@@ -18,7 +18,7 @@ from pear.decisions.integer_checks import CheckedIntegers
 from pear.optimality.duals_and_active_sets import Status, TensorRecord
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.binary.bounded_cache import BoundedCache
+from pear.solvers.bounded_cache import BoundedCache
 
 _ROOM = 2**26  # bytes that a problem keeps
 _NAME = "integer solutions"

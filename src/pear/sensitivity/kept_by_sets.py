@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.binary.bounded_cache import BoundedCache
+from pear.solvers.bounded_cache import BoundedCache
 
 Value = TypeVar("Value")
 

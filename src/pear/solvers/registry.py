@@ -36,7 +36,8 @@ class Backend:
         name: the name that users write in ``solver=``.
         module: the name of the module with the solver's ``solve(qp, tol, **options) -> Candidate``, imported on first
             use; or an object with that method. It may also have ``prepare(qp)``, which computes what depends on the
-            constraints alone, and ``supports(qp)``, which tells whether the solver takes these programs.
+            constraints alone, ``supports(qp)``, which tells whether the solver takes these programs, and
+            ``fits_gpu(n, rows)``, which tells whether one kernel on a GPU solves curved programs of this size.
         packages: import names of the packages that the solver needs.
         extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
         kinds: the kinds of programs that it solves: "lp", "qp", "milp".
@@ -99,6 +100,11 @@ class Backend:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
         return kind_of(qp) in self.kinds and supports(qp)
+
+    def fits_gpu(self, n: int, rows: int) -> bool:
+        """True where the solver has a kernel that solves curved programs of this size on a GPU."""
+        fits: Callable[[int, int], bool] = getattr(self._load(), "fits_gpu", lambda n, rows: False)
+        return fits(n, rows)
 
     def takes_start(self, qp: QuadraticProgram) -> bool:
         """True where the solver's ``solve`` can start from a given point."""

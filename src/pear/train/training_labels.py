@@ -15,7 +15,6 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Model, Oracle, Problem
 from pear.problem.model import plain_problem
-from pear.problem.oracle_calls import argument_names
 from pear.train.base_forecast import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.samples import SampleSource
@@ -192,5 +191,5 @@ def _knows_samples(problem: Any) -> bool:
     if not isinstance(problem, (Problem, Model)):
         return False
     plain = plain_problem(problem)
-    asks = isinstance(plain, Oracle) and bool({"key", "keys"} & argument_names(plain.function))
+    asks = isinstance(plain, Oracle) and plain.takes_keys
     return asks or own_rows(problem) is not None

@@ -37,7 +37,7 @@ class CompiledConstraints:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``kernel_calls.supports`` and ``gpu_plan.supports``.
+    """True for dense programs that are small enough; see ``kernel_calls.fits_dense_inverse`` and ``gpu_plan.supports``.
 
     Large programs with few non-zeros are left to solvers for sparse matrices. With curvature, the number of variables
     decides; for linear programs, the number of rows, because each exchange goes through all rows.
@@ -47,6 +47,11 @@ def supports(qp: QuadraticProgram) -> bool:
     rows = qp.p + qp.m
     large = rows >= _MANY_ROWS if qp.is_linear else qp.n >= MIN_VARIABLES
     return batch.fits_dense_inverse(qp.n, rows) and not (large and qp.sparse_form() is not None)
+
+
+def fits_gpu(n: int, rows: int) -> bool:
+    """True where one kernel on a GPU solves curved programs of n variables and this number of rows."""
+    return gpu.fits_kernel(n, rows, linear=False)
 
 
 def prepare(qp: QuadraticProgram) -> Any:

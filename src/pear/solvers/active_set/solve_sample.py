@@ -102,7 +102,7 @@ def solve_sample(
 ) -> None:
     """Solve the loaded sample, add the tight constraints to its working set, and write the results.
 
-    See ``solve_from`` and ``write_back`` for the arguments.
+    See ``solve_from`` and ``write_and_keep`` for the arguments.
     """
     if solve_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
         return

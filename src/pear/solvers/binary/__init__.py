@@ -6,5 +6,5 @@
 with one row of small whole weights. ``branch_and_bound`` searches with a dual simplex method (``simplex_dictionary``,
 ``dual_simplex``), whose bounds are safe against rounding (``relaxation_bound``). ``binary_solver`` is the row of the
 registry. It solves each distinct program once, several at a time, and starts from earlier decisions that
-``binary_plan`` keeps in a ``bounded_cache``.
+``binary_plan`` keeps in a ``BoundedCache``.
 """

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL
 from pear.solvers.adapters.batch_arrays import ProgramArrays, row
-from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
+from pear.solvers.bounded_cache import BoundedCache
 
 _RECENT = 1000  # decisions among which searches look for a start
 _SPACE, _SHARE = 128 << 20, 32 << 20  # bytes for all plans with their decisions, and for the decisions of one
