@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     )
     from pear.problem.presolved_problem import Recovery, presolve
     from pear.rolling import Rolling, RollingLoss, Rollout
-    from pear.scenarios import CVaR, Expectation, Stochastic, WorstCase
+    from pear.scenarios import CVaR, Expectation, ScenarioLoss, Stochastic, WorstCase
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
     from pear.train.estimator.regret_scorer import regret_scorer
@@ -82,6 +82,7 @@ __all__ = [
     "Rolling",
     "RollingLoss",
     "Rollout",
+    "ScenarioLoss",
     "Smooth",
     "Solution",
     "SolveError",
@@ -140,7 +141,7 @@ _NAMES = {
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
     "pear.problem.presolved_problem": ("Recovery", "presolve"),
     "pear.rolling": ("Rolling", "RollingLoss", "Rollout"),
-    "pear.scenarios": ("CVaR", "Expectation", "Stochastic", "WorstCase"),
+    "pear.scenarios": ("CVaR", "Expectation", "ScenarioLoss", "Stochastic", "WorstCase"),
     "pear.train": ("FitConfig", "fit", "tune"),
     "pear.train.estimator.regressor": ("DecisionRegressor",),
     "pear.train.estimator.regret_scorer": ("regret_scorer",),

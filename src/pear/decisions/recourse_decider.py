@@ -23,7 +23,7 @@ from pear.decisions.solution import Solution, as_solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
-from pear.problem import Model, Projection
+from pear.problem import Model, Problem, Projection
 from pear.problem.constraint_map import own_sides
 from pear.problem.derived_problems import add_curvature, fields_in_units, minimised_curvature, nearest_point_problem
 from pear.problem.keys_and_columns import select_rows
@@ -126,7 +126,7 @@ class RecourseDecider:
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
         self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
-        relaxed, curvature = model.problem.relaxed(), _added_curvature(model, smoothing)
+        relaxed, curvature = model.problem.relaxed(), smoothing_curvature(model.problem, smoothing)
         self.plain = relaxed if curvature is None else add_curvature(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
@@ -332,15 +332,15 @@ def _objective_gradient(program: QuadraticProgram, x: Tensor) -> Tensor:
     return matvec(program.H, x) + program.c
 
 
-def _added_curvature(model: Model, smoothing: Smoothing | None) -> Matrix | None:
-    """Return the curvature that a smoothing adds, in the user's variables; None where it adds none.
+def smoothing_curvature(problem: Problem, smoothing: Smoothing | None) -> Matrix | None:
+    """Return the curvature that a smoothing adds to a problem, in the user's variables; None where it adds none.
 
     It is (n,) for each variable, or (n, n) or (N, n, n) where a Q lacks curvature.
     """
     if smoothing is None:
         return None
-    units = torch.ones(model.problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()
+    units = torch.ones(problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()
     if smoothing.floor > 0:
-        missing = smoothing.added_curvature(model.problem.relaxed())
+        missing = smoothing.added_curvature(problem.relaxed())
         return None if missing is None else fields_in_units({"Q": missing}, 1 / units)["Q"]
-    return (smoothing.value / units.square()).to(model.problem.device) if smoothing.value > 0 else None
+    return (smoothing.value / units.square()).to(problem.device) if smoothing.value > 0 else None

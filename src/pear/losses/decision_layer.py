@@ -174,11 +174,11 @@ class _Decision(torch.autograd.Function):
         grads: list[Tensor | None] = [None] * len(needed)
         for i, derivative in enumerate(found):
             kind = ctx.inputs[i]
-            grads[i] = _fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
+            grads[i] = fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
         return (None, None, None, *grads)
 
 
-def _fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+def fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Bring a derivative to the dtype and shape of its input: sum over samples or variables that shared an entry."""
     if len(shape) == derivative.dim() - 1:
         derivative = derivative.sum(0)

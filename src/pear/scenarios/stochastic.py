@@ -15,7 +15,7 @@ from pear.decisions.solve import check_solver, solve
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import has_decision
 from pear.problem import Model
-from pear.problem.array_conversion import as_batch, to_float64, to_tensor
+from pear.problem.array_conversion import as_batch, to_tensor
 from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.risk import Risk, read_risk
@@ -98,7 +98,7 @@ class Stochastic:
             raise ProblemError(f"scenarios must be a whole number of at least 1; got {scenarios!r}")
         self.model, self.first, self.scenarios, self.solver = model, tuple(first), scenarios, solver
         self.risk = read_risk(risk)
-        self.weights = read_scenario_weights(weights, scenarios)
+        self.weights = read_scenario_weights(weights, scenarios).detach()
         self.stages = TwoStages(model, first)
         self.extensive = ExtensiveForm(self.stages, self.weights, self.risk)
 
@@ -138,7 +138,7 @@ class Stochastic:
         check_on_failure(on_failure)
         given = self.read_values(values).detach().double()
         ids = as_keys(keys, len(given), self.problem)
-        own = self._read_weights(weights, len(given))
+        own = None if weights is None else self.read_call_weights(weights, len(given)).detach()
         cost, fields = self.extensive.data(given, ids, own)
         solution = solve(
             select_rows(self.problem, ids),
@@ -216,12 +216,13 @@ class Stochastic:
             f"got {tuple(given.shape)}"
         )
 
-    def _read_weights(self, weights: Any, count: int) -> Tensor | None:
-        """Return the weights (B, S) of a call; None stays None."""
-        if weights is None:
-            return None
-        Q = self.stages.problem.Q
-        if Q is not None and not self.stages.curved_first_alone:
+    def read_call_weights(self, weights: Any, count: int) -> Tensor:
+        """Return the weights (B, S) of a call, which sum to one, differentiable.
+
+        Raises:
+            ProblemError: they have another shape or sign, or quadratic terms have the weights of the program.
+        """
+        if not self.stages.curved_first_alone:
             raise ProblemError(
                 "weights came with a call, and second-stage variables have a quadratic term, whose weights are those "
                 "of the program; pass weights= to pear.Stochastic"
@@ -262,7 +263,7 @@ def read_scenario_weights(weights: Any, scenarios: int) -> Tensor:
     """
     if weights is None:
         return torch.full((scenarios,), 1.0 / scenarios, dtype=torch.float64)
-    given = to_float64("weights", weights).detach()
+    given = to_tensor("weights", weights).double()
     if given.ndim not in (1, 2) or given.shape[-1] != scenarios:
         raise ProblemError(f"weights must have an entry for each of {scenarios} scenarios; got {tuple(given.shape)}")
     if not bool((given.isfinite() & (given >= 0)).all()) or not bool((given.sum(-1) > 0).all()):

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pear.errors import NotUniqueError
+from pear.optimality.rule import OPTIMAL
 from pear.problem.matrix import matvec, tmatvec
 from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -37,12 +39,56 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
     Raises:
         NotUniqueError: a decision is not unique.
     """
-    qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
     keep = solved.solved[:, None]
     w = torch.where(keep, w, torch.zeros_like(w))
     p, q_eq, q_in, unique = solved.systems.project(w, least_multipliers=True)
     require_unique(solved, unique)
     p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))
+    return _derivatives_of_projection(solved, w, (p, q_eq, q_in), sign)
+
+
+def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
+    """Functions as of ``all_derivatives``, for a loss of variables that are unique where others need not be.
+
+    The multipliers of an upper bound on costs, or slacks of a scenario that no cost weighs, may move at no cost. They
+    have no derivative; the decisions beside them have, and ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution where w is
+    zero along all directions that cost nothing. Whether it has one is checked.
+
+    Args:
+        solved: the verified solutions.
+        w: (B, n) upstream gradient, zero for the variables that need not be unique.
+        sign: 1 for minimisation, −1 for maximisation.
+
+    Raises:
+        NotUniqueError: the system has no solution: w reaches variables that are not unique.
+    """
+    qp, keep = solved.qp, solved.solved[:, None]
+    w = torch.where(keep, w, torch.zeros_like(w))
+    sides = w, w.new_zeros(len(w), qp.p), w.new_zeros(len(w), qp.m)
+    *fast, good = solved.systems.solve(*sides)
+    if not bool((good | ~keep[:, 0]).all()):
+        careful = solved.systems.solve_carefully(*sides)[:3]
+        fast = [torch.where(good[:, None], f, c) for f, c in zip(fast, careful, strict=True)]
+    p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in fast)
+    terms = matvec(qp.H, p), tmatvec(qp.A, q_eq), tmatvec(qp.G, q_in)
+    rest = torch.where(solved.active.fixed, 0.0, w - terms[0] - terms[1] - terms[2]).abs().amax(1)
+    size = w.abs().amax(1) + torch.stack([term.abs().amax(1) for term in terms]).amax(0)
+    left = (rest > OPTIMAL * size).nonzero()[:, 0].tolist()
+    if left:
+        raise NotUniqueError(
+            "the decision of {samples} is not unique, so that it has no derivative; a quadratic term or smoothing > 0 "
+            "makes it unique",
+            left,
+        )
+    return _derivatives_of_projection(solved, w, (p, q_eq, q_in), sign)
+
+
+def _derivatives_of_projection(
+    solved: VerifiedSolutions, w: Tensor, found: tuple[Tensor, Tensor, Tensor], sign: int
+) -> list[Derivative]:
+    """Functions that return the derivatives from the solution p, q_eq and q_in of the reduced system for w."""
+    qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
+    p, q_eq, q_in = found
 
     def at_bound(where: Tensor) -> Tensor:
         slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)

@@ -1,0 +1,248 @@
+"""``ScenarioLoss``: what decisions under predicted scenarios lose, with exact derivatives by every scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pear.decisions.decider import Decider
+from pear.decisions.failures import OnFailure, check_on_failure, report_failures
+from pear.decisions.recourse_decider import choose_recourse_smoothing, smoothing_curvature
+from pear.decisions.smoothing import Smoothing, choose_smoothing
+from pear.errors import ProblemError
+from pear.losses.decision_layer import fit_to_input
+from pear.losses.decision_module import eager
+from pear.losses.sample_weights import read_weights
+from pear.optimality.duals_and_active_sets import Status
+from pear.problem import Model
+from pear.problem.array_conversion import as_batch
+from pear.problem.field_checks import check_smoothing
+from pear.problem.keys_and_columns import as_keys, select_model_rows, select_rows
+from pear.problem.problem import FIELDS
+from pear.scenarios.extensive_form import ExtensiveForm
+from pear.scenarios.second_stage import SecondStage
+from pear.scenarios.stochastic import Stochastic
+from pear.scenarios.two_stages import TwoStages
+from pear.sensitivity.derivatives import all_derivatives, derivatives_of_part
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+
+
+@dataclass(frozen=True)
+class LastScenarios:
+    """Decisions of the last call of a ``ScenarioLoss``; zero where a sample failed.
+
+    Attributes:
+        x: (B, n₁) first-stage decisions.
+        regret: (B,) what each sample loses.
+        status: (B,) int8 of ``pear.Status``.
+    """
+
+    x: Tensor
+    regret: Tensor
+    status: Tensor
+
+
+class ScenarioLoss(nn.Module):
+    """``R = V(x̂; c) − min V``: what the first stage under predicted scenarios costs, less what the best one costs.
+
+    x̂ is the first stage that ``plan`` decides under the predicted scenarios, and V(x; c) is what x costs with its best
+    recourse under the true values. R is never negative. Its derivative by every predicted value of every scenario is
+    exact: ∂V/∂x̂ follows from the multipliers of the second stage, and the derivative of x̂ from one linear solve with
+    the extensive program. Integers are trained on their relaxation.
+
+    Args:
+        plan: the two-stage program.
+        smoothing: λ ≥ 0, the curvature that is added to the objective of each variable; "auto" picks it once from true
+            values and the decisions under them, as ``PEARLoss`` does.
+        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
+        reduction: "mean" (over the samples that are solved), "sum" or "none".
+
+    Attributes:
+        last: the decisions of the last call.
+
+    Example:
+        >>> import torch, pear
+        >>> kiosk = pear.Problem(G=[[-1.0]], h=[0.0], lb=0.0)
+        >>> demand = pear.ConstraintMap(h=[[-1.0]])
+        >>> m = pear.Model(kiosk, known=[1.0], variables=("buy",), constraint_map=demand, recourse=pear.Penalty(h=4.0))
+        >>> loss = ScenarioLoss(pear.Stochastic(m, first=["buy"], scenarios=4), smoothing=0.1)
+        >>> scenarios = torch.tensor([[1.0, 2.0, 3.0, 9.0]], requires_grad=True)
+        >>> lost = loss(scenarios, torch.tensor([[2.0]]))
+        >>> lost.backward()
+        >>> round(lost.item(), 4), round(scenarios.grad[0, 2].item(), 4)
+        (1.25, 1.3)
+    """
+
+    def __init__(
+        self,
+        plan: Stochastic,
+        smoothing: float | Literal["auto"] = "auto",
+        on_failure: OnFailure = "raise",
+        reduction: Literal["mean", "sum", "none"] = "mean",
+    ) -> None:
+        super().__init__()
+        if not isinstance(plan, Stochastic):
+            raise ProblemError(f"ScenarioLoss takes a pear.Stochastic; got {type(plan).__name__}")
+        check_on_failure(on_failure)
+        check_smoothing(smoothing)
+        if reduction not in ("mean", "sum", "none"):
+            raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
+        self.plan, self.smoothing, self.on_failure, self.reduction = plan, smoothing, on_failure, reduction
+        self.last: LastScenarios | None = None
+        self._use(None if smoothing == "auto" else Smoothing.given(float(smoothing)))
+
+    @property
+    def chosen_smoothing(self) -> float | None:
+        """The λ in use; None before "auto" has chosen."""
+        return None if self._chosen is None else self._chosen.value
+
+    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
+        """Choose λ for ``smoothing="auto"`` from true values; a λ that was chosen before is not changed.
+
+        Args:
+            costs: (N, k) true values, preferably of the training set.
+            keys: N sample ids; row numbers where samples have data of their own.
+            times: a factor that multiplies the chosen λ.
+
+        Returns:
+            λ.
+        """
+        if self._chosen is None:
+            true = as_batch(costs, "costs").detach().double()
+            own = self.plan.model.problem.batch
+            ids = as_keys(range(len(true)) if keys is None and own is not None else keys, len(true))
+            self._use(_choose(self.plan.model, true, ids).times(times))
+        assert self._chosen is not None
+        return self._chosen.value
+
+    @eager
+    def forward(
+        self,
+        predicted: Tensor,
+        true: Any,
+        keys: Tensor | Iterable[Hashable] | None = None,
+        weight: Any = None,
+        scenario_weights: Any = None,
+    ) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            predicted: (B, S·k) or (B, S, k) values of the scenarios.
+            true: (B, k) true values.
+            keys: B sample ids, under which warm starts and best decisions are kept; row numbers where samples have data
+                of their own.
+            weight: (B,) how much each sample counts.
+            scenario_weights: (B, S) weights of the scenarios, differentiable; those of the plan where left out.
+
+        Returns:
+            A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
+        """
+        values, truth = self.plan.read_values(predicted), as_batch(true, "true").detach().double()
+        if truth.shape != (len(values), self.plan.model.inputs):
+            raise ProblemError(
+                f"true must have shape ({len(values)}, {self.plan.model.inputs}), the values that came true; got "
+                f"{tuple(truth.shape)}"
+            )
+        ids = as_keys(keys, len(values), self.plan.problem)
+        self.calibrate(truth, ids)
+        x, status = self._first_stage(values, ids, scenario_weights)
+        with torch.no_grad():
+            realised = self._second.realise(x.detach(), truth, ids)
+            cost, fields = self._stages.costs(truth, ids), self._stages.sides(truth, ids)
+            best, best_status = self._truths.solve_true(cost, 0.0, ids, **fields)
+            least = select_rows(self._stages.problem, ids).objective(best.x, cost)
+        for other, what in ((realised.status, "the second stage"), (best_status, "the truth")):
+            report_failures(torch.where(status == 0, other, 0).to(torch.int8), self.on_failure, what)
+            status = torch.where(status == 0, other, status)
+        good = status == Status.SOLVED
+        regret = torch.where(good, (realised.cost - least).clamp(min=0), 0.0)
+        self.last = LastScenarios(torch.where(good[:, None], x.detach(), 0.0), regret, status)
+        slope = torch.where(good[:, None], realised.slope, 0.0)
+        each = regret + (slope * (x - x.detach())).sum(1)
+        return self._reduce(each, good, weight).to(predicted.dtype)
+
+    def _first_stage(self, values: Tensor, ids: list[Hashable] | None, weights: Any) -> tuple[Tensor, Tensor]:
+        """Decide under the scenarios; returns differentiable first stages (B, n₁) in float64, and statuses."""
+        p = None if weights is None else self.plan.read_call_weights(weights, len(values))
+        cost, fields = self._extensive.data(values.double(), ids, p)
+        detached = {name: field.detach() for name, field in fields.items()}
+        with self._plans.locked(ids):
+            known = self._plans.known_failures("predicted", cost.detach(), 0.0, ids, detached)
+            solved = self._plans.solve(cost.detach(), 0.0, ids, known=known, **detached)
+        report_failures(solved.status, self.on_failure, "the scenarios", spreads=values.requires_grad)
+        data = [cost, *(fields.get(name) for name in FIELDS)]
+        x: Tensor = _FirstStage.apply(solved, self._extensive.first, self._strict, *data)
+        return x, solved.status
+
+    def _reduce(self, each: Tensor, good: Tensor, weight: Any) -> Tensor:
+        """Reduce the losses (B,) of the samples that are solved."""
+        count = good.double() if weight is None else good * read_weights(weight, len(each))
+        if self.reduction == "none":
+            return count * each if weight is not None else each
+        total = (count * each).sum()
+        return total if self.reduction == "sum" else total / count.sum().clamp(min=torch.finfo(count.dtype).tiny)
+
+    def _use(self, chosen: Smoothing | None) -> None:
+        """Build the programs with a smoothing."""
+        self._chosen = chosen
+        if chosen is None:
+            return
+        plan, model = self.plan, self.plan.model.relaxed()
+        self._stages = TwoStages(model, plan.first, smoothing_curvature(model.problem, chosen))
+        self._extensive = ExtensiveForm(self._stages, plan.weights, plan.risk)
+        self._plans = Decider(self._extensive.problem, plan.solver)
+        self._strict = chosen.value == 0 and chosen.floor == 0
+        self._second = SecondStage(self._stages, plan.solver)
+        self._truths = Decider(self._stages.problem, plan.solver)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the λ in use, for ``state_dict``."""
+        chosen = self._chosen
+        return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore λ from a saved state, where ``smoothing`` is "auto"."""
+        if self.smoothing == "auto" and (saved := Smoothing.from_state(state)) is not None:
+            self._use(saved)
+
+    def extra_repr(self) -> str:
+        """Return the plan and the settings, in a line each."""
+        auto = f" ({self.chosen_smoothing:g})" if self.smoothing == "auto" and self.chosen_smoothing is not None else ""
+        return f"{self.plan}\nsmoothing={self.smoothing!r}{auto}, on_failure={self.on_failure!r}"
+
+
+class _FirstStage(torch.autograd.Function):
+    """The first stage of solved extensive programs, with derivatives by their costs and fields."""
+
+    @staticmethod
+    def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:
+        ctx.solved, ctx.strict = solved, strict
+        ctx.inputs = [None if one is None else (one.dtype, tuple(one.shape)) for one in data]
+        return solved.x[:, :first].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        """Return ∂L/∂data for each input that needs it; ``up`` (B, n₁) is ∂L/∂x."""
+        solved = ctx.solved
+        w = torch.nn.functional.pad(up, (0, solved.qp.n - up.shape[1]))
+        # with curvature in every first-stage variable, x is unique where slacks or η are not
+        found = (all_derivatives if ctx.strict else derivatives_of_part)(solved, w, 1)
+        grads: list[Tensor | None] = [None] * len(ctx.inputs)
+        for i, (derivative, kind) in enumerate(zip(found, ctx.inputs, strict=False)):
+            if ctx.needs_input_grad[3 + i] and kind is not None:
+                grads[i] = fit_to_input(derivative(), *kind)
+        return (None, None, None, *grads)
+
+
+def _choose(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing:
+    """Choose λ from true values (B, k) and the decisions of the model under them."""
+    if model.constraint_map is not None and model.recourse is not None:
+        return choose_recourse_smoothing(model, true, "auto", ids)
+    own = select_model_rows(model, ids).problem.relaxed()
+    sides = model.right_hand_sides(true, ids)
+    return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)
