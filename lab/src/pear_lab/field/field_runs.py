@@ -20,12 +20,12 @@ NAME = "field"
 TITLE = "every method on every public task, one setting of five chosen by validation"
 
 SEEDS, QUICK_SEEDS = tuple(range(10)), (0, 1)
-TIME_CAP, QUICK_TIME_CAP = 1.0, 0.5
+TIME_CAP, QUICK_TIME_CAP = 0.8, 0.5
 TRY_SHARE = 0.2
 """The share of the time cap that each of the five settings gets before one of them is chosen."""
 
 BUDGET: dict[str, Any] = {
-    "batch_size": 32, "check_every": 4, "patience": 4, "min_improvement": 0.01, "try_epochs": 5, "max_epochs": 61,
+    "batch_size": 32, "check_every": 4, "patience": 4, "min_improvement": 0.01, "try_epochs": 5, "max_epochs": 41,
     "learning_rate": 0.03, "most": [100, 100, 400], "clock": "processor",
 }  # fmt: skip
 """What all trainings share.
