@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pear.evaluation.time_splits import TimeSplits
     from pear.evaluation.walk_forward import walk_forward
     from pear.evaluation.walk_forward_result import WalkForward
+    from pear.intervals.bounded_decisions import BoundedDecisions, IntervalRecord
+    from pear.intervals.cost_intervals import CostIntervals
+    from pear.intervals.safe_policy import SafeDecisions, SafePolicy
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
     from pear.optimality.duals_and_active_sets import Status
     from pear.plugins import register
@@ -55,8 +58,10 @@ if TYPE_CHECKING:
     from pear.train.samples import ParquetSamples
 
 __all__ = [
+    "BoundedDecisions",
     "CVaR",
     "ConstraintMap",
+    "CostIntervals",
     "CostMap",
     "DataError",
     "DecisionLayer",
@@ -64,6 +69,7 @@ __all__ = [
     "Expectation",
     "FailedSamplesWarning",
     "FitConfig",
+    "IntervalRecord",
     "KnownMap",
     "MissingExtraError",
     "Model",
@@ -82,6 +88,8 @@ __all__ = [
     "Rolling",
     "RollingLoss",
     "Rollout",
+    "SafeDecisions",
+    "SafePolicy",
     "ScenarioLoss",
     "Smooth",
     "Solution",
@@ -131,6 +139,9 @@ _NAMES = {
     "pear.evaluation.time_splits": ("TimeSplits",),
     "pear.evaluation.walk_forward": ("walk_forward",),
     "pear.evaluation.walk_forward_result": ("WalkForward",),
+    "pear.intervals.bounded_decisions": ("BoundedDecisions", "IntervalRecord"),
+    "pear.intervals.cost_intervals": ("CostIntervals",),
+    "pear.intervals.safe_policy": ("SafeDecisions", "SafePolicy"),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
     "pear.optimality.duals_and_active_sets": ("Status",),
     "pear.plugins": ("register",),

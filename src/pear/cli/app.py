@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pear.cli import advise, compare, decide, demo, diagnose, predict, solvers, train
+from pear.cli import advise, calibrate, compare, decide, demo, diagnose, predict, solvers, train
 from pear.cli.console import ErrorsAsSentences, LazyCommands, print_plain
 from pear.errors import MissingExtraError
 from pear.plugins import COMMANDS
@@ -57,6 +57,7 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("predict")(predict.predict)
+app.command("calibrate")(calibrate.calibrate)
 app.command("decide")(decide.decide)
 app.command("diagnose")(diagnose.diagnose)
 app.command("advise")(advise.advise)

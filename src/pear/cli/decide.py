@@ -22,6 +22,7 @@ from pear.cli.training_table import (
     values_of_samples,
 )
 from pear.errors import DataError
+from pear.wording import format_percent
 
 if TYPE_CHECKING:
     import pandas
@@ -42,16 +43,24 @@ def decide(
         Path | None,
         typer.Option(help="Decide under these forecasts in place of the model's: a CSV file with the rows of DATA."),
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="A probability, such as 0.9, with which costs lie within bounds; after pear calibrate."),
+    ] = None,
 ) -> None:
     """Forecast the costs of every row, take the best decision under them, and write a column for every variable."""
+    from pear.problem.model import plain_problem
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
     if forecasts is None:
         samples = read_rows(estimator, model, data, groups, variables, base)
         writable_file(to)
-        decisions = estimator.decide(samples.features, **samples.options())
+        found = estimator.decide(samples.features, interval=interval, **samples.options())
+        decisions = found if interval is None else found.to_frame()
     else:
+        if interval is not None:
+            raise DataError("--interval bounds the costs under the model's own forecasts; leave out --forecasts")
         if base is not None:
             raise DataError("--forecasts are decided under as they come; --base is what a model corrects: name one")
         samples = read_rows(estimator, None, data, groups, variables, forecasts)
@@ -61,7 +70,9 @@ def decide(
     write_csv(decisions, to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
-    print_plain(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
+    count = plain_problem(estimator.problem).n
+    bounds = "" if interval is None else f", with bounds that hold with probability {format_percent(interval)}"
+    print_plain(f"Decisions for {rows}, {count} variables each{bounds}: {to}")
 
 
 def read_rows(
@@ -71,8 +82,9 @@ def read_rows(
     groups: str | None,
     variables: str | None,
     forecasts: Path | None,
+    with_costs: bool = False,
 ) -> SampleRows:
-    """Read features and forecasts; those of a long table are brought into the order of groups and values.
+    """Read features, forecasts and true costs; those of a long table are put in the order of groups and values.
 
     Args:
         estimator: from the model file.
@@ -81,13 +93,14 @@ def read_rows(
         groups: of a long table, the column of its groups.
         variables: of a long table, the column that names the variables.
         forecasts: a file of forecasts, or a model file that makes them; None where there are none.
+        with_costs: whether the table has the true costs.
 
     Raises:
         DataError: the columns are not those of the training.
     """
-    table, forecast, ids = read_csv_table(data), None, None
+    table, forecast, ids, costs = read_csv_table(data), None, None, None
+    columns = [str(name) for name in estimator._columns or ()]
     if forecasts is not None:
-        columns = [str(name) for name in estimator._columns or ()]
         forecast = read_base(forecasts, table, columns, data, groups is not None)
     if groups is not None:
         problem = estimator.problem
@@ -95,7 +108,10 @@ def read_rows(
         table = order_long_table(table, LongColumns(groups, variables), names, data)
         ids, forecast = table[groups], None if forecast is None else forecast.loc[table.index]
     features = select_columns(table, [] if model is None else feature_names(estimator, model), "features", data)
-    return SampleRows(features, None, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
+    if with_costs:
+        costs = select_columns(table, columns, "true costs", data)
+        costs = costs if groups is None else costs[columns[0]]
+    return SampleRows(features, costs, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
 
 
 def _decide_under_forecasts(estimator: DecisionRegressor, samples: SampleRows) -> pandas.DataFrame:
@@ -119,5 +135,6 @@ def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFr
     integer = plain_problem(estimator.problem).integer
     if integer is None:
         return decisions
-    whole = [name for name, marked in zip(decisions.columns, integer.tolist(), strict=True) if marked]
+    variables = decisions.columns[len(decisions.columns) - len(integer) :]  # behind the bounds, where there are some
+    whole = [name for name, marked in zip(variables, integer.tolist(), strict=True) if marked]
     return decisions.round(dict.fromkeys(whole, 0)).astype(dict.fromkeys(whole, "int64"))

@@ -13,6 +13,7 @@ from pear.losses.methods import make_loss
 from pear.problem import Model, Oracle, Problem
 from pear.problem.model import plain_problem
 from pear.problem.oracle import same_decider
+from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import problem_of_loss
 from pear.train.successive_halving import multiple_of_auto
 
@@ -93,3 +94,10 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
+
+
+def fit_config(estimator: DecisionRegressor) -> FitConfig:
+    """The configuration of ``pear.fit`` that the parameters ask for."""
+    names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
+    names += ["label_neighbours", "label_own_weight", "label_mixing", "normalise_costs"]
+    return FitConfig(**{name: getattr(estimator, name) for name in names}, seed=seed_of(estimator.random_state))

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from pear.errors import DataError, PearError, ProblemError
+from pear.intervals.cost_intervals import CostIntervals
 from pear.losses.decision_module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
@@ -20,6 +21,7 @@ from pear.problem.problem import FIELDS
 from pear.train import file_format
 from pear.train.estimator.architecture import build_model
 from pear.train.estimator.loss_setup import make_estimator_loss
+from pear.train.estimator.partial_fit import begin_updates
 from pear.train.estimator.training_rows import TrainingRows
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _REMEDY = "DecisionRegressor.save and `pear train` write one"
 
 _ENTRIES = {
     *("parameters", "own_module", "problem", "weights", "loss_state", "features", "feature_names", "columns"),
-    *("flat", "long", "corrects", "base", "epochs", "scale", "updates"),
+    *("flat", "long", "corrects", "base", "epochs", "scale", "updates", "intervals"),
 }
 """The entries of a model file; one with others is refused."""
 _PROBLEM_ENTRIES = {"fields", "sense", "n", "oracle", "relaxation", "model"}
@@ -62,6 +64,8 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
         "scale": estimator._scale,
         "updates": estimator.updates_.content() if hasattr(estimator, "updates_") else None,
     }
+    if hasattr(estimator, "intervals_"):
+        content["intervals"] = estimator.intervals_.content()
     file_format.write(path, KIND, VERSION, content)
 
 
@@ -116,8 +120,10 @@ def _restore_estimator(
         estimator.base_ = base
     _restore_weights(estimator, said["weights"], path)
     _restore_loss(estimator, said["loss_state"])
+    if "intervals" in said:
+        estimator.intervals_ = CostIntervals.restore(problem, said["intervals"])
     if said["updates"] is not None and hasattr(estimator, "loss_"):
-        estimator.updates_ = estimator._begin_updates()
+        estimator.updates_ = begin_updates(estimator)
         estimator.updates_.restore(said["updates"])
     return estimator
 

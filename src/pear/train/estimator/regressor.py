@@ -7,48 +7,51 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
+from pear.intervals.cost_intervals import CostIntervals
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
-from pear.problem.row_pairing import check_paired_rows, is_frame
+from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator import model_file
 from pear.train.estimator.architecture import build_model
-from pear.train.estimator.daily_updates import DailyUpdates, deviation
-from pear.train.estimator.first_epoch import train_one_epoch
-from pear.train.estimator.loss_setup import describe_method, make_estimator_loss, seed_of
+from pear.train.estimator.daily_updates import deviation
+from pear.train.estimator.loss_setup import describe_method, fit_config, make_estimator_loss
+from pear.train.estimator.partial_fit import learn_more
 from pear.train.estimator.progress_display import show_progress
-from pear.train.estimator.regret_scorer import as_tensor, minus_regret
-from pear.train.estimator.result_tables import as_group_table, as_series, as_table, variable_names
+from pear.train.estimator.regret_scorer import minus_regret
+from pear.train.estimator.result_tables import forecast_table
+from pear.train.estimator.rows_to_decide import (
+    RowsToDecide,
+    calibrated_intervals,
+    decide_within_bounds,
+    decision_table,
+    forecast_rows,
+    read_rows_to_decide,
+)
 from pear.train.estimator.training_rows import (
-    check_columns,
-    forecast_offset,
     problem_of_rows,
     problem_to_decide,
-    read_groups,
     read_row_weights,
     read_training_rows,
-    true_values,
 )
 from pear.train.fit import fit
-from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import problem_of_loss
 from pear.train.time_order import describe_order, sort_tables
 from pear.train.validation import own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 except ModuleNotFoundError as error:
     raise MissingExtraError(
         f"DecisionRegressor needs scikit-learn, and {error.name} is not installed; run pip install 'pear-dfl[sklearn]'"
     ) from error
 
-Array = np.ndarray[Any, Any]
+_RESULTS = "model_", "loss_", "history_", "n_iter_", "smoothing_", "base_", "updates_", "_optimizer", "intervals_"
+"""What a training and a calibration leave."""
 
 
 class DecisionRegressor(RegressorMixin, BaseEstimator):
@@ -93,6 +96,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         loss_: the loss, as training left it.
         history_: what ``pear.fit`` returned; after ``partial_fit`` alone there is none.
         updates_: the ``DailyUpdates`` of ``partial_fit`` after ``fit``, with ``updates_.note``.
+        intervals_: the ``CostIntervals`` of ``calibrate``.
         n_iter_: epochs trained, those on the squared error included.
         n_features_in_, feature_names_in_: of X; names where it was a DataFrame with names of columns.
         smoothing_: λ in use; None for a loss without one.
@@ -198,7 +202,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             check_paired_rows(named)
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
         problem = problem_of_rows(self.problem, rows, held_out)
-        config, model, loss = self._config(), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
+        config, model, loss = fit_config(self), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
         scaled, network = model
         with show_progress(self.verbose) as progress:
             judged_by: Any = self.validation_fraction
@@ -230,29 +234,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
         """
-        if own_rows(self.problem) is not None or getattr(self.problem, "known_map", None) is not None:
-            raise ProblemError(
-                "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
-                "call fit with all rows"
-            )
-        fresh = not hasattr(self, "model_")
-        given = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast}
-        check_paired_rows(given)
-        rows = read_training_rows(self, given, dtype=None if fresh else next(self.model_.parameters()).dtype)
-        if not hasattr(self, "loss_"):  # that of a model file may have been an object, which the file does not hold
-            self.loss_ = make_estimator_loss(self, self.problem, rows.costs)
-        if fresh:
-            self.model_, self._scale = build_model(self, rows), deviation(rows.costs)
-        done = getattr(self, "n_iter_", 0)
-        new, generator = rows.batch(self.model_[0]), torch.Generator().manual_seed(self._seed() + done)
-        if fresh or hasattr(self, "_optimizer"):
-            train_one_epoch(self, new, generator, fresh)
-        else:
-            if not hasattr(self, "updates_"):
-                self.updates_ = self._begin_updates()
-            self.updates_.update(new, self.batch_size, generator)
-        self.n_iter_ = done + 1
-        self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
+        learn_more(self, {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast})
         return self
 
     def predict(self, X: Any, *, base_forecast: Any = None) -> Any:
@@ -266,12 +248,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             A DataFrame or, of a long table, a Series, where the costs of ``fit`` were one, with the index of X where X
             is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
         """
-        values = self._forecast(X, base_forecast)
-        if self._columns is not None and self._flat:
-            return as_series(values, X, self._columns[0])
-        if self._columns is not None:
-            return as_table(values[:, None] if self._long else values, X, self._columns)
-        return values[:, 0] if self._flat and not self._long else values
+        return forecast_table(self, forecast_rows(self, X, base_forecast), X)
 
     def decide(
         self,
@@ -281,27 +258,51 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         groups: Any = None,
         base_forecast: Any = None,
         known: Any = None,
+        interval: float | None = None,
     ) -> Any:
         """(N, n) decisions under the predicted costs; integer variables get integer values.
 
         Args:
             X, groups, base_forecast, known: rows as in ``fit``.
             problem: the problem of these rows, where samples have fields or known costs of their own.
+            interval: a probability, such as 0.9, with which the cost of each decision lies within bounds that come with
+                it; after ``calibrate``.
 
         Returns:
             A DataFrame where X or the costs of ``fit`` were one, otherwise an array. Its columns are named as the
             ``Model``'s variables, or as the costs; its rows, with groups, as the groups.
+            With ``interval`` these are the ``decisions`` of ``BoundedDecisions``.
         """
-        predicted = self._forecast(X, base_forecast, groups=groups, known=known)
-        table = read_groups(self, groups, len(predicted))
-        values = predicted if table is None else table.gather(predicted)
-        problem = problem_to_decide(self.problem, problem, known, values)
-        decisions = solve(problem, as_tensor(problem, values)).x.cpu().numpy()
-        if not is_frame(X) and self._columns is None:
-            return decisions
-        if table is not None:
-            return as_group_table(decisions, table, variable_names(problem, None))
-        return as_table(decisions, X, variable_names(problem, self._columns))
+        rows = self.rows_to_decide(X, None, problem, groups=groups, base_forecast=base_forecast, known=known)
+        if interval is not None:
+            return decide_within_bounds(self, X, rows, interval)
+        return decision_table(self, solve(rows.problem, rows.values).x.cpu().numpy(), X, rows.table)
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        problem: Problem | Model | None = None,
+        *,
+        groups: Any = None,
+        base_forecast: Any = None,
+        known: Any = None,
+        intervals: CostIntervals | None = None,
+        append: bool = False,
+    ) -> Self:
+        """Learn what decisions cost beside what was planned, so that ``decide(X, interval=0.9)`` can bound their cost.
+
+        Args:
+            X, groups, base_forecast, known: rows as in ``fit`` that come after those it was trained on; the last row is
+                the latest one.
+            y: (N, k) what came true; with groups (N·k,).
+            problem: the problem of these rows, where samples have fields or known costs of their own.
+            intervals: another way to make bounds, such as ``pear.CostIntervals(problem, of="regret")``.
+            append: keep earlier calibration rows, which come before these: call it with the rows of every day.
+        """
+        rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
+        self.intervals_ = calibrated_intervals(self, rows, intervals, append)
+        return self
 
     def score(
         self,
@@ -321,21 +322,31 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) what came true; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
-        beside = {"y": y, "groups": groups, "known": known, "sample_weight": sample_weight}
-        predicted = self._forecast(X, base_forecast, **beside)
-        check_columns(self, y)
-        table = read_groups(self, groups, len(predicted))
-        values = predicted if table is None else table.gather(predicted)
-        problem = problem_to_decide(self.problem, problem, known, values)
-        weight = read_row_weights(sample_weight, len(predicted), table)
-        return minus_regret(problem, values, true_values(self, y, table), weight)
+        check_paired_rows({"X": X, "sample_weight": sample_weight})
+        rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
+        weight = read_row_weights(sample_weight, rows.size, rows.table)
+        return minus_regret(rows.problem, rows.values, rows.true, weight)
+
+    def rows_to_decide(
+        self,
+        X: Any,
+        y: Any = None,
+        problem: Problem | Model | None = None,
+        *,
+        groups: Any = None,
+        base_forecast: Any = None,
+        known: Any = None,
+    ) -> RowsToDecide:
+        """The problem, the forecasts and, with ``y``, the true values of these rows; arguments as for ``score``."""
+        predicted = forecast_rows(self, X, base_forecast, y=y, groups=groups, known=known)
+        return read_rows_to_decide(self, predicted, y, problem, groups, known)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
 
-        The file holds the problem, the weights, the parameters and the names. After ``partial_fit`` it also holds the
-        last samples, from which updates continue. It does not hold the history, a loss that was given as an object, the
-        base, or the function of an ``Oracle``. Of a module of your own it holds the weights alone.
+        The file holds the problem, the weights, the parameters, the names and the calibration. After ``partial_fit``
+        it also holds the last samples, from which updates continue. It does not hold the history, a loss that was given
+        as an object, the base, or the function of an ``Oracle``. Of a module of your own it holds the weights alone.
         """
         check_is_fitted(self, "model_")
         model_file.save(self, Path(path))
@@ -364,34 +375,22 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Drop the results of an earlier training, so that a fit that fails leaves no model."""
-        for name in ("model_", "loss_", "history_", "n_iter_", "smoothing_", "base_", "updates_", "_optimizer"):
+        for name in (
+            "model_",
+            "loss_",
+            "history_",
+            "n_iter_",
+            "smoothing_",
+            "base_",
+            "updates_",
+            "_optimizer",
+            "intervals_",
+        ):
             self.__dict__.pop(name, None)
-
-    def _begin_updates(self) -> DailyUpdates:
-        return DailyUpdates(self.model_[1], self.problem, self.loss_, self.learning_rate, self._scale)
-
-    def _config(self) -> FitConfig:
-        names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
-        names += ["label_neighbours", "label_own_weight", "label_mixing", "normalise_costs"]
-        return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
-
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
         """The validation metric for a loss without a problem."""
         return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
-
-    def _forecast(self, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-        """Predicted values (N, k), or (N·k,) of a long table; what comes beside X must have its index."""
-        check_is_fitted(self, "model_")
-        check_paired_rows({"X": X, "base_forecast": base_forecast, **beside})
-        rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        like, offset = next(self.model_.parameters()), forecast_offset(self, X, base_forecast)
-        others = () if offset is None else (torch.from_numpy(offset).to(like),)
-        self.model_.eval()
-        with torch.no_grad():
-            return self.model_(torch.from_numpy(np.array(rows)).to(like), *others).cpu().numpy()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

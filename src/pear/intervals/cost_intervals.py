@@ -1,0 +1,222 @@
+"""``CostIntervals``: bounds on what the decisions of any forecaster will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from pear.errors import ProblemError
+from pear.intervals.bounded_decisions import BoundedDecisions, IntervalRecord, Quantity
+from pear.intervals.conformal_rule import RATE, ConformalRule, Order, ResidualBounds
+from pear.intervals.decision_costs import (
+    Array,
+    cost_of_decisions,
+    plan_decisions,
+    read_pair,
+    regrets_of_costs,
+)
+from pear.intervals.residual_scores import Residuals
+from pear.problem import Model, Problem
+from pear.problem.known_samples import bring_known
+from pear.problem.model import plain_problem
+from pear.problem.row_pairing import check_paired_rows, is_frame, shared_index
+
+_QUANTITIES = ("cost", "regret")
+
+
+class CostIntervals:
+    """Bounds on the cost or the regret of decisions, from samples whose costs are known.
+
+    The calibration samples must be new to the forecaster: it has neither been trained on them nor chosen by them. What
+    came true minus what was planned is ranked over these samples (conformal prediction); nothing is assumed about its
+    distribution. Forecasters may be of any kind, as only forecasts are asked for.
+
+    Args:
+        problem: the decision problem; a ``Model`` maps predicted values to costs, and to right-hand sides with their
+            recourse.
+        of: "cost" bounds what a decision costs, from both sides; "regret" bounds from above what it loses to the best
+            one.
+        order: "time" for samples in time order: later ones decide more, and the bounds follow their own misses.
+            "exchangeable" for samples whose order says nothing: the promise then holds exactly, from few samples on.
+        half_life: in time order, after how many samples one counts half; None lets all count alike.
+        rate: in time order, how fast bounds follow their misses; 0 keeps them at the quantiles.
+
+    Attributes:
+        planned: (N,) planned costs of the calibration samples, in time order.
+        realised: (N,) what their decisions cost, or lost.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> rng = np.random.default_rng(0)
+        >>> choose_one = pear.Problem(A=np.ones((1, 3)), b=[1.0], lb=0.0)
+        >>> true = rng.uniform(1, 5, (200, 3))
+        >>> forecast = true + rng.normal(size=true.shape)
+        >>> intervals = pear.CostIntervals(choose_one).calibrate(forecast[:150], true[:150])
+        >>> found = intervals.bounds(forecast[150:], level=0.9)
+        >>> cost = (found.decisions * true[150:]).sum(1)
+        >>> float(((found.lower <= cost) & (cost <= found.upper)).mean())
+        0.88
+    """
+
+    def __init__(
+        self,
+        problem: Problem | Model,
+        of: Quantity = "cost",
+        *,
+        order: Order = "time",
+        half_life: float | None = None,
+        rate: float = RATE,
+    ) -> None:
+        plain_problem(problem)  # which refuses what is no problem
+        if of not in _QUANTITIES:
+            raise ProblemError(f'of must be "cost" or "regret"; got {of!r}')
+        self.problem, self.of, self.rule = problem, of, ConformalRule(order, half_life, rate)
+        self.planned: Array = np.empty(0)
+        self.realised: Array = np.empty(0)
+
+    def calibrate(
+        self,
+        forecasts: Any,
+        true: Any,
+        *,
+        problem: Problem | Model | None = None,
+        known: Any = None,
+        append: bool = False,
+    ) -> Self:
+        """Learn from samples whose truth is known; in time order, the last one comes last.
+
+        Args:
+            forecasts: (N, k) what was predicted.
+            true: (N, k) what came true.
+            problem: the problem of these samples, where they have fields of their own.
+            known: what is known about each sample, where the model has known values; see ``Model.with_known``.
+            append: keep earlier samples, which come before these.
+
+        Raises:
+            ProblemError: the shapes differ, or a number is not finite.
+            SolveError: a sample has no decision.
+        """
+        planned, realised = self._past(forecasts, true, problem, known)
+        if append:
+            planned, realised = np.append(self.planned, planned), np.append(self.realised, realised)
+        self.planned, self.realised = planned, realised
+        return self
+
+    def bounds(
+        self, forecasts: Any, level: float = 0.9, *, problem: Problem | Model | None = None, known: Any = None
+    ) -> BoundedDecisions:
+        """Decide under forecasts, and bound what the decisions will have cost.
+
+        Args:
+            forecasts: (B, k) predictions of samples that follow those of ``calibrate``.
+            level: the probability with which the cost of a decision lies within its bounds.
+            problem, known: as for ``calibrate``.
+
+        Raises:
+            ProblemError: there are too few calibration samples for the level; the message says how many it needs.
+        """
+        own = bring_known(self.problem if problem is None else problem, known, forecasts)
+        made = plan_decisions(own, forecasts)
+        lower, upper = self.amounts(made.planned, level)
+        z = made.z.cpu().numpy()
+        names = own.variables if isinstance(own, Model) else tuple(f"x{i}" for i in range(z.shape[1]))
+        if is_frame(forecasts):
+            import pandas
+
+            return BoundedDecisions(
+                pandas.DataFrame(z, forecasts.index, list(names)), made.planned, lower, upper, level, self.of, names
+            )
+        return BoundedDecisions(z, made.planned, lower, upper, level, self.of, names)
+
+    def amounts(self, planned: Array, level: float) -> tuple[Array, Array]:
+        """Lower and upper bounds (B,) for decisions of these planned costs (B,).
+
+        Raises:
+            ProblemError: nothing is calibrated, or too little.
+        """
+        if not len(self.planned):
+            raise ProblemError("nothing is calibrated; call calibrate(…) with samples that the forecaster has not seen")
+        own = self._residuals(self.planned, self.realised)
+        found = self.rule.bounds(own, np.abs(planned), level, two_sided=self.of == "cost")
+        return self._in_own_sense(planned, found)
+
+    def walk(
+        self,
+        forecasts: Any,
+        true: Any,
+        level: float = 0.9,
+        *,
+        gap: int = 0,
+        problem: Problem | Model | None = None,
+        known: Any = None,
+    ) -> IntervalRecord:
+        """Go through past samples in time order, bound each by those before it, and compare with what came true.
+
+        What ``calibrate`` has learnt is neither used nor changed.
+
+        Args:
+            forecasts: (N, k) what was predicted, by forecasters that had not seen the sample.
+            true: (N, k) what came true.
+            level: the probability that the bounds promise.
+            gap: the number of samples before each one whose truth is not known yet when it is decided.
+            problem, known: as for ``calibrate``.
+        """
+        if isinstance(gap, bool) or not isinstance(gap, (int, np.integer)) or gap < 0:
+            raise ProblemError(f"gap must be a whole number of samples, at least 0; got {gap!r}")
+        planned, realised = self._past(forecasts, true, problem, known)
+        found = self.rule.walk(self._residuals(planned, realised), level, self.of == "cost", int(gap))
+        bounds = self._in_own_sense(planned, found)
+        if not np.isfinite(bounds[1]).any():
+            needed = self.rule.samples_needed(level, self.of == "cost") + gap
+            raise ProblemError(
+                f"an interval of level {level:g} needs {needed} samples before the first that has one, and there are "
+                f"{len(planned)} in all; give more, or ask for a lower level"
+            )
+        return IntervalRecord(planned, realised, *bounds, level, self.of, shared_index(true, forecasts))
+
+    def content(self) -> dict[str, Any]:
+        """The settings and the calibration as numbers, texts and arrays, for a model file; ``restore`` reads them."""
+        rule = self.rule
+        settings = {"of": self.of, "order": rule.order, "half_life": rule.half_life, "rate": rule.rate}
+        return settings | {"planned": self.planned, "realised": self.realised}
+
+    @classmethod
+    def restore(cls, problem: Problem | Model, content: Mapping[str, Any]) -> Self:
+        """The intervals that a result of ``content`` describes."""
+        said = dict(content)
+        planned, realised = (np.asarray(said.pop(name), dtype=np.float64) for name in ("planned", "realised"))
+        if planned.ndim != 1 or planned.shape != realised.shape or not np.isfinite([planned, realised]).all():
+            raise ValueError("planned and realised costs of a calibration")
+        made = cls(problem, said.pop("of"), **said)
+        made.planned, made.realised = planned, realised
+        return made
+
+    def _past(self, forecasts: Any, true: Any, problem: Any, known: Any) -> tuple[Array, Array]:
+        """Planned and realised costs (or regrets) of samples whose truth is known, (N,) each."""
+        check_paired_rows({"forecasts": forecasts, "true": true, "known": known})
+        own = bring_known(self.problem if problem is None else problem, known, forecasts)
+        predicted, came_true = read_pair(own, forecasts, true)
+        made = plan_decisions(own, predicted)
+        cost = cost_of_decisions(own, made.z, came_true)
+        return made.planned, cost if self.of == "cost" else regrets_of_costs(own, cost, came_true)
+
+    def _residuals(self, planned: Array, realised: Array) -> Residuals:
+        """What came true minus what was planned, for minimisation; a regret is planned to be 0."""
+        value = realised if self.of == "regret" else self._sign * (realised - planned)
+        return Residuals(np.abs(planned), value)
+
+    def _in_own_sense(self, planned: Array, found: ResidualBounds) -> tuple[Array, Array]:
+        """Lower and upper bounds of the cost in the problem's own sense, or of the regret."""
+        if self.of == "regret":
+            return np.where(np.isnan(found.upper), np.nan, 0.0), np.maximum(found.upper, 0.0)
+        ends = [planned + self._sign * one for one in found]
+        return (ends[0], ends[1]) if self._sign > 0 else (ends[1], ends[0])
+
+    @property
+    def _sign(self) -> int:
+        return plain_problem(self.problem).sign
+
+    def __repr__(self) -> str:
+        return f"CostIntervals(of {self.of!r}, order {self.rule.order!r}, {len(self.planned)} calibration samples)"

@@ -1,0 +1,81 @@
+"""What ``partial_fit`` of ``DecisionRegressor`` does with new rows, after ``fit`` and before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pear.errors import ProblemError
+from pear.problem.row_pairing import check_paired_rows
+from pear.train.estimator.architecture import build_model
+from pear.train.estimator.daily_updates import DailyUpdates, deviation
+from pear.train.estimator.loss_setup import fit_config, make_estimator_loss, seed_of
+from pear.train.estimator.training_rows import read_training_rows
+from pear.train.loss_interface import accept_keys, step_guidance
+from pear.train.sample_order import shuffled
+from pear.train.samples.features import call_model
+from pear.train.samples.memory_samples import SampleBatch
+from pear.train.training_start import make_optimizer
+from pear.train.validation import own_rows
+
+if TYPE_CHECKING:
+    from pear.train.estimator.regressor import DecisionRegressor
+
+
+def learn_more(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
+    """Learn from new rows: X, y, groups and base_forecast, by name.
+
+    Raises:
+        ProblemError: the rows are not those of the problem, or samples have fields or known values of their own.
+    """
+    problem = estimator.problem
+    if own_rows(problem) is not None or getattr(problem, "known_map", None) is not None:
+        raise ProblemError(
+            "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
+            "call fit with all rows"
+        )
+    fresh = not hasattr(estimator, "model_")
+    check_paired_rows(given)
+    rows = read_training_rows(estimator, given, dtype=None if fresh else next(estimator.model_.parameters()).dtype)
+    if not hasattr(estimator, "loss_"):  # that of a model file may have been an object, which the file does not hold
+        estimator.loss_ = make_estimator_loss(estimator, problem, rows.costs)
+    if fresh:
+        estimator.model_, estimator._scale = build_model(estimator, rows), deviation(rows.costs)
+    done = getattr(estimator, "n_iter_", 0)
+    new, generator = (
+        rows.batch(estimator.model_[0]),
+        torch.Generator().manual_seed(seed_of(estimator.random_state) + done),
+    )
+    if fresh or hasattr(estimator, "_optimizer"):
+        _train_one_epoch(estimator, new, generator, fresh)
+    else:
+        if not hasattr(estimator, "updates_"):
+            estimator.updates_ = begin_updates(estimator)
+        estimator.updates_.update(new, estimator.batch_size, generator)
+    estimator.n_iter_ = done + 1
+    estimator.smoothing_ = getattr(estimator.loss_, "chosen_smoothing", None)
+
+
+def begin_updates(estimator: DecisionRegressor) -> DailyUpdates:
+    """The updates of a trained estimator, before the first of them."""
+    network, rate = estimator.model_[1], estimator.learning_rate
+    return DailyUpdates(network, estimator.problem, estimator.loss_, rate, estimator._scale)
+
+
+def _train_one_epoch(estimator: DecisionRegressor, new: SampleBatch, generator: torch.Generator, fresh: bool) -> None:
+    """Train on every sample once, at the full learning rate."""
+    network, loss = estimator.model_[1], accept_keys(estimator.loss_)
+    if not hasattr(estimator, "_optimizer"):
+        decides = hasattr(estimator.loss_, "problem")
+        samples = new.features, new.costs, fit_config(estimator)
+        estimator._optimizer = make_optimizer(network, *samples, keep=not fresh, typical=decides)
+    network.train()
+    for some in shuffled(len(new.costs), generator).split(estimator.batch_size):
+        batch = new.only(some)
+        estimator._optimizer.zero_grad()
+        loss(call_model(network, batch.features), batch.costs, keys=None).backward()
+        estimator._optimizer.step()
+        step_guidance(estimator.loss_)
+    network.eval()
