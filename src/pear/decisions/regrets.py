@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pear.clock import read_clock
 from pear.decisions.continuous_programs import objective_value
 from pear.decisions.decider import Decider
 from pear.errors import NotUniqueError, SolveError
@@ -190,11 +190,11 @@ def assemble_regrets(
 @contextmanager
 def timed(seconds: dict[str, float], what: str) -> Iterator[None]:
     """Add the time spent inside the context to ``seconds[what]``."""
-    began = time.perf_counter()
+    began = read_clock()
     try:
         yield
     finally:
-        seconds[what] += time.perf_counter() - began
+        seconds[what] += read_clock() - began
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from pear.clock import read_clock
 from pear.errors import ProblemError
 
 _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)
@@ -32,7 +32,7 @@ def within(seconds: float | None, even: bool = True) -> Iterator[None]:
         return
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds > 0:
         raise ProblemError(f"time_limit must be a positive number of seconds, or None for no limit; got {seconds!r}")
-    token, how = _DEADLINE.set(min(_DEADLINE.get(), time.monotonic() + seconds)), _EVEN.set(even)
+    token, how = _DEADLINE.set(min(_DEADLINE.get(), read_clock() + seconds)), _EVEN.set(even)
     try:
         yield
     finally:
@@ -45,7 +45,7 @@ def seconds_left() -> float:
 
     Other threads do not inherit the limit.
     """
-    return max(0.0, _DEADLINE.get() - time.monotonic())
+    return max(0.0, _DEADLINE.get() - read_clock())
 
 
 def has_even_shares() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.errors import ProblemError
 from pear.losses.mse import MSELoss
 from pear.train.base_forecast import Correction, as_offsets, forecast_of, offsets_for_fit, typical_error
@@ -160,7 +160,7 @@ def fit(
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
         return _note_order(_fit_correction(base, model, train, validation, fit_corrected), moved)
-    began = time.perf_counter()
+    began = read_clock()
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
@@ -196,9 +196,9 @@ def fit(
             assert isinstance(held_out, SampleSource)
             check_seconds = getattr(metric, "check_seconds", 0.0)
             if score is None:
-                before_score = time.perf_counter()
+                before_score = read_clock()
                 held_out, score = default_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
-                check_seconds = time.perf_counter() - before_score  # for the best decisions: a check takes as long
+                check_seconds = read_clock() - before_score  # for the best decisions: a check takes as long
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
             file = RunFile.open(path, lambda: run_identity(*said))
             job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
@@ -288,7 +288,7 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
     they are better.
     """
-    model, look, began = job.model, train.look(), time.perf_counter()
+    model, look, began = job.model, train.look(), read_clock()
     fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
     if job.resumes("mse") and fresh is False:
         fresh = True  # the model has the weights of the interrupted training
@@ -298,7 +298,7 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
             value = job.ranks.from_rank_0("the first check", lambda: evaluate(model, job.validation, job.score))
         except KeyboardInterrupt:
             return History(stopped="interrupted")
-        history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
+        history.best = Check(0, read_clock() - began, math.nan, value) if math.isfinite(value) else None
     if fresh is False or not len(look):
         return history
     callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)

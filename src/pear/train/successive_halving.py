@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from pear.clock import read_clock
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError, SolveError, TrainingError
 from pear.losses.methods import as_method
@@ -196,7 +196,7 @@ def train_candidate(
     """
     config, train, validation, metric = common
     cap = None if time_left.stage is None else one.seconds_checked + time_left.stage
-    began = time.perf_counter()
+    began = read_clock()
     with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
         path = Path(folder) / "checkpoint.pt"
         if one.checkpoint:
@@ -221,7 +221,7 @@ def train_candidate(
             if Status.TIME_LIMIT not in error.statuses:
                 raise
             one.note = one.note if one.history.checks else LATE
-    one.seconds += time.perf_counter() - began
+    one.seconds += read_clock() - began
     return one
 
 
@@ -233,7 +233,7 @@ class SuccessiveHalving:
         engine: runs the tasks.
         common: what all candidates share.
         progress: called with a ``TuneProgress`` after every epoch; None for no progress.
-        began: when the race began, by ``time.perf_counter``. ``FitConfig.time_cap`` is that of the whole race, and
+        began: when the race began, by the clock. ``FitConfig.time_cap`` is that of the whole race, and
             counts from here.
     """
 
@@ -272,7 +272,7 @@ class SuccessiveHalving:
         if self._cap is None:
             return TimeLeft(None, None)
         check = max(self._check_seconds, *(one.check_seconds for one in self.field))
-        spent, first = time.perf_counter() - self._began, not any(one.history.checks for one in self.field)
+        spent, first = read_clock() - self._began, not any(one.history.checks for one in self.field)
         left = self._cap - spent
         if left <= check and not first:
             return TimeLeft(0.0, 0.0)

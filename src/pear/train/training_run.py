@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from pear.clock import read_clock
 from pear.errors import TrainingError
 from pear.losses import PEARLoss
 from pear.train.checkpoint import Checkpoint, RunFile, load_weights
@@ -46,7 +46,7 @@ class FitJob:
         callbacks: functions that are called after every epoch.
         ranks: the processes that train together.
         file: the checkpoint file of the run, which rank 0 alone reads and writes.
-        began: when the call began, by ``time.perf_counter``; the time cap counts from here.
+        began: when the call began, by the clock; the time cap counts from here.
         check_seconds: the seconds that one check is expected to take; 0 where nothing is known.
     """
 
@@ -58,7 +58,7 @@ class FitJob:
     callbacks: tuple[Callback, ...]
     ranks: Ranks
     file: RunFile = field(default_factory=RunFile)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=read_clock)
     check_seconds: float = 0.0
 
     def resumes(self, stage: str) -> bool:
@@ -158,7 +158,7 @@ class TrainingRun:
         if not self.ranks.from_rank_0("the checkpoint's content", self._resume):
             self.history.before, self.history.start = before, start
             if before is not None:
-                self._began = min(self._began, time.perf_counter() - before.seconds)
+                self._began = min(self._began, read_clock() - before.seconds)
             if before is not None and before.best is not None:
                 self.history.best = replace(before.best, epoch=0)
                 self.best_weights = copy.deepcopy(self.model.state_dict())
@@ -191,11 +191,11 @@ class TrainingRun:
 
     def begin(self, time_cap: float | None) -> None:
         """Start the clock again, with this many seconds left; None sets no limit."""
-        self._began, self.config = time.perf_counter(), replace(self.config, time_cap=time_cap)
+        self._began, self.config = read_clock(), replace(self.config, time_cap=time_cap)
 
     def seconds(self) -> float:
         """Return the seconds since the start, including an earlier run."""
-        return time.perf_counter() - self._began
+        return read_clock() - self._began
 
     def seconds_by_part(self) -> dict[str, float]:
         """Return the seconds of the run by part: those that the loss counts, "validation" and the "rest"."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.engines import Resources, check_name, start
 from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
@@ -155,7 +155,7 @@ def tune(
         >>> len(tuned.table()), tuned.table()[0].regret == tuned.history.best.metric
         (12, True)
     """
-    began, config = time.perf_counter(), config or FitConfig()
+    began, config = read_clock(), config or FitConfig()
     seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
     config = replace(config, seed=seed)
     if config.start in ("race", "mse"):  # the squared error is one of the candidates

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, SolveError
@@ -231,9 +231,9 @@ class RegretMetric:
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> None:
-        began = time.perf_counter()
+        began = read_clock()
         self._outcomes = outcomes_on(problem, costs, keys)
-        self.check_seconds = time.perf_counter() - began
+        self.check_seconds = read_clock() - began
 
     def __call__(self, predicted: Tensor, true: Tensor) -> float:
         """Compute the metric of predicted costs; the true ones are those of the fixed samples."""

@@ -68,7 +68,9 @@ class ReproduceOptions:
     methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None
     degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
     seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
-    time_cap: Annotated[float | None, typer.Option(help="Seconds of a training; 600 if left out (field: 1.5).")] = None
+    time_cap: Annotated[
+        float | None, typer.Option(help="Seconds of a training; 600 if left out (field: 0.8, of the processor).")
+    ] = None
     jobs: Annotated[int | None, typer.Option(help="Runs side by side; one a core if left out.")] = None
     engine: Annotated[str, typer.Option(help="Where runs are done: local, ray or ray://HOST:PORT.")] = "local"
     quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False

@@ -11,10 +11,7 @@ from pear_lab.experiments.experiment_errors import ExperimentError
 from pear_lab.experiments.run_spec import check_known
 
 Setting = Mapping[str, Any]
-"""Options of the loss, and ``learning_rate`` where that is tried; other trainings have ``LEARNING_RATE``."""
-
-LEARNING_RATE = 1e-2
-"""The rate of Adam, multiplied by the deviation of the costs for the last layer, as ``pear.fit`` does."""
+"""Options of the loss, and ``learning_rate`` where that is tried; other trainings have that of the budget."""
 
 LEARNING_RATES: tuple[Setting, ...] = tuple({"learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2, 3e-2, 1e-1))
 """What methods without a strength try."""

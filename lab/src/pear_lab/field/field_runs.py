@@ -20,15 +20,20 @@ NAME = "field"
 TITLE = "every method on every public task, one setting of five chosen by validation"
 
 SEEDS, QUICK_SEEDS = tuple(range(10)), (0, 1)
-TIME_CAP, QUICK_TIME_CAP = 1.5, 0.5
+TIME_CAP, QUICK_TIME_CAP = 0.8, 0.5
 TRY_SHARE = 0.2
 """The share of the time cap that each of the five settings gets before one of them is chosen."""
 
 BUDGET: dict[str, Any] = {
-    "batch_size": 32, "check_every": 4, "patience": 4, "min_improvement": 0.01, "try_epochs": 9, "max_epochs": 61,
-    "most": [1000, 250, 1000],
+    "batch_size": 32, "check_every": 4, "patience": 4, "min_improvement": 0.01, "try_epochs": 5, "max_epochs": 41,
+    "learning_rate": 0.03, "most": [100, 100, 400], "clock": "processor",
 }  # fmt: skip
-"""What all trainings share. ``most`` is how many samples of a task train, validate and test at most."""
+"""What all trainings share.
+
+``learning_rate`` is that of Adam where a method does not try several, multiplied by the deviation of the costs for the
+last layer, as ``pear.fit`` does. ``most`` is how many samples of a task train, validate and test at most. Caps and
+seconds are those of ``clock``: of the processor, so that what else a machine does ends no training.
+"""
 
 QUICK_BUDGET: dict[str, Any] = BUDGET | {"try_epochs": 1, "max_epochs": 2, "check_every": 1, "quick": True}
 QUICK_METHODS = ("mse", "spo+", "pfyl", "pear-guided", "pear-default", "pear-fit")

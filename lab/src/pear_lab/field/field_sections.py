@@ -10,7 +10,7 @@ import numpy as np
 
 from pear.pages.page import Grid, RankedText, Section
 from pear_lab.experiments.run_record import RunRecord
-from pear_lab.field.field_methods import DEFAULT, LEARNING_RATE, field_methods, setting_in_words
+from pear_lab.field.field_methods import DEFAULT, field_methods, setting_in_words
 from pear_lab.field.field_ranks import FieldRanks
 from pear_lab.field.field_words import title
 from pear_lab.field.task_results import NEAR, TaskResults, failure_in_words
@@ -35,8 +35,8 @@ def protocol_section(found: Sequence[TaskResults]) -> Section:
         "test. All methods of a task and a seed begin with the same weights: those of the squared error as pear.fit "
         "finds it, a ridge regression whose strength is chosen by cross-validation for a linear forecaster, a training "
         "with weight decay for a network.",
-        f"From there each of a method's five settings is trained by Adam (rate {LEARNING_RATE:g} times the deviation "
-        f"of the costs, unless rates are what it tries; batches of {settings['batch_size']}) for "
+        f"From there each of a method's five settings is trained by Adam (rate {settings['learning_rate']:g} times the "
+        f"deviation of the costs, unless rates are what it tries; batches of {settings['batch_size']}) for "
         f"{settings['try_epochs']} epochs, at most {settings['try_cap']:g} s. The setting with the lowest regret on "
         f"the validation samples goes on to {settings['max_epochs']} epochs, at most {settings['time_cap']:g} s with "
         f"its try; it stops after {settings['patience']} checks in a row, one every {settings['check_every']} epochs, "

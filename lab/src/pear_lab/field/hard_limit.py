@@ -16,19 +16,18 @@ class TooSlowError(RunError):
 
 @contextlib.contextmanager
 def at_most(seconds: float, what: str) -> Iterator[None]:
-    """Raise ``TooSlowError`` in the block after so many seconds; without effect outside the main thread.
+    """Raise ``TooSlowError`` in the block after some time of the processor; without effect outside the main thread.
 
     Args:
-        seconds: the limit.
+        seconds: the limit, in seconds of processor time of this process.
         what: the subject of the message, such as "a step on 4 samples".
 
     Example:
-        >>> import time
-        >>> with at_most(0.01, "a nap"):
-        ...     time.sleep(5)
+        >>> with at_most(0.01, "a long sum"):
+        ...     sum(range(10**10))
         Traceback (most recent call last):
             ...
-        pear_lab.field.hard_limit.TooSlowError: a nap takes more than 0.01 s
+        pear_lab.field.hard_limit.TooSlowError: a long sum takes more than 0.01 s
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
@@ -37,10 +36,10 @@ def at_most(seconds: float, what: str) -> Iterator[None]:
     def ring(number: int, frame: object) -> None:
         raise TooSlowError(f"{what} takes more than {seconds:.3g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)

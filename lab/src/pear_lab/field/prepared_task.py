@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.losses.methods import make_loss
 from pear.losses.regret_metrics import Outcome
 from pear.problem import Model, Problem
@@ -43,9 +43,9 @@ class Judge:
 
     def __call__(self, predicted: Tensor, true: Tensor | None = None) -> float:
         """Return the measure of forecasts (N, k); the true values are those of the fixed samples."""
-        began = time.perf_counter()
+        began = read_clock()
         outcome = self._outcomes(predicted)
-        self.check_seconds = time.perf_counter() - began
+        self.check_seconds = read_clock() - began
         return outcome.score if self._measure == "normalized" else float(outcome.regret.mean())
 
 
@@ -131,11 +131,11 @@ def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTa
         begins = [0, counts[0], counts[0] + counts[1]]
         keys = tuple(torch.arange(at, at + len(part.costs)) for at, part in zip(begins, split, strict=True))
     judge = Judge(drawing.problem, split.validation.costs, None if keys is None else keys[1], task.measure)
-    began = time.perf_counter()
+    began = read_clock()
     model = fresh_model(task.forecaster, split.train, seed)
     train = split.train if keys is None else (*split.train, keys[0])
     fit(model, make_loss("mse", drawing.problem), train, split.validation, judge, FitConfig(seed=seed))
-    seconds = time.perf_counter() - began
+    seconds = read_clock() - began
     regret = judge(forecast(model, split.validation))
     return PreparedTask(
         drawing.problem, split, task.forecaster, model.state_dict(), seconds, judge, regret, keys, task.measure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.errors import ProblemError
 from pear.losses.mse import MSELoss
 from pear.problem import Model, Problem
@@ -145,7 +145,7 @@ def _takes_too_long(job: FitJob) -> bool:
     cap = job.config.time_cap
     if cap is None:
         return False
-    return job.ranks.meet("the time for folds", time.perf_counter() - job.began)[0][0] > FOLD_SHARE * cap
+    return job.ranks.meet("the time for folds", read_clock() - job.began)[0][0] > FOLD_SHARE * cap
 
 
 def count_folds(layers: int, problem: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pear.clock import read_clock
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.problem import Model, Problem
 from pear.train.checkpoint import load_weights
@@ -91,7 +91,7 @@ class Judge:
     """
 
     def __init__(self, model: nn.Module, loss: Any, score: Score | None, held_out: SampleSource) -> None:
-        began = time.perf_counter()
+        began = read_clock()
         self.model, self.score = copy.deepcopy(model), score
         self.outcomes: Outcomes | None = None
         problem = problem_of_loss(loss)
@@ -99,7 +99,7 @@ class Judge:
             held_out = clean_validation(model, loss, held_out)
             assert isinstance(problem, (Problem, Model))
             held_out, self.outcomes = default_outcomes(problem, loss, held_out)
-        self.held_out, self.seconds = held_out, time.perf_counter() - began
+        self.held_out, self.seconds = held_out, read_clock() - began
 
     def __call__(self, weights: Weights) -> Losses:
         """Judge these weights."""

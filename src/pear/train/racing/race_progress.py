@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pear.clock import read_clock
 from pear.train.history import Part, Progress, Reason
 from pear.train.training_run import FitJob
 
@@ -46,7 +46,7 @@ class RaceProgress:
 
     def seconds(self) -> float:
         """The seconds since the race began."""
-        return time.perf_counter() - self.began
+        return read_clock() - self.began
 
     def resume(self, seconds: float, judging: float) -> None:
         """Set the clock to the seconds that an interrupted race had taken, and to those of them spent on judging."""
@@ -87,11 +87,11 @@ class RaceProgress:
     @contextmanager
     def judged(self) -> Iterator[None]:
         """Count the time of a judgement."""
-        began = time.perf_counter()
+        began = read_clock()
         try:
             yield
         finally:
-            spent = time.perf_counter() - began
+            spent = read_clock() - began
             self.judging, self.judgement = self.judging + spent, max(self.judgement, spent)
 
     def note_metric(self, metric: float) -> None:

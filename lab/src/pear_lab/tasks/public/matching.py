@@ -97,7 +97,7 @@ MATCHING = PublicTask(
     protocol=(
         "Whether two papers cite each other is predicted from their words, and papers of two groups are paired so that "
         "as many pairs as possible cite. The origin has 27 graphs of 50 + 50 papers cut from Cora, 1,433 words, and a "
-        "network with a hidden layer. Cora cannot be had here: the graphs are drawn, 7 + 7 papers with 12 words and 4 "
+        "network with a hidden layer. Cora cannot be had here: the graphs are drawn, 7 + 7 papers with 16 words and 8 "
         "topics; 60 train, 40 choose, 200 test. One linear model for all pairs. load_matching reads graphs of your "
         "own. Published numbers belong to Cora and are not comparable."
     ),
