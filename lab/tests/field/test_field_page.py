@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from pear_lab.experiments import FILE_NAME, Database, DatabaseError, RunRecord
+from pear_lab.field import left_out
 from pear_lab.field.field_methods import field_methods
 from pear_lab.field.field_page import field_page
 from pear_lab.field.field_ranks import FieldRanks
 from pear_lab.field.field_runs import FieldSelection, run_settings
+from pear_lab.field.field_tasks import field_tasks
 from pear_lab.field.field_words import summary_sentences
 from pear_lab.field.task_results import read_results
 from pear_lab.tasks.public import PUBLIC_TASKS
@@ -64,6 +66,25 @@ def test_the_page_has_every_part(tmp_path: Path) -> None:
     assert "python lab/studies/field_page.py" in text
     for setting in ("mse weight 0 (9)", "mse weight 0.01 (0)", "learning rate 0.001 (9)"):
         assert setting in text
+
+
+def test_what_is_left_out_is_named_with_its_reason(tmp_path: Path) -> None:
+    text = field_page(written(tmp_path, records()))
+    left = text[text.index("## What is left out") :]
+    for task in PUBLIC_TASKS[3:]:
+        assert f"| {task.title} | " in left
+    assert f"| {PUBLIC_TASKS[0].title} | " not in left
+    assert "| Newsvendor | most methods need a linear objective" in left
+    assert "| LAVA | it does not apply to three" in left
+    assert (
+        f"--seeds 0-2 \\\n    --tasks {','.join(TASKS)} \\\n    --methods mse,spo+,pear-guided,pear-default\n" in text
+    )
+    assert set(left_out.TASKS) <= set(field_tasks())
+    assert set(left_out.METHODS) <= set(field_methods())
+
+
+def test_the_budget_counts_all_runs(tmp_path: Path) -> None:
+    assert "Training took 108 s of processor time in 36 runs, 3.00 s a run." in field_page(written(tmp_path, records()))
 
 
 def test_the_sentences_follow_the_numbers() -> None:

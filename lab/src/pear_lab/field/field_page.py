@@ -12,6 +12,7 @@ from pear_lab.field import field_sections as sections
 from pear_lab.field.field_methods import field_methods
 from pear_lab.field.field_ranks import FieldRanks
 from pear_lab.field.field_words import summary_sentences
+from pear_lab.field.left_out import left_out_section
 from pear_lab.field.rank_figure import save_rank_diagram
 from pear_lab.field.task_results import TaskResults, read_results
 from pear_lab.report.report_files import machines_section, section_markdown
@@ -20,10 +21,14 @@ from pear_lab.report.table_cells import read
 FIGURE = "ranks.svg"
 COMMANDS = """\
 ```
-pear reproduce field --out FOLDER               # what is there already is not run again
+pear reproduce field --out FOLDER --seeds {seeds} \\
+    --tasks {tasks} \\
+    --methods {methods}
 pear reproduce --merge FOLDER --out docs/results/field
-python lab/studies/field_page.py                # writes this page from docs/results/field/results.sqlite
-```"""
+python lab/studies/field_page.py   # writes this page from docs/results/field/results.sqlite
+```
+
+A comparison that was stopped goes on by the same command. Without --tasks, --methods and --seeds everything is run."""
 
 
 def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -> str:
@@ -41,7 +46,7 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
     if not found:
         raise DatabaseError(f"{database} holds no task with a finished run of the comparison; run pear reproduce field")
     ranks = FieldRanks.of(found)
-    parts = ["# The field on one page", sections.INTRODUCTION, COMMANDS, "## In short"]
+    parts = ["# The field on one page", sections.INTRODUCTION, _commands(found), "## In short"]
     parts += ["\n".join(f"- {sentence}" for sentence in summary_sentences(found, ranks))]
     parts += [section_markdown(sections.protocol_section(found)), section_markdown(sections.ranks_section(ranks))]
     if ranks.found is not None:
@@ -50,8 +55,21 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
         parts.append(f"![Mean ranks with the critical difference]({link})")
     parts += _markdown([sections.task_section(one) for one in found])
     parts += _markdown([sections.speed_section(found), sections.settings_section(found)])
+    if (rest := left_out_section(found)) is not None:
+        parts.append(section_markdown(rest))
     parts += _markdown([sections.failures_section(found), machines_section(read(database))])
     return "\n\n".join(parts) + "\n"
+
+
+def _commands(found: Sequence[TaskResults]) -> str:
+    """Return the commands that make the database and the page, with the tasks, methods and seeds that are there."""
+    seeds = sorted({seed for one in found for seed in one.seeds})
+    whole = seeds == list(range(seeds[0], seeds[-1] + 1))
+    return COMMANDS.format(
+        seeds=f"{seeds[0]}-{seeds[-1]}" if whole and len(seeds) > 1 else ",".join(map(str, seeds)),
+        tasks=",".join(one.task.name for one in found),
+        methods=",".join(dict.fromkeys(name for one in found for name in one.done)),
+    )
 
 
 def _markdown(found: Sequence[Section]) -> list[str]:

@@ -50,10 +50,24 @@ def protocol_section(found: Sequence[TaskResults]) -> Section:
         "method is the one with the lowest test regret, so that differences to it lean upwards; intervals of few seeds "
         "are rather too narrow, and they are not adjusted for their number. Where a task has one set of real data, "
         "seeds differ in first weights and batches alone, or in the shuffling, as its protocol says.",
-        "Seconds are those of one core, all tries included, without the common start, and depend on the machine; on "
-        "tasks where the time cap ends trainings they decide what a method can do.",
+        "Seconds and caps count the processor time of a run, which computes on one thread: what else the machine does "
+        "ends no training. They include all tries but not the common start, and depend on the machine; on tasks where "
+        "the time cap ends trainings they decide what a method can do.",
+        _budget_sentence(found),
     )
     return Section("protocol", "How it was done", sentences)
+
+
+def _budget_sentence(found: Sequence[TaskResults]) -> str:
+    """Say what the comparison has cost, and what the budget was chosen by."""
+    runs = [run for one in found for seeds in one.done.values() for run in seeds.values()]
+    spent = sum(run.timings["total"] for run in runs)
+    return (
+        f"Training took {spent:,.0f} s of processor time in {len(runs):,} runs, {spent / len(runs):.2f} s a run. The "
+        "numbers of samples, the epochs, the rate and the caps were chosen before, by what a run costs and by the "
+        "validation regret of five methods on four tasks with a seed that is not among those of this page: as many "
+        "seeds as possible had to fit into the time of two shared cores."
+    )
 
 
 def ranks_section(ranks: FieldRanks) -> Section:
