@@ -5,7 +5,7 @@ The constraints are prepared once for a problem: their compiled form, and a feas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import MIN_VARIABLES, QuadraticProgram
 from pear.solvers.active_set import kernel_calls as batch
+from pear.solvers.active_set.dual_plan import KeptDualPlan
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.candidate import Candidate, empty_candidate
@@ -30,10 +31,12 @@ class CompiledConstraints:
     Attributes:
         programs: the constraints.
         default: the feasible start for samples that have no warm start.
+        dual: what the dual method prepares, for the curvature of the last call.
     """
 
     programs: Programs
     default: States
+    dual: KeptDualPlan = field(default_factory=KeptDualPlan)
 
 
 def supports(qp: QuadraticProgram) -> bool:
@@ -79,6 +82,7 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
     else:
         curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
+    programs = programs._replace(dual=plan.dual.for_programs(programs))
     rows, states = np.arange(qp.batch), new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve_batch(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
     solved, given_up = (torch.from_numpy(found.code == code) for code in (SOLVED, GIVEN_UP))

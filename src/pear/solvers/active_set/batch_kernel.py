@@ -116,10 +116,13 @@ def solve_decision(
 ) -> None:
     """Solve the loaded sample.
 
-    Where multipliers are not unique, and ``centred`` is True, the primal method returns some with few zeros.
+    Where multipliers are not unique, and ``centred`` is True, the result has some with few zeros. Only the primal method
+    looks for them: it solves again where the dual method has left a tight constraint without a multiplier.
     """
     if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
-        return
+        if not (centred and outcome.weak[i]):
+            return
+        mark_given_up(outcome, i)
     code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         mark_working_set(D, w)

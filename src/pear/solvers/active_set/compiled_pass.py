@@ -22,7 +22,7 @@ from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
-from pear.solvers.active_set.dual_plan import make_dual_plan, no_dual_plan
+from pear.solvers.active_set.dual_plan import make_dual_plan
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Array, Index
@@ -119,7 +119,6 @@ class CompiledPass:
         if prepared is None or not self._takes_own_programs(smoothing):
             return None
         P, default, at = prepared
-        P = P._replace(dual=no_dual_plan())  # the primal method, as in the pipeline: the other rounds in another way
         states, slots = self.store.states(None, len(cost))
         found = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
         if not (found.code == SOLVED).all():

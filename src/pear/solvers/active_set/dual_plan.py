@@ -23,6 +23,25 @@ def no_dual_plan() -> DualPlan:
     return DualPlan(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), 0)
 
 
+class KeptDualPlan:
+    """The dual plan of constraints whose curvature may change from call to call: that of the last curvature is kept."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Programs, DualPlan] | None = None
+
+    def for_programs(self, P: Programs) -> DualPlan:
+        """Return the dual plan of programs with these constraints."""
+        last = self._last
+        if last is None or not _has_same_curvature(last[0], P):
+            last = self._last = P, make_dual_plan(P)
+        return last[1]
+
+
+def _has_same_curvature(one: Programs, other: Programs) -> bool:
+    same = one.sign == other.sign and one.smoothing == other.smoothing
+    return same and (one.Q is other.Q or np.array_equal(one.Q, other.Q))
+
+
 def make_dual_plan(P: Programs) -> DualPlan:
     """Make the plan of the dual method; empty where the method does not apply or does not pay.
 
