@@ -1,4 +1,4 @@
-"""The dual active-set method: programs with many inequalities, beside other solvers and finite differences."""
+"""The dual active-set method: programs with many dense rows, beside other solvers and finite differences."""
 
 import numpy as np
 import pytest
@@ -162,7 +162,7 @@ def test_programs_of_equalities_and_bounds_keep_the_primal_method():
 
 @pytest.mark.parametrize("case", CASES[::5])
 def test_one_call_of_solve_has_the_digits_of_the_pipeline(case):
-    """Both use the primal method, whose multipliers are those that ``pear.solve`` returns."""
+    """Both use the dual method; where multipliers are not unique, both leave their choice to the primal one."""
     problem, cost, smoothing = draw_polytope(**case)
     assert len(dual_plan(problem, smoothing).gram)
     found = CompiledPass(problem, WarmStarts()).solve(cost, smoothing)
@@ -170,3 +170,73 @@ def test_one_call_of_solve_has_the_digits_of_the_pipeline(case):
     assert torch.equal(found.x, piped.x)
     assert torch.equal(found.duals.inequality, piped.duals.inequality)
     assert torch.equal(found.active.rows, piped.active.rows)
+
+
+def draw_own_rows(seed, **kinds):
+    """The program of ``draw_polytope`` with inequality rows and right-hand sides of each sample's own."""
+    problem, cost, smoothing = draw_polytope(seed, **kinds)
+    r = np.random.default_rng(seed)
+    inside = 0.5 * (problem.lb.clamp(min=-3) + problem.ub)
+    G = problem.G + torch.from_numpy(r.normal(size=(8, *problem.G.shape)))
+    fields = {name: v for name in ("Q", "A", "lb", "ub") if (v := getattr(problem, name)) is not None}
+    h = (G @ inside) + torch.from_numpy(r.uniform(0, 1, (8, 30)))
+    return pear.Problem(**fields, b=problem.A @ inside, G=G, h=h), cost, smoothing
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["sense"] == "min"])
+def test_rows_of_each_samples_own(case):
+    problem, cost, smoothing = draw_own_rows(**case)
+    plan = dual_plan(problem, smoothing)
+    assert len(plan.response) == problem.n
+    assert len(plan.gram) == 0  # each sample computes the rows that it needs
+    x = pear.DecisionLayer(problem, smoothing=smoothing)(cost)
+    other = pear.solve(problem, cost, smoothing=smoothing, solver="daqp").x
+    assert (x - other).abs().max() < EXACT
+    assert (pear.solve(problem, cost, smoothing=smoothing).x - other).abs().max() < EXACT
+    given = {name: getattr(problem, name) for name in ("G", "h")}
+    rest = pear.Problem(
+        Q=problem.Q, A=problem.A, b=problem.b, G=problem.G[0], h=problem.h[0], lb=problem.lb, ub=problem.ub
+    )
+    in_call = pear.DecisionLayer(rest, smoothing=smoothing)(cost, **given)
+    assert torch.equal(in_call, x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_with_own_rows_are_finite_differences(seed):
+    problem, cost, smoothing = draw_own_rows(seed, curved=seed == 1)
+    loss = pear.PEARLoss(problem, smoothing=smoothing, injection=0.0, guidance=0.0, reduction="sum")
+    true, step = cost.flip(0), 1e-6
+    direction = torch.from_numpy(np.random.default_rng(seed).normal(size=cost.shape))
+    for keys in (None, range(8), range(8)):  # the second time from warm starts
+        leaf = cost.clone().requires_grad_()
+        loss(leaf, true, keys=keys).backward()
+        slope = (loss(cost + step * direction, true) - loss(cost - step * direction, true)) / (2 * step)
+        assert abs(float((leaf.grad * direction).sum() - slope)) < 1e-5 * (1 + abs(float(slope)))
+    assert loss.last.reuse_rate == 0.0  # calls without keys keep nothing
+    loss(cost, true, keys=range(8))
+    assert loss.last.reuse_rate == 1.0
+
+
+def test_many_dense_equalities():
+    r = np.random.default_rng(0)
+    A, inside = r.normal(size=(30, 40)), r.uniform(0.2, 0.8, 40)
+    problem = pear.Problem(
+        A=np.vstack([A, A[0] + A[1]]), b=np.append(A @ inside, (A[0] + A[1]) @ inside), lb=0.0, ub=1.0
+    )
+    cost = torch.from_numpy(r.normal(size=(8, 40)))
+    assert dual_plan(problem, 0.3).freedom == 10
+    found = pear.solve(problem, cost, smoothing=0.3)
+    assert (found.x - pear.solve(problem, cost, smoothing=0.3, solver="daqp").x).abs().max() < EXACT
+    layer = pear.DecisionLayer(problem, smoothing=0.3)
+    assert torch.autograd.gradcheck(layer, cost[:2].clone().requires_grad_(), atol=1e-6)
+
+
+def test_nearly_parallel_rows_are_told_from_dependent_ones():
+    """Two rows that differ by 1e-9 hold a corner: nothing can move. A row that comes twice holds an edge."""
+    for tilt, moves in ((0.0, True), (1e-9, False)):
+        G = torch.tensor([[1.0, 1.0], [1.0 + tilt, 1.0]], dtype=torch.float64)
+        problem = pear.Problem(G=G, h=G @ torch.ones(2, dtype=torch.float64))
+        cost = torch.tensor([[-3.0, -3.0]], dtype=torch.float64, requires_grad=True)
+        true = torch.tensor([[-1.0, -3.0]], dtype=torch.float64)
+        pear.PEARLoss(problem, smoothing=1.0, injection=0.0, guidance=0.0)(cost, true).backward()
+        assert bool((cost.grad != 0).any()) == moves

@@ -26,7 +26,7 @@ The modules, each using those before it:
 ``multipliers``        multipliers of a working set, and the one that has the most wrong sign
 ``tangent_space``      the reduced Hessian, the search direction, and the projection
 ``search_phases``      phase one (a feasible point) and phase two (the minimum)
-``dual_plan``          what the dual method computes once for programs that share Hessian and rows
+``dual_plan``          what the dual method computes once for programs that share Hessian and equalities
 ``dual_search``        the dual search: adds and drops constraints
 ``solution_check``     refines and judges a solution, and writes it to the results
 ``dual_solution``      refines a solution of the dual search, and projects at it

@@ -97,9 +97,9 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
-        *(v[17], v[18], v[19], v[20], v[21]),
-        *(k[0], k[1], k[2], k[3]),
-        *(m.tally[worker], m.inverse[worker], m.scratch[worker], m.W[worker], m.L[worker]),
+        *(v[17], v[18], v[19], v[20], v[21], v[22]),
+        *(k[0], k[1], k[2], k[3], k[4]),
+        *(m.tally[worker], m.inverse[worker], m.scratch[worker], m.W[worker], m.L[worker], m.gram[worker]),
     )
 
 
@@ -116,8 +116,8 @@ def solve_decision(
 ) -> None:
     """Solve the loaded sample.
 
-    Where multipliers are not unique, and ``centred`` is True, the result has some with few zeros. Only the primal method
-    looks for them: it solves again where the dual method has left a tight constraint without a multiplier.
+    Where multipliers are not unique, and ``centred`` is True, the result has some with few zeros. Only the primal
+    method looks for them: it solves again where the dual method has left a tight constraint without a multiplier.
     """
     if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         if not (centred and outcome.weak[i]):

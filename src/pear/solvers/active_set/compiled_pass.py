@@ -22,7 +22,7 @@ from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
-from pear.solvers.active_set.dual_plan import make_dual_plan
+from pear.solvers.active_set.dual_plan import make_dual_plan, replace_rows
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Array, Index
@@ -215,11 +215,25 @@ class CompiledPass:
         same_rows = sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) == self.rows
         if not same_rows or not self._is_supported(smoothing, cost, fields):
             return None
-        P = kernel_calls.pack_programs(checked, self.problem.n, self.problem.sign, smoothing)
+        P = self._call_programs(checked, smoothing, set(fields))
         if "Q" in fields and not bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
             return None
         default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else kernel_calls.default_start(P)
         return P, default, at
+
+    def _call_programs(self, checked: dict[str, Tensor], smoothing: float, changed: set[str]) -> Programs:
+        """Return the programs of a call with fields of its own; what they share with the problem's is not made again.
+
+        Args:
+            checked: all fields of the call.
+            smoothing: λ.
+            changed: the names of the call's own fields.
+        """
+        P = kernel_calls.pack_programs(checked, self.problem.n, self.problem.sign, smoothing)
+        if changed & {"Q", "A"}:
+            return P
+        dual = self._own_programs(smoothing)[0].dual
+        return P._replace(dual=replace_rows(dual, self.problem.n) if "G" in changed else dual)
 
     def _is_supported(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """True where the solver takes the programs of a call. The result for the problem's own fields is kept."""

@@ -1,4 +1,4 @@
-"""``make_dual_plan``: what the dual method computes once for all programs that share Hessian and rows."""
+"""``make_dual_plan``: what the dual method computes once for programs that share the Hessian and the equality rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 
 from pear.optimality.rule import RANK
-from pear.solvers.active_set.kernel_arrays import Array, DualPlan, Programs
+from pear.solvers.active_set.kernel_arrays import MOST_CONSTRAINTS, Array, DualPlan, Programs
 
-_MOST_CONSTRAINTS = 1_000  # variables and inequalities: the Gram matrix has this many rows and columns
 _ROWS_PER_VARIABLE = 0.25
-"""Inequalities, relative to the variables, from which on the dual method is used.
+"""Rows, relative to the variables, from which on the dual method is used: all of them, or the inequalities alone where
+the rows have few non-zeros.
 
-The primal method begins at a corner and keeps an inverse of the size of all rows, which most inequalities make larger
-without being active. The dual method begins at the minimum without inequalities and adds those that are active. It
-begins far from the solution where equalities and bounds leave little freedom. ``pear bench gradient`` measures both.
+The primal method begins at a corner and keeps an inverse of the size of all rows. Most inequalities make it larger
+without being active. The dual method begins at the minimum without inequalities and adds those that are active; the
+number of equalities costs it nothing. Rows with few non-zeros are those of networks and schedules, whose equalities and
+bounds leave little freedom: there the dual method begins far from the solution, and the primal one has little to do.
+``pear bench gradient`` measures both.
 """
 
 
@@ -45,16 +47,14 @@ def _has_same_curvature(one: Programs, other: Programs) -> bool:
 def make_dual_plan(P: Programs) -> DualPlan:
     """Make the plan of the dual method; empty where the method does not apply or does not pay.
 
-    It applies to strictly convex programs whose Hessian and rows are the same for all samples. Right-hand sides and
-    bounds may differ.
+    It applies to strictly convex programs whose Hessian and equality rows are the same for all samples. Inequality
+    rows, right-hand sides and bounds may differ.
     """
-    n, inequalities = P.J.shape[2], P.J.shape[1] - P.equalities
-    shared = len(P.J) == 1 and len(P.Q) <= 1
-    pays = inequalities >= _ROWS_PER_VARIABLE * n and inequalities > P.equalities
-    if not (shared and pays and n + inequalities <= _MOST_CONSTRAINTS):
+    n, p = P.J.shape[2], P.equalities
+    if not (len(P.Q) <= 1 and _pays(P) and bool((P.J[:, :p] == P.J[:1, :p]).all())):
         return no_dual_plan()
     H = P.smoothing * np.eye(n) + (P.sign * P.Q[0] if len(P.Q) else 0.0)
-    A, G = P.J[0, : P.equalities], P.J[0, P.equalities :]
+    A, G = P.J[0, :p], P.J[0, p:]
     across, tangent = _split_by_rows(A)
     try:
         factor = cholesky(tangent.T @ H @ tangent, lower=True)
@@ -64,15 +64,33 @@ def make_dual_plan(P: Programs) -> DualPlan:
         return no_dual_plan()
     half = solve_triangular(factor, tangent.T, lower=True)
     response = half.T @ half
-    particular = across @ np.linalg.pinv(A @ across, rcond=RANK) if P.equalities else np.zeros((n, 0))
+    particular = across @ np.linalg.pinv(A @ across, rcond=RANK) if p else np.zeros((n, 0))
     origin = particular - tangent @ cho_solve((factor, True), tangent.T @ (H @ particular))
-    C = np.concatenate([half, half @ G.T], 1)
-    gram = C.T @ C
-    diagonal = gram.diagonal()
-    loose = diagonal > RANK * _scale_of_rows(H, G)
-    weight = np.where(loose, 1.0 / np.sqrt(np.where(loose, diagonal, 1.0)), 0.0)
+    if len(P.J) > 1:
+        gram, size = np.zeros((0, 0)), response.diagonal()
+        loose = size > RANK * _scale_of_rows(H, G[:0])
+    else:
+        C = np.concatenate([half, half @ G.T], 1)
+        gram = C.T @ C
+        size = gram.diagonal()
+        loose = size > RANK * _scale_of_rows(H, G)
+    weight = np.where(loose, 1.0 / np.sqrt(np.where(loose, size, 1.0)), 0.0)
     response, origin, gram = (np.ascontiguousarray(value) for value in (response, origin, gram))
     return DualPlan(response, origin, gram, weight, tangent.shape[1])
+
+
+def replace_rows(plan: DualPlan, n: int) -> DualPlan:
+    """Return the plan for programs of n variables whose inequality rows are replaced, for one call."""
+    return plan._replace(gram=np.zeros((0, 0)), weight=plan.weight[:n]) if len(plan.response) else plan
+
+
+def _pays(P: Programs) -> bool:
+    """True where the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
+    _, rows, n = P.J.shape
+    inequalities, many = rows - P.equalities, _ROWS_PER_VARIABLE * n
+    if n + inequalities > MOST_CONSTRAINTS:
+        return False
+    return rows >= many if len(P.start) == 0 else inequalities >= many and inequalities > P.equalities
 
 
 def _split_by_rows(A: Array) -> tuple[Array, Array]:

@@ -1,9 +1,11 @@
 """The dual active-set method: constraints are added, one at a time, to the minimum without inequalities.
 
-It serves strictly convex programs that share the Hessian H and the rows J. ``dual_plan.make_dual_plan`` computes once
-what all samples need: the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of constraint i moves
-the value of constraint j by ``−Kⱼᵢ μᵢ``, with K = C P Cᵀ and C = [I; G]. The search works with these values alone, so
-that its cost does not depend on the number of equalities. Constraints are numbered by variable, then by inequality.
+It serves strictly convex programs that share the Hessian H and the equalities. ``dual_plan.make_dual_plan`` computes
+once what all samples need: the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of constraint i
+moves the value of constraint j by ``−Kⱼᵢ μᵢ``, with K = C P Cᵀ and C = [I; G]. The search works with these values
+alone, so that its cost does not depend on the number of equalities. Constraints are numbered by variable, then by
+inequality.
+Where samples have rows of their own, each computes a row of K when the constraint first enters the working set.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pear.compile.jit import inner, span
 from pear.optimality.rule import RANK
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, States, Workspace
+from pear.solvers.active_set.program_products import positive_or_one
 from pear.solvers.active_set.settings import DUAL_DRIFT
 
 
@@ -24,8 +27,7 @@ def search_dual(D: ProgramData, w: Workspace) -> bool:
     Returns:
         False where a constraint cannot be met, or where the search does not end.
     """
-    N = len(D.gram)
-    for _ in span(20 * N + 100):
+    for _ in span(20 * count_constraints(D) + 100):
         entering = most_violated_constraint(D, w)
         if entering < 0:
             return True
@@ -35,12 +37,76 @@ def search_dual(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
+def count_constraints(D: ProgramData) -> int:
+    """Return the number of bounds and inequalities."""
+    return D.n + len(D.J) - D.equalities
+
+
+@inner
+def begin_dual(D: ProgramData, w: Workspace) -> None:
+    """Empty the working set, and set the weights of the constraints.
+
+    The weight of a row of the sample's own is estimated from the diagonal of P until its row of K is known.
+    """
+    n, N = D.n, count_constraints(D)
+    w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0
+    for i in span(len(D.weight)):
+        w.weight[i] = D.weight[i]
+    if len(D.gram) > 0:
+        return
+    for i in span(N):
+        w.gram_at[i] = -1
+    for i in span(n, N):
+        s = 0.0
+        for j in span(n):
+            s += D.J[D.equalities + i - n, j] ** 2 * D.response[j, j]
+        w.weight[i] = 1.0 / math.sqrt(s) if s > 0.0 else 0.0
+
+
+@inner
+def gram_row(D: ProgramData, w: Workspace, i: int) -> Array:
+    """Return the row of K of constraint i; it is computed on first use where the sample has rows of its own."""
+    if len(D.gram) > 0:
+        return D.gram[i]
+    if w.gram_at[i] < 0:
+        set_gram_row(D, w, i)
+    return w.gram[w.gram_at[i]]
+
+
+@inner
+def set_gram_row(D: ProgramData, w: Workspace, i: int) -> None:
+    """Compute the row of K of constraint i; its weight becomes 0 where the equalities fix its value."""
+    n, p, out = D.n, D.equalities, w.gram[w.tally[ix.GRAM_ROWS]]
+    w.gram_at[i] = w.tally[ix.GRAM_ROWS]
+    w.tally[ix.GRAM_ROWS] += 1
+    room = 0.0
+    for j in span(n):
+        out[j] = D.response[i, j] if i < n else 0.0
+    if i >= n:
+        for k in span(n):
+            entry = D.J[p + i - n, k]
+            if entry != 0.0:
+                curvature = D.smoothing + (D.sign * D.Q[k, k] if len(D.Q) > 0 else 0.0)
+                room += entry**2 / positive_or_one(curvature if curvature > 0.0 else w.number[ix.MAX_CURVATURE])
+                for j in span(n):
+                    out[j] += entry * D.response[k, j]
+    for k in span(n, count_constraints(D)):
+        s = 0.0
+        for j in span(n):
+            s += D.J[p + k - n, j] * out[j]
+        out[k] = s
+    if not out[i] > RANK * room:
+        w.weight[i] = 0.0
+
+
+@inner
 def set_free_minimum(D: ProgramData, w: Workspace) -> None:
     """Set ``w.value`` to the values of all constraints at the minimum without inequalities, and empty the working set.
 
     ``w.drift`` is the largest value that rounding can explain.
     """
-    n, N = D.n, len(D.gram)
+    n, N = D.n, count_constraints(D)
+    begin_dual(D, w)
     largest = 0.0
     for j in span(n):
         s = 0.0
@@ -57,7 +123,6 @@ def set_free_minimum(D: ProgramData, w: Workspace) -> None:
         w.value[i] = s
         largest = max(largest, abs(s))
     w.number[ix.DRIFT] = DUAL_DRIFT * largest
-    w.tally[ix.WORKING] = 0
 
 
 @inner
@@ -82,12 +147,12 @@ def most_violated_constraint(D: ProgramData, w: Workspace) -> int:
     found, worst = -1, 0.0
     for i in span(n):
         wrong = max(w.lo[i] - w.value[i], w.value[i] - w.up[i]) - slop
-        if wrong * D.weight[i] > worst:
-            found, worst = i, wrong * D.weight[i]
-    for i in span(n, len(D.gram)):
+        if wrong * w.weight[i] > worst:
+            found, worst = i, wrong * w.weight[i]
+    for i in span(n, count_constraints(D)):
         wrong = w.value[i] - upper_limit(D, w, i) - slop
-        if wrong * D.weight[i] > worst:
-            found, worst = i, wrong * D.weight[i]
+        if wrong * w.weight[i] > worst:
+            found, worst = i, wrong * w.weight[i]
     return found
 
 
@@ -98,6 +163,9 @@ def add_constraint(D: ProgramData, w: Workspace, entering: int) -> bool:
     Returns:
         False where the constraint contradicts those of the working set.
     """
+    room = gram_row(D, w, entering)[entering]
+    if w.weight[entering] == 0.0:  # the equalities fix its value, as its row of K says
+        return True
     above = w.value[entering] > upper_limit(D, w, entering)
     side, goal = (1.0, upper_limit(D, w, entering)) if above else (-1.0, lower_limit(D, w, entering))
     multiplier = 0.0
@@ -107,7 +175,7 @@ def add_constraint(D: ProgramData, w: Workspace, entering: int) -> bool:
         for a in span(size):
             w.pull[a] = w.L[size, a]
         solve_transposed_factor(w, size, w.pull)
-        independent = pivot > RANK * D.gram[entering, entering] and size < len(w.L) - 1
+        independent = pivot > RANK * room and size < len(w.L) - 1
         full = abs(w.value[entering] - goal) / pivot if independent else math.inf
         partial, leaving = math.inf, -1
         for a in span(size):
@@ -136,8 +204,9 @@ def move_values(D: ProgramData, w: Workspace, entering: int, change: float) -> N
     for a in span(w.tally[ix.WORKING]):
         w.pull[a] *= change
         w.force[a] -= w.pull[a]
-    for i in span(len(D.gram)):
-        w.value[i] -= change * D.gram[entering, i]
+    row = gram_row(D, w, entering)
+    for i in span(count_constraints(D)):
+        w.value[i] -= change * row[i]
     add_gram_rows(D, w)
 
 
@@ -148,17 +217,18 @@ def add_gram_rows(D: ProgramData, w: Workspace) -> None:
     The change is the sum of the working set's rows of the Gram matrix, times ``w.pull``. Four rows are added at a time,
     because reading and writing the values would cost more than the products.
     """
-    N, size = len(D.gram), w.tally[ix.WORKING]
+    N, size = count_constraints(D), w.tally[ix.WORKING]
     whole = size - size % 4
     for a in range(0, whole, 4):
-        r0, r1, r2, r3 = w.sup[a], w.sup[a + 1], w.sup[a + 2], w.sup[a + 3]
+        r0, r1 = gram_row(D, w, w.sup[a]), gram_row(D, w, w.sup[a + 1])
+        r2, r3 = gram_row(D, w, w.sup[a + 2]), gram_row(D, w, w.sup[a + 3])
         f0, f1, f2, f3 = w.pull[a], w.pull[a + 1], w.pull[a + 2], w.pull[a + 3]
         for i in span(N):
-            w.value[i] += f0 * D.gram[r0, i] + f1 * D.gram[r1, i] + f2 * D.gram[r2, i] + f3 * D.gram[r3, i]
+            w.value[i] += f0 * r0[i] + f1 * r1[i] + f2 * r2[i] + f3 * r3[i]
     for a in span(whole, size):
-        row, factor = w.sup[a], w.pull[a]
+        row, factor = gram_row(D, w, w.sup[a]), w.pull[a]
         for i in span(N):
-            w.value[i] += factor * D.gram[row, i]
+            w.value[i] += factor * row[i]
 
 
 @inner
@@ -183,10 +253,10 @@ def drop_constraint(w: Workspace, leaving: int) -> None:
 @inner
 def append_factor_row(D: ProgramData, w: Workspace, entering: int) -> float:
     """Write the row that a constraint would add to the factor L of K_WW; return the square of its pivot."""
-    size = w.tally[ix.WORKING]
-    pivot = D.gram[entering, entering]
+    size, row = w.tally[ix.WORKING], gram_row(D, w, entering)
+    pivot = row[entering]
     for a in span(size):
-        s = D.gram[entering, w.sup[a]]
+        s = row[w.sup[a]]
         for b in span(a):
             s -= w.L[a, b] * w.L[size, b]
         s /= w.L[a, a]
@@ -202,9 +272,8 @@ def hold_constraint(D: ProgramData, w: Workspace, i: int) -> float:
     Returns:
         The pivot, relative to its largest possible size.
     """
-    size = w.tally[ix.WORKING]
-    room = D.gram[i, i]
-    pivot = append_factor_row(D, w, i) if D.weight[i] > 0.0 and size < len(w.L) - 1 else 0.0
+    size, room = w.tally[ix.WORKING], gram_row(D, w, i)[i]
+    pivot = append_factor_row(D, w, i) if w.weight[i] > 0.0 and size < len(w.L) - 1 else 0.0
     if not pivot > RANK * room:
         return pivot / room if room > 0.0 else 0.0
     w.L[size, size] = math.sqrt(pivot)
@@ -240,7 +309,7 @@ def load_working_set(D: ProgramData, w: Workspace, states: States, slot: int) ->
     The values of the free minimum must be in ``w.value``.
     """
     n = D.n
-    for i in span(len(D.gram)):
+    for i in span(count_constraints(D)):
         place = states.place[slot, i if i < n else D.equalities + i]
         if place == ix.LOWER or place == ix.UPPER:
             limit = lower_limit(D, w, i) if i < n and place == ix.LOWER else upper_limit(D, w, i)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import NEGLIGIBLE, PROJECTED, SHARP
+from pear.optimality.rule import NEGLIGIBLE, PROJECTED, RANK, ROUNDOFF, SHARP
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.dual_search import (
+    begin_dual,
+    count_constraints,
+    gram_row,
     hold_constraint,
     load_working_set,
     lower_limit,
@@ -19,7 +22,7 @@ from pear.solvers.active_set.dual_search import (
 )
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, States, Workspace
 from pear.solvers.active_set.multipliers import measure_dual_scales, set_reduced_gradient
-from pear.solvers.active_set.program_products import positive_or_one, set_slope
+from pear.solvers.active_set.program_products import largest_size, positive_or_one, set_slope
 from pear.solvers.active_set.settings import DUAL_ATTEMPTS, DUAL_DRIFT, NOISE, REFINEMENTS
 from pear.solvers.active_set.solution_check import judge_refined_point, stationarity_residual
 from pear.solvers.active_set.tangent_space import set_projection_residual, write_projection
@@ -50,10 +53,10 @@ def solve_dual(D: ProgramData, states: States, slot: int, fallback: States, fall
             return False
         code = judge_refined_point(D, w, refine_dual_solution(D, w))
         if code == ix.SOLVED:
-            hold_tight_values(D, w)
+            held = hold_tight_values(D, w)
             if has_kept_places(D, states, slot, w):
                 w.tally[ix.CHANGES] = 0
-            return True
+            return held
         if code != ix.OUTSIDE:
             return False
         set_exact_values(D, w)
@@ -181,8 +184,9 @@ def correct_dual_solution(D: ProgramData, w: Workspace) -> None:
     solve_transposed_factor(w, size, w.pull)
     for a in span(size):
         w.force[a] += w.pull[a]
+        row = gram_row(D, w, w.sup[a])
         for j in span(n):
-            w.x[j] -= w.pull[a] * D.gram[w.sup[a], j]
+            w.x[j] -= w.pull[a] * row[j]
 
 
 @inner
@@ -200,21 +204,49 @@ def constraint_value(D: ProgramData, x: Array, i: int) -> float:
 def set_exact_values(D: ProgramData, w: Workspace) -> None:
     """Compute ``w.value`` at the refined point, where rounding is smaller than it was during the search."""
     largest = 0.0
-    for i in span(len(D.gram)):
+    for i in span(count_constraints(D)):
         w.value[i] = constraint_value(D, w.x, i)
         largest = max(largest, abs(w.value[i]))
     w.number[ix.DRIFT] = DUAL_DRIFT * largest
 
 
 @inner
-def hold_tight_values(D: ProgramData, w: Workspace) -> None:
-    """Add every tight constraint to the working set, as far as it does not depend on others."""
-    n, p = D.n, D.equalities
-    for i in span(len(D.gram)):
+def hold_tight_values(D: ProgramData, w: Workspace) -> bool:
+    """Add every tight constraint to the working set, unless it depends on others.
+
+    Returns:
+        False where one can neither be added nor depends on others: it is too nearly parallel to them.
+    """
+    n, p, parallel = D.n, D.equalities, 0
+    for i in span(count_constraints(D)):
         v = i if i < n else p + i
         if w.held[v] != 0 and w.place[v] == ix.SUPER:
-            hold_constraint(D, w, i)
+            if not hold_constraint(D, w, i) > RANK and w.weight[i] > 0.0 and not is_combination(D, w, i):
+                parallel += 1
             w.place[v] = ix.LOWER if w.held[v] == 1 else ix.UPPER
+    return parallel == 0
+
+
+@inner
+def is_combination(D: ProgramData, w: Workspace, i: int) -> bool:
+    """True where the row of constraint i combines those of the working set, up to rounding.
+
+    A pivot shows the square of the difference, in which nearly parallel rows cannot be told from dependent ones.
+    ``hold_constraint`` has left the row of the factor.
+    """
+    n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
+    if size == len(w.L) - 1:
+        return True
+    for a in span(size):
+        w.pull[a] = w.L[size, a]
+    solve_transposed_factor(w, size, w.pull)
+    for j in span(n):
+        w.step[j] = row[j]
+    for a in span(size):
+        held = gram_row(D, w, w.sup[a])
+        for j in span(n):
+            w.step[j] -= w.pull[a] * held[j]
+    return largest_size(w.step, n) <= ROUNDOFF * largest_size(row, n)
 
 
 @inner
@@ -267,8 +299,9 @@ def add_projection(D: ProgramData, w: Workspace) -> float:
     solve_factor(w, size, w.pull)
     solve_transposed_factor(w, size, w.pull)
     for a in span(size):
+        row = gram_row(D, w, w.sup[a])
         for j in span(n):
-            w.reduced[j] -= w.pull[a] * D.gram[w.sup[a], j]
+            w.reduced[j] -= w.pull[a] * row[j]
     for a in span(size):
         if w.sup[a] < n:
             w.reduced[w.sup[a]] = 0.0
@@ -292,7 +325,7 @@ def save_working_set(D: ProgramData, states: States, slot: int, w: Workspace) ->
 @inner
 def restore_factor(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
     """Factor the saved working set of a solution, for a projection."""
-    w.tally[ix.WORKING] = 0
-    for i in span(len(D.gram)):
+    begin_dual(D, w)
+    for i in span(count_constraints(D)):
         if states.place[slot, i if i < D.n else D.equalities + i] != ix.SUPER:
             hold_constraint(D, w, i)

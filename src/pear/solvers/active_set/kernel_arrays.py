@@ -24,12 +24,13 @@ AGAIN and OUTSIDE occur during the search. AGAIN: some multipliers do not have t
 moved the point outside of a constraint.
 """
 
-SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD, PATIENT = range(7)
+SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD, PATIENT, GRAM_ROWS = range(8)
 """Positions in ``Workspace.tally``.
 
 They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, the changes
 of the working set, and the constraints that the dual method holds. METHOD is the method, PRIMAL or DUAL, that solved
-the sample. PATIENT is 1 in the last attempt of the primal method; see ``working_set.set_basic_variables``.
+the sample. PATIENT is 1 in the last attempt of the primal method; see ``working_set.set_basic_variables``. GRAM_ROWS
+counts the rows in ``Workspace.gram``.
 """
 
 PRIMAL, DUAL = range(2)
@@ -42,28 +43,30 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT, DRIFT = range(5)
 """Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot, and the
 rounding error of the values in the dual search."""
 
-
 START, SOLVE, PROJECT, REGRET, DECIDE = range(5)
 """Tasks of the compiled code; see ``batch_kernel.run_batch``."""
 
 SAMPLE, WORKER = range(2)
 """Positions in ``ThreadTeam.turn``: the next sample, the next worker."""
 
-_VECTORS, _INTEGERS = 22, 4  # of Workspace
+_VECTORS, _INTEGERS = 23, 5  # of Workspace
+MOST_CONSTRAINTS = 1_000
+"""Largest number of variables and inequalities of the dual method, the size of its Gram matrix."""
 _APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
 
 
 class DualPlan(NamedTuple):
-    """What the dual method computes once for programs that share H and J; see ``dual_plan.make_dual_plan``.
+    """What the dual method computes once for programs that share H and A; see ``dual_plan.make_dual_plan``.
 
     P is the inverse of H on the null space of the equalities A, C = [I; G], and N = n + m.
 
     Attributes:
         response: (n, n) P. Where the cost changes by dc, the minimum without inequalities moves by −P dc.
         origin: (n, p) Y. Where b changes by db, this minimum moves by Y db.
-        gram: (N, N) C P Cᵀ. A unit of constraint i's multiplier lowers the value of constraint j by entry (j, i).
-        weight: (N,) one over the square root of each diagonal entry of ``gram``; 0 where the equalities fix the value
-            of a constraint.
+        gram: (N, N) C P Cᵀ. A unit of constraint i's multiplier lowers the value of constraint j by entry (j, i). Empty
+            where samples have rows G of their own, and each computes the entries that it needs.
+        weight: (N,) one over the square root of each diagonal entry, 0 where the equalities fix the value of a
+            constraint; (n,) for the bounds alone where samples have rows of their own.
         freedom: n less the rank of A.
     """
 
@@ -152,7 +155,7 @@ class WorkMemory(NamedTuple):
         v: vectors, one per row.
         k: vectors of integers, one per row.
         tally: single integers.
-        inverse, scratch, W, L: as in ``Workspace``.
+        inverse, scratch, W, L, gram: as in ``Workspace``.
     """
 
     v: Array
@@ -162,6 +165,7 @@ class WorkMemory(NamedTuple):
     scratch: Array
     W: Array
     L: Array
+    gram: Array
 
 
 class ThreadTeam(NamedTuple):
@@ -208,16 +212,19 @@ class Workspace(NamedTuple):
         value: values of the constraints in the dual search, by constraint.
         force: multipliers of the constraints that the dual method holds, by position in ``sup``.
         pull: right-hand side, then solution, of a system with the factor of these constraints.
+        weight: one over the size of each constraint, by which the dual search compares violations; see ``DualPlan``.
         number: single numbers; see LEAST_SIZE.
         place: codes LOWER … FREE, by variable.
         held: 1 where a variable is tight at its lower bound, 2 at its upper bound, else 0.
         basis: (R,) the basic variables.
         sup: the superbasic variables; in the dual method, the constraints of the working set.
+        gram_at: the row of ``gram`` that holds a constraint's row of the Gram matrix, −1 for none, by constraint.
         tally: single integers; see SUPERS.
         inverse: (R, R) B⁻¹.
         scratch: (R, R) memory for the inversion.
         W: (most, R), row t is B⁻¹ times the column of superbasic variable t.
-        L: (most, most) Cholesky factor of ZᵀHZ; in the dual method, of the working set's part of ``DualPlan.gram``.
+        L: (most, most) Cholesky factor of ZᵀHZ; in the dual method, of the working set's part of the Gram matrix.
+        gram: (N, N) rows of the Gram matrix of a sample with rows of its own, in the order in which they are needed.
     """
 
     x: Array
@@ -241,16 +248,19 @@ class Workspace(NamedTuple):
     value: Array
     force: Array
     pull: Array
+    weight: Array
     number: Array
     place: Array
     held: Array
     basis: Array
     sup: Array
+    gram_at: Array
     tally: Array
     inverse: Array
     scratch: Array
     W: Array
     L: Array
+    gram: Array
 
 
 class CompiledSolutions(NamedTuple):
@@ -348,15 +358,16 @@ class CompiledRegrets(NamedTuple):
 
 def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
     """Allocate memory for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
-    width = n + R + 3 + _APART
+    width, constraints = n + R + 3 + _APART, n + R if n + R <= MOST_CONSTRAINTS else 0
     return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
         k=np.zeros((workers, _INTEGERS, width), np.int64),
-        tally=np.zeros((workers, 7 + _APART), np.int64),
+        tally=np.zeros((workers, 8 + _APART), np.int64),
         inverse=np.zeros((workers, R, R)),
         scratch=np.zeros((workers, R, R)),
         W=np.zeros((workers, most + 1, R)),
         L=np.zeros((workers, most + 1, most + 1)),
+        gram=np.zeros((workers, constraints, constraints)),  # takes memory only as far as it is used
     )
 
 

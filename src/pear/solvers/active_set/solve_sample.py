@@ -129,7 +129,7 @@ def solve_by_dual(
     Returns:
         False where the primal method has to solve it.
     """
-    if len(D.gram) == 0 or not solve_dual(D, states, slot, fallback, fallback_slot, w):
+    if len(D.response) == 0 or not solve_dual(D, states, slot, fallback, fallback_slot, w):
         return False
     write_solution(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
