@@ -62,7 +62,8 @@ class CaVELoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        program_of(self.problem, "CaVE")
+        if plain_problem(program_of(self.problem, "CaVE")).is_sparse:
+            raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
         for name, value in (("inner_ratio", inner_ratio), ("solve_ratio", solve_ratio)):
             check_number(name, value, least=0.0)
             if value > 1:
@@ -105,8 +106,6 @@ class _Cone(NamedTuple):
     @classmethod
     def at(cls, program: Problem, points: Tensor) -> _Cone:
         """Find the constraints that are active at points (B, n), by the slack of an exact solution."""
-        if program.is_sparse:
-            raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
         z = points.to(program.device)
         scale = z.abs().amax(1, keepdim=True).clamp_min(1.0)
         none = torch.zeros_like(z, dtype=torch.bool)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pear_lab.stress.cvxpy_problems import FAMILIES
 from pear_lab.stress.examine_cvxpy import CvxpyVerdict, examine
-from pear_lab.stress.fuzz import use_one_thread
+from pear_lab.stress.worker_pool import examine_numbers
 
 FIT_EVERY = 10
 """One problem in so many is trained on, too."""
@@ -72,28 +71,10 @@ def run(
     Returns:
         What was found, sorted by number; after Ctrl-C what was found until then.
     """
-    found = CvxpyResult()
-    try:
-        for verdict in _examine_all([(seed, number) for number in numbers], workers):
-            found.verdicts.append(verdict)
-            if progress is not None:
-                progress(verdict)
-    except KeyboardInterrupt:
-        found.interrupted = True
-    found.verdicts.sort(key=lambda one: one.number)
-    return found
+    return CvxpyResult(*examine_numbers(work, seed, numbers, workers, progress))
 
 
 def work(job: tuple[int, int]) -> CvxpyVerdict:
     """Examine one problem, given its seed and number; runs in a worker process."""
     seed, number = job
     return examine(seed, number, with_fit=number % FIT_EVERY == 0)
-
-
-def _examine_all(jobs: list[tuple[int, int]], workers: int) -> Iterator[CvxpyVerdict]:
-    if workers == 1:
-        use_one_thread()
-        yield from map(work, jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers, use_one_thread) as pool:
-        yield from pool.imap_unordered(work, jobs)

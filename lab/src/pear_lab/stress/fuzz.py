@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pear.errors import ProblemError
 from pear_lab.stress import counterexamples
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
+from pear_lab.stress.worker_pool import map_in_pool
 
 BATCH = 8
 """Samples of a case."""
@@ -168,7 +168,7 @@ def run(
     for result in done:
         count_in(result)
     try:
-        for result in _judge_cases([job for job in jobs if job[0] not in known], workers):
+        for result in map_in_pool(work, [job for job in jobs if job[0] not in known], workers):
             journal.append(result)
             count_in(result)
     except KeyboardInterrupt:
@@ -197,24 +197,6 @@ def work(job: Job) -> Result:
             again = examine(case.only(i)).verdicts[0].kind == verdict.kind if len(failures) < 4 else False
             failures.append(Failure(recipe, i, verdict.kind, verdict.reason, again))
     return k, tally, failures
-
-
-def _judge_cases(jobs: list[Job], workers: int) -> Iterator[Result]:
-    if workers == 1:
-        use_one_thread()
-        yield from map(work, jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers, use_one_thread) as pool:
-        yield from pool.imap_unordered(work, jobs)
-
-
-def use_one_thread() -> None:
-    """Let a fuzzing process use one thread, because there are as many processes as cores."""
-    import numba
-    import torch
-
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
 
 
 def _keep_failures(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:

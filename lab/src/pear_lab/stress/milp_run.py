@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pear_lab.stress.examine_milp import MilpVerdict, examine_milp
-from pear_lab.stress.fuzz import use_one_thread
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_problems import MILP_FAMILIES
+from pear_lab.stress.worker_pool import examine_numbers
 
 
 @dataclass
@@ -74,25 +73,7 @@ def run(
         What was found, sorted by number; after Ctrl-C what was found until then.
     """
     journal: Journal[MilpVerdict] = Journal(folder, {"seed": seed}, asdict, _decode_verdict)
-    found, wanted = MilpResult(), set(numbers)
-
-    def count_in(verdict: MilpVerdict) -> None:
-        found.verdicts.append(verdict)
-        if progress is not None:
-            progress(verdict)
-
-    for verdict in journal.begin(resume):
-        if verdict.number in wanted:
-            count_in(verdict)
-    known = {one.number for one in found.verdicts}
-    try:
-        for verdict in _examine_all([(seed, number) for number in numbers if number not in known], workers):
-            journal.append(verdict)
-            count_in(verdict)
-    except KeyboardInterrupt:
-        found.interrupted = True
-    found.verdicts.sort(key=lambda one: one.number)
-    return found
+    return MilpResult(*examine_numbers(work, seed, numbers, workers, progress, journal, resume))
 
 
 def work(job: tuple[int, int]) -> MilpVerdict:
@@ -103,12 +84,3 @@ def work(job: tuple[int, int]) -> MilpVerdict:
 def _decode_verdict(line: dict[str, Any]) -> MilpVerdict:
     """The verdict of a line of the journal."""
     return MilpVerdict(**{**line, "references": tuple(line["references"])})
-
-
-def _examine_all(jobs: list[tuple[int, int]], workers: int) -> Iterator[MilpVerdict]:
-    if workers == 1:
-        use_one_thread()
-        yield from map(work, jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers, use_one_thread) as pool:
-        yield from pool.imap_unordered(work, jobs)
