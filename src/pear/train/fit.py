@@ -87,34 +87,34 @@ def fit(
     Args:
         model: maps features (B, p) to predicted costs (B, n). Where features are a tuple it is called as ``model(*x)``,
             where they are a dict as ``model(**x)``.
-        loss: called with predicted and true costs; with the samples' ids, where it takes ``keys``: their row numbers in
-            ``train`` where none came, None where a DataLoader shuffles and gives none. Where it has a method
-            ``calibrate``, that is called once with all true costs of ``train`` before the first epoch, and not when a
-            run resumes: its state is in the checkpoint.
-        train: features (N, p) and true costs (N, n), a pair of tensors, arrays or DataFrames; a ``Dataset`` of such
-            pairs, which is read into memory; or a ``DataLoader`` or ``pear.ParquetSamples``, which are not. A third
-            entry holds sample ids. All are converted to the model's dtype and device, but for integers among several
-            inputs (for an embedding). A DataLoader is read once before the first epoch: that pass keeps all costs and
-            ids, and the features of the first 4,096 samples, by which a fresh model is recognised and put on the scale
-            of the costs. Then its own batches are used, and neither ``config.batch_size`` nor ``order``. Of
+        loss: called with predicted and true costs. Where it has an argument ``keys``, it also gets the samples' ids: by
+            default their row numbers in ``train``; None where a DataLoader shuffles and gives no ids. Where it has a
+            method ``calibrate``, that is called with all true costs of ``train`` before the first epoch. A run that
+            resumes does not call it again, because its result is in the checkpoint.
+        train: a pair of features (N, p) and true costs (N, n), each a tensor, an array or a DataFrame; or a ``Dataset``
+            of such pairs, a ``DataLoader`` or ``pear.ParquetSamples``. A third entry of the pair holds sample ids. All
+            tensors are converted to the model's dtype and device; where a model has several inputs, integers among them
+            stay integers (for an embedding). A Dataset is read into memory. A DataLoader is read once before the first
+            epoch to collect all costs and ids, and the features of the first 4,096 samples, which show whether the
+            model is untrained. It brings its own batches, so that ``config.batch_size`` and ``order`` are not used. Of
             ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the squared
             error use these in the place of all samples.
-        validation: the same, of samples held out; or the share of ``train`` to hold out, the last rows in the order
-            they have. None stands for a cross-validation by blocks of consecutive rows in a race, for 0.2 elsewhere;
-            samples that are not read into memory need it. ``History.note`` says so.
-        metric: (predicted, true) → float on the whole validation set, lower is better. Left out, the normalised regret
-            on the problem that the loss was made with, in integers where it has them; of a loss without a problem, the
-            loss itself.
+        validation: held-out samples in one of these forms; or the share of ``train`` to hold out, which are its last
+            rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out 0.2.
+            DataLoaders and ``ParquetSamples`` need validation samples. ``History.note`` says what was done.
+        metric: a function of predicted and true costs of the whole validation set that returns a number, lower is
+            better. The default is the normalised regret on the problem of the loss, with its integers; for a loss
+            without a problem, the loss itself.
         config: how to train and when to stop.
         optimizer: Adam over all parameters, at the config's learning rate, where left out; ``config.start`` says how
             the last layer begins then.
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
-        checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break, to the bit on the same machine, dropout included, but for a DataLoader
-            with a generator of its own. A file that is cut off, altered, or of another model, optimizer, loss, metric,
-            order, config or data is refused with a ``TrainingError``, and nothing changes. ``max_epochs``, ``patience``
-            and ``time_cap`` may differ.
+        checkpoint: a file that is written at every check. Where it exists already, the run resumes from it. On the same
+            machine it then ends with the same bits as an undisturbed run, dropout included; only a DataLoader with a
+            generator of its own may draw another order. A file that is damaged, or of another model, optimizer, loss,
+            metric, order, config or data, is refused with a ``TrainingError``, and nothing changes. ``max_epochs``,
+            ``patience`` and ``time_cap`` may differ.
         base: a forecaster of your own that is corrected: has ``predict``, or is a torch module or a function of the
             features. The model becomes the correction, so that forecasts are ``base(x) + model(x)``: its last layer,
             an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.

@@ -249,9 +249,9 @@ class Ranks:
         return value.new_tensor(sum(count * own for count, own in parts if count) / total)
 
     def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Replace each gradient by the sum of this share of it over all ranks, in one message.
+        """Multiply each gradient by ``share`` and replace it by the sum over all ranks, in one message.
 
-        A parameter that has a gradient on no rank keeps None.
+        A parameter that has no gradient on any rank keeps None.
         """
         there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
         own = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]

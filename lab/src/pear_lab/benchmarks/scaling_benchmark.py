@@ -187,7 +187,7 @@ def _sparse_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
 
 
 def growth_exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """The exponent of processor time in n for every family and solver; NaN where there are less than two points."""
+    """The exponent of processor time in n for every family and solver; NaN for fewer than two points."""
     return {line: fitted_exponent(*points) for line, points in _points_by_line(rows).items()}
 
 
@@ -202,7 +202,7 @@ def _points_by_line(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list
 
 
 def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The slope of log time over log size, by least squares; NaN where there are less than two sizes.
+    """The slope of log time over log size, by least squares; NaN for fewer than two sizes.
 
     Example:
         >>> round(fitted_exponent([10, 100, 1000], [0.2, 2.0, 20.0]), 6)

@@ -25,7 +25,7 @@ QUICK_EPOCHS, QUICK_TREES = 2, 5
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedForecaster:
     """A trained forecaster.
 
     Attributes:
@@ -89,7 +89,7 @@ class Forecaster:
     """
 
     title: str
-    train: Callable[[TrainingSet], Trained]
+    train: Callable[[TrainingSet], TrainedForecaster]
     rival: bool = True
     seeded: bool = False
     package: str = ""
@@ -106,14 +106,14 @@ class Forecaster:
         return not self.instead_of or find_spec(self.instead_of) is None
 
 
-def train_mean(data: TrainingSet) -> Trained:
+def train_mean(data: TrainingSet) -> TrainedForecaster:
     """The mean of each value over the training samples, whatever the features are."""
     rows = data.rows_per_sample
     mean = data.y.reshape(len(data.X) // rows, -1).mean(0)
-    return Trained(lambda X: np.tile(mean, (len(X) // rows, 1)))
+    return TrainedForecaster(lambda X: np.tile(mean, (len(X) // rows, 1)))
 
 
-def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> Trained:
+def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> TrainedForecaster:
     """A regressor of scikit-learn, trained on the squared error.
 
     Args:
@@ -121,7 +121,7 @@ def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> Tr
         data: the rows.
     """
     fitted = make(data).fit(data.X, data.y)
-    return Trained(lambda X: np.asarray(fitted.predict(X), dtype=np.float64))
+    return TrainedForecaster(lambda X: np.asarray(fitted.predict(X), dtype=np.float64))
 
 
 def make_ridge(data: TrainingSet) -> Any:
@@ -158,7 +158,7 @@ def _for_each_column(regressor: Any, data: TrainingSet) -> Any:
 
 def train_decision_regressor(
     model: str, data: TrainingSet, make_base: Callable[[TrainingSet], Any] | None = None, **options: Any
-) -> Trained:
+) -> TrainedForecaster:
     """``DecisionRegressor`` with nothing set but the model and, for the squared error, the loss.
 
     Args:
@@ -177,7 +177,7 @@ def train_decision_regressor(
     regressor = pear.DecisionRegressor(data.problem, made, random_state=data.seed, **options)
     train, held_out = data.parts()
     regressor.fit(**train, validation=held_out)
-    return Trained(lambda X: np.asarray(regressor.predict(X), dtype=np.float64), str(regressor.history_))
+    return TrainedForecaster(lambda X: np.asarray(regressor.predict(X), dtype=np.float64), str(regressor.history_))
 
 
 def _ours(title: str, model: str, **options: Any) -> Forecaster:

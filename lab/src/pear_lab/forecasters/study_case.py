@@ -57,7 +57,7 @@ class StudyCase:
 
     @property
     def groups(self) -> Rows | None:
-        """(N·k,) the sample of each row of a table that has a row for each value; None for other tables."""
+        """The sample that each row belongs to, (N·k,), where the table has a row for each value; None otherwise."""
         return np.repeat(np.arange(len(self.C)), self.C.shape[1]) if self.X.ndim == 3 else None
 
     @property

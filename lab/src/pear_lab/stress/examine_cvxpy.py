@@ -130,7 +130,7 @@ def _cvxpy_optimum(problem: Any) -> float:
 
 
 def _compare_gradients(model: Model, case: CvxpyCase, rng: np.random.Generator) -> dict[str, Any]:
-    """Run the default loss, and compare its gradient without injection with differences, along one direction each."""
+    """Run the default loss; compare the slope of each sample along a random direction with differences of the loss."""
     predicted, true = torch.from_numpy(case.predicted), torch.from_numpy(case.true)
     if not torch.isfinite(_loss_and_gradient(PEARLoss(model), predicted, true)[1]).all():
         return {"wrong": "the gradient of the default loss is not finite"}

@@ -184,7 +184,7 @@ class LinearEpochs:
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
-        """Adam's state of weight and bias; before the first step it is made as Adam makes it."""
+        """Adam's state of weight and bias; before the first step it is created with the values Adam starts with."""
         parameters = [q for q in (self.model.weight, self.model.bias) if q is not None]
         for parameter in parameters:
             state = self.optimizer.state[parameter]

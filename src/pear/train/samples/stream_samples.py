@@ -56,7 +56,7 @@ class StreamSamples:
 
     @property
     def note(self) -> str:
-        """A sentence for the user that says what only a part of the samples determines."""
+        """A sentence for the user that says what is chosen by only some of the samples."""
         used = "all" if len(self.first) == len(self) else f"{len(self.first):,}, spread evenly,"
         return (
             f"{self.source!r} is streamed: the scale of the costs, smoothing='auto' and the squared error that comes "
