@@ -106,7 +106,7 @@ class _Search:
         return -length * (self.error[rows] * d).sum(1) - (d * self.curvature(rows, d)).sum(1)
 
     def excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
-        """Return how much more z costs at t than the decision ``best`` there, (k,)."""
+        """Return how much more z costs than ``best``, (k,), at the points t between truth and forecast."""
         w = z - best
         slope = self.true[rows] + t[:, None] * self.error[rows] + self.curvature(rows, best + 0.5 * w)
         return (slope * w).sum(1)

@@ -136,7 +136,7 @@ class TableForecaster:
             )
 
     def forecast(self, samples: Samples, fold: Fold) -> Any:
-        """Return the test samples of the table."""
+        """Return the table's rows of the fold's test samples."""
         return self.values[fold.test]
 
 

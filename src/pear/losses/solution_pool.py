@@ -67,7 +67,7 @@ class SolutionPool:
         return moved
 
     def state(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows (P, n), the places (P,) from the oldest to the newest, and their names (P, 16) as bytes."""
+        """Return the solutions (P, n), their row numbers from the oldest to the newest, and their names as bytes."""
         names = np.frombuffer(b"".join(self._places), np.uint8).reshape(-1, _NAME_BYTES)
         return self.rows, torch.tensor(list(self._places.values())), torch.from_numpy(names.copy())
 

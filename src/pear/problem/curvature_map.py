@@ -60,7 +60,7 @@ class CurvatureMap:
         return Q if own is None else Q + own.to(Q)
 
     def of_samples(self, problem: Problem, keys: list[Any] | None, *values: Tensor) -> tuple[Tensor, ...]:
-        """The curvature (B, n, n) under each of several values (B, k) of the samples of a problem with these ids."""
+        """The curvatures (B, n, n) of the samples with these ids, one for each of the given values (B, k)."""
         own = (problem if keys is None else problem[keys]).Q
         return tuple(self(one, own) for one in values)
 

@@ -136,7 +136,7 @@ class Oracle(Problem):
         return found
 
     def is_new(self) -> bool:
-        """Whether this is asked for the first time; False for a function of a loss, which has its problem beside it."""
+        """True at the first call of this method, unless the oracle was made of a loss's problem and function."""
         new, self._calls.is_new = self._calls.is_new, False
         return new
 

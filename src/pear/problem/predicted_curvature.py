@@ -10,7 +10,7 @@ from pear.problem.model import Model
 
 
 def without_curvature(problem: Any, *values: Any) -> tuple[Any, ...]:
-    """The model without its curvature map, and the Q of each of several values (B, k); None for each without a map."""
+    """Return the model without its curvature map, and a Q for each of the given values (B, k); None without a map."""
     if not isinstance(problem, Model) or problem.curvature_map is None:
         return (problem, *(None for _ in values))
     plain = replace(problem, curvature_map=None)

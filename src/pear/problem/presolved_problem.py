@@ -56,7 +56,7 @@ class Recovery:
         return self._cost(_checked("costs of the original problem", cost, self.n))
 
     def constant(self, cost: ArrayLike) -> Tensor:
-        """What the objective of the original problem has more than that of the reduced one, ``½ tᵀQt + cᵀt``.
+        """Compute the original objective minus the reduced one, ``½ tᵀQt + cᵀt``.
 
         Args:
             cost: (n,) or (B, n) costs of the original problem; the result has shape () or (B,), and is differentiable.

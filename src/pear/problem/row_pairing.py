@@ -62,7 +62,9 @@ def named_index(*tables: Any) -> Any:
 
 
 def shared_index(*tables: Any) -> Any:
-    """The index of tables whose rows belong together: the first that names something, or a default one; else None.
+    """The index of tables whose rows belong together: the first one that is not pandas' default, else a default one.
+
+    None where no table has an index.
 
     Example:
         >>> import pandas

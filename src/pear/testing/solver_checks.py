@@ -245,7 +245,7 @@ def _integer_checks(row: Backend) -> Iterator[tuple[str, Body]]:
 
 
 def _integer_optimum(row: Backend, make: Callable[[], QuadraticProgram], highest: int, optional: bool = False) -> None:
-    """Integers, best among all, with a bound that proves it; multipliers are zero, and the order does not matter."""
+    """Decisions are integers, the best of all, and proven by a bound; multipliers are zero; the order is irrelevant."""
     qp = make()
     candidate = _propose(row, qp)
     if optional and bool((candidate.status == Status.INACCURATE).all()):

@@ -170,9 +170,9 @@ def _spread(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> s
 
 
 def _select(matrix: sparse.coo_array, n: int, rows: NDArray[np.int_], columns: NDArray[np.int_]) -> sparse.csr_array:
-    """Derivatives of some rows and columns of a matrix with n columns, flattened as ``matrix``, which has all of them.
+    """Select the derivatives of some rows and columns from ``matrix``, the derivatives of a flattened matrix.
 
-    The derivatives of the others are zero.
+    The flattened matrix has n columns. The derivatives that are left out are zero.
     """
     row_of, column_of = np.full(matrix.shape[0] // n, -1), np.full(n, -1)
     row_of[rows], column_of[columns] = np.arange(len(rows)), np.arange(len(columns))

@@ -104,13 +104,17 @@ class TaggedConstraint:
 
 
 def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
-    """The position of each entry of each tag in the response to the tags, and the length of the response.
+    """Find where each entry of each tag stands in a vector that depends on the tags.
 
-    Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
+    Every entry is set to a number of its own. The vector then shows this number, up to its sign, at the entry's
+    position.
 
     Args:
         tags: CVXPY parameters.
-        respond: a function from values of the tags, by their ids, to a vector in which each tag entry appears once.
+        respond: a function from values of the tags, by their ids, to the vector, in which each entry appears once.
+
+    Returns:
+        For each tag the positions of its entries; and the length of the vector.
     """
     starts = np.cumsum([1, *(tag.size for tag in tags)])
     numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
@@ -350,7 +354,7 @@ class CanonicalForm:
 
 
 def number_added(names: Sequence[str], added: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Names of variables in which those that CVXPY has ``added`` are auxiliary[0], auxiliary[1], …."""
+    """Rename the variables that CVXPY has ``added`` to auxiliary[0], auxiliary[1], …; the others keep their names."""
     numbers = np.cumsum(added) - 1
     return tuple(f"auxiliary[{numbers[i]}]" if added[i] else name for i, name in enumerate(names))
 

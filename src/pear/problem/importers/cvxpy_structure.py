@@ -16,7 +16,7 @@ STRUCTURES = ("symmetric", "diag", "sparsity")
 
 
 def structure_of(leaf: Any) -> NDArray[np.int_]:
-    """For each entry of a variable or parameter the number of its independent entry; −1 where it is always zero.
+    """Number the independent entries of a variable or parameter: equal entries get one number, entries of zero −1.
 
     Example:
         >>> import cvxpy as cp

@@ -71,7 +71,7 @@ def expand_groups(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def indexed_layout(names: Sequence[str]) -> dict[str, Tensor]:
-    """The columns of all variables by name, in which names with indices make arrays, in the order of the names."""
+    """The columns of all variables by name, in the order of the names; names with indices are joined to arrays."""
     groups = group_indexed(names)
     array_of = {int(i): name for name, array in groups.items() for i in array.positions}
     layout: dict[str, Tensor] = {}

@@ -67,7 +67,7 @@ class KnownNames:
         arrays.rows.numbers_of(arrays.where, [self._named["rhs"][i] for i in self.rows], "known")
 
     def fixed(self, arrays: ModelArrays) -> ModelArrays:
-        """The arrays without the numbers that are known, which are put there later: 0, and no bounds."""
+        """The arrays with 0, or no bound, in the place of known numbers, which are filled in later."""
         costs, lb, ub = (np.array(part, dtype=float) for part in (arrays.costs, arrays.lb, arrays.ub))
         costs[self.costs] = 0.0
         lb[self._numbers("lb")] = -np.inf
@@ -82,7 +82,10 @@ class KnownNames:
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def _find(self, name: str) -> tuple[str, Any, tuple[int, ...]]:
-        """The kind, the positions and the shape of what a name stands for; the kind "value" is that of a fixed one."""
+        """Look up a name: what kind of number it stands for, and the positions and the shape of its entries.
+
+        The kind of a fixed variable is "value".
+        """
         stem, dot, kind = name.rpartition(".")
         exact = [(kind, self._entries(kind, name)) for kind in ("rhs", "cost")]
         found = [(kind, entries) for kind, entries in exact if entries is not None]

@@ -131,7 +131,7 @@ class ModelArrays:
     def _check_known(
         self, told: KnownNames, names: tuple[str, ...], predicted: Names, rows: Any, cost_map: CostMap | None
     ) -> Names:
-        """The predicted costs beside known ones: those given, or all others where none were given.
+        """Return the names of the predicted costs; where none were given and some are known, these are all the others.
 
         Raises:
             ProblemError: a cost or a right-hand side is predicted and known.

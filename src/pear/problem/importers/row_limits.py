@@ -92,7 +92,7 @@ class RowLimits:
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
     def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> NDArray[np.int_]:
-        """The numbers of the rows with these names, whose right-hand sides are to be predicted, or ``what`` says.
+        """The numbers of the rows with these names. ``what`` says in messages what their right-hand sides are to be.
 
         Raises:
             ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.

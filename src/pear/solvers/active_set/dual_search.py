@@ -46,7 +46,8 @@ def count_constraints(D: ProgramData) -> int:
 def begin_dual(D: ProgramData, w: Workspace) -> None:
     """Empty the working set, and set the weights of the constraints.
 
-    The weight of a row of the sample's own is estimated from the diagonal of P until its row of K is known.
+    Where samples have rows of their own, the weight of a row is estimated from the diagonal of P until its row of K is
+    known.
     """
     n, N = D.n, count_constraints(D)
     w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0

@@ -42,7 +42,7 @@ def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
-    """Compute (rows,) J v for v (width,). Jᵀ is read, so that every thread adds up numbers that it holds."""
+    """Compute (rows,) J v for v (width,) from Jᵀ, so that every thread adds up numbers that it holds itself."""
     there = (j < n)[:, None] & (r < R)[None, :]
     return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
 
