@@ -36,7 +36,10 @@ def rows(folder: Path) -> list[Any]:
 
 def test_every_method_has_five_tries_and_the_untouched_default_has_one() -> None:
     found = field_methods()
-    assert {name for name, row in found.items() if len(row.tries) != 5} == {"pear-default", "pear-fit"}
+    assert {name for name, row in found.items() if len(row.tries) != 5} == {
+        "pear-default", "pear-fit", "spo+-fit", "pfyl-fit",
+    }  # fmt: skip
+    assert (found["spo+-fit"].loss, found["spo+-fit"].title) == ("spo+", "SPO+ by pear.fit")
     assert found["mse"].tries == LEARNING_RATES
     for row in found.values():
         assert len({str(one) for one in row.tries}) == len(row.tries)
@@ -55,7 +58,7 @@ def test_the_start_is_the_ridge_regression_of_the_library() -> None:
 
 
 def test_a_quick_comparison_is_run_once_and_goes_on(terminal: None, tmp_path: Path) -> None:
-    some = ("--quick", "--tasks", "quick-paths", "--methods", "mse,spo+,pear-default,pear-fit", "--jobs", "1")
+    some = ("--quick", "--tasks", "quick-paths", "--methods", "mse,spo+,pear-default,spo+-fit", "--jobs", "1")
     first = reproduce(*some, "--seeds", "0", "--out", tmp_path)
     assert first.exit_code == 0, first.output
     assert "4 of 4 runs to do" in first.output

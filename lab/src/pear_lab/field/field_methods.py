@@ -52,6 +52,9 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
 OURS, DEFAULT, FIT = "pear-guided", "pear-default", "pear-fit"
 """PEAR with five tries, with its untouched defaults, and as ``pear.fit`` trains it."""
 
+RIVALS_BY_FIT = ("spo+", "pfyl")
+"""Methods that ``pear.fit`` trains, too: they show what it brings whatever the loss."""
+
 
 @dataclass(frozen=True)
 class FieldMethod:
@@ -74,12 +77,14 @@ class FieldMethod:
 
 
 def field_methods() -> dict[str, FieldMethod]:
-    """Return the rows of the comparison by name: all methods of the library, and two more rows of PEAR."""
+    """Return the rows of the comparison by name: all methods of the library, PEAR's defaults, and ``pear.fit``."""
     rows = [FieldMethod(one.name, one.title, one.name, TRIES.get(one.name, LEARNING_RATES)) for one in METHODS]
     rows = [row if row.name != OURS else _renamed(row, "PEAR, five tries") for row in rows]
     rows = [row if row.name != "pear" else _renamed(row, "PEAR as published") for row in rows]
     rows.append(FieldMethod(DEFAULT, "PEAR, untouched defaults", OURS, ({},)))
     rows.append(FieldMethod(FIT, "PEAR by pear.fit", OURS, ({},), "fit"))
+    by_fit = [row for row in rows if row.name in RIVALS_BY_FIT]
+    rows += [FieldMethod(f"{row.name}-fit", f"{row.title} by pear.fit", row.loss, ({},), "fit") for row in by_fit]
     return {row.name: row for row in rows}
 
 

@@ -26,7 +26,7 @@ def summary_sentences(found: Sequence[TaskResults], ranks: FieldRanks) -> list[s
     unit = "seed" if seeds == "1" else "seeds"
     sentences = [
         f"{len(found)} tasks, {len(methods)} rows of methods, {seeds} {unit} a task: {runs:,} finished runs. Of each "
-        "method, one setting of five is chosen by validation; two rows of PEAR choose nothing."
+        "method, one setting of five is chosen by validation; untouched defaults and rows by pear.fit choose nothing."
     ]
     if ranks.found is not None:
         sentences += _rank_sentences(ranks)
