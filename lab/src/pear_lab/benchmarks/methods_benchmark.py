@@ -219,7 +219,7 @@ class _TaskSteps:
             self.seconds.setdefault((name, peer.title), []).extend(found.arrays[f"seconds {name}"].tolist())
             if name in COMPARED:
                 pairs = zip(ours[name], found.arrays[f"gradient {name}"], strict=False)
-                off = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
+                off = max(relative_difference(one, other) for one, other in pairs)
                 self.differences[name] = max(off, self.differences.get(name, 0.0))
 
     def rows(self) -> list[MethodRow]:
@@ -230,6 +230,21 @@ class _TaskSteps:
             compared = (math.nan, math.nan) if who == PEAR else (middle / ours, self.differences.get(name, math.nan))
             found.append(MethodRow(self.name, name, who, self.solvers.get(who, ""), middle, len(seconds), *compared))
         return found
+
+
+def relative_difference(one: Array, other: Array) -> float:
+    """Return the largest difference of two gradients, relative to the largest entry of the first.
+
+    Where a method that is flat has a gradient of zero, any other is infinitely far from it.
+
+    Example:
+        >>> relative_difference(np.array([2.0, 1.0]), np.array([2.0, 0.5]))
+        0.25
+        >>> relative_difference(np.zeros(2), np.zeros(2))
+        0.0
+    """
+    gap, size = float(np.abs(one - other).max()), float(np.abs(one).max())
+    return gap / size if size > 0 else (math.inf if gap > 0 else 0.0)
 
 
 def tables(rows: list[MethodRow]) -> list[TextTable]:
