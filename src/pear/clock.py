@@ -8,15 +8,15 @@ not end its training early.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-_read: Callable[[], float] = time.perf_counter
+_counts_processor = False
 
 
 def read_clock() -> float:
     """Return the seconds of the clock in use; differences between two calls have a meaning."""
-    return _read()
+    return time.process_time() if _counts_processor else time.perf_counter()
 
 
 @contextmanager
@@ -34,9 +34,9 @@ def count_processor_time() -> Iterator[None]:
         ...     read_clock() - began < 0.1
         True
     """
-    global _read
-    before, _read = _read, time.process_time
+    global _counts_processor
+    before, _counts_processor = _counts_processor, True
     try:
         yield
     finally:
-        _read = before
+        _counts_processor = before
