@@ -1,7 +1,21 @@
 """Two-stage decisions under scenarios: some variables are decided now, the others once a scenario has come true."""
 
+from pear.scenarios.generation import ResidualScenarios, quantile_scenarios, residual_scenarios
+from pear.scenarios.reduction import reduce
 from pear.scenarios.risk import CVaR, Expectation, WorstCase
 from pear.scenarios.scenario_loss import LastScenarios, ScenarioLoss
 from pear.scenarios.stochastic import ScenarioDecisions, Stochastic
 
-__all__ = ["CVaR", "Expectation", "LastScenarios", "ScenarioDecisions", "ScenarioLoss", "Stochastic", "WorstCase"]
+__all__ = [
+    "CVaR",
+    "Expectation",
+    "LastScenarios",
+    "ResidualScenarios",
+    "ScenarioDecisions",
+    "ScenarioLoss",
+    "Stochastic",
+    "WorstCase",
+    "quantile_scenarios",
+    "reduce",
+    "residual_scenarios",
+]

@@ -27,6 +27,8 @@ FEATURES = (
 )  # fmt: skip
 """What is known the day before: the calendar, and forecasts of wind, load and price."""
 TARGET = "SMPEP2"
+DEMAND = ("SystemLoadEA", "ForecastWindProduction", "SystemLoadEP2", "ActualWindProduction")
+"""Load and wind as they are forecast the day before, and as they come."""
 _DATE = ("Year", "Month", "Day")
 
 _REMEDY = "it is part of the ICON energy-price challenge; put it into the folder 'energy' of $PEAR_DATA"
@@ -79,7 +81,7 @@ def load_energy(
     items = _read_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
-    days = _read_days(file)
+    days = _read_days(file, (*FEATURES, TARGET))
     whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
@@ -96,6 +98,33 @@ def load_energy(
     )
 
 
+@dataclass(frozen=True)
+class DemandData:
+    """Irish demand, by the half-hour.
+
+    Attributes:
+        values: (D, 48, 4) columns ``DEMAND``, in MW.
+        dates: (D,) "2011-11-01" and so on; days with gaps are left out.
+    """
+
+    values: NDArray[np.float64]
+    dates: tuple[str, ...]
+
+
+def load_demand(path: str | Path | None = None) -> DemandData:
+    """Read Irish load and wind of 2011 to 2013, forecast and real, from the file of ``load_energy``.
+
+    Args:
+        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` where left out.
+
+    Raises:
+        DataError: no file, or one that lacks a column.
+    """
+    days = _read_days(find_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND)
+    whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+    return DemandData(np.stack(list(whole.values())), tuple(whole))
+
+
 def _read_weights(file: Path) -> NDArray[np.float64]:
     """Read the 48 weights of the published knapsack from an ``.npz`` file."""
     try:
@@ -105,11 +134,11 @@ def _read_weights(file: Path) -> NDArray[np.float64]:
         raise DataError(f"{file} holds no array 'weights': {error}; pass weights= instead") from error
 
 
-def _read_days(file: Path) -> dict[str, NDArray[np.float64]]:
-    """Read features and target (half-hours, p + 1) by date, in the order of the file. Missing numbers are NaN."""
+def _read_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Read columns (half-hours, columns) by date, in the order of the file. Missing numbers are NaN."""
     header, lines = read_text_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
-    needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)
+    needed = ("DateTime", "Day", "Month", "Year", *columns)
     missing = [name for name in needed if name not in header]
     if missing:
         raise DataError(f"{file}: the first line must name the columns {', '.join(needed)}; {missing[0]!r} is missing")
@@ -117,6 +146,6 @@ def _read_days(file: Path) -> dict[str, NDArray[np.float64]]:
     for line, fields in lines.items():
         named = dict(zip(header, fields, strict=True))
         date = "-".join(f"{int(read_number(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
-        numbers = [read_number(named[name], f"{file}, line {line} ({name})", gaps=True) for name in (*FEATURES, TARGET)]
+        numbers = [read_number(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
         days.setdefault(date, []).append(numbers)
     return {date: np.array(rows) for date, rows in days.items()}

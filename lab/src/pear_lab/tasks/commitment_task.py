@@ -1,0 +1,104 @@
+"""Unit commitment for the Irish net load: four plants, twelve blocks of two hours, demand forecast the day before."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import pear
+from pear_lab.data.energy_data import load_demand
+
+Array = NDArray[np.float64]
+
+BLOCKS, HOURS = 12, 2.0
+LEAST = np.array([600.0, 400.0, 250.0, 50.0])
+"""Least output of coal, two gas plants and peakers, in MW."""
+MOST = np.array([1500.0, 1400.0, 1200.0, 900.0])
+FUEL = np.array([22.0, 38.0, 52.0, 120.0])
+"""Cost of a MWh."""
+STANDBY = np.array([4000.0, 5000.0, 4000.0, 1500.0])
+"""Cost of an hour of being on."""
+START = np.array([60000.0, 30000.0, 18000.0, 3000.0])
+SHORT, SURPLUS = 500.0, 20.0
+"""Price of a MWh that is missing, and of one too much."""
+LAGS = (2, 7)
+"""Days before, whose net load is known when the plan is made."""
+
+
+@dataclass(frozen=True)
+class CommitmentDays:
+    """Days to plan for.
+
+    Attributes:
+        features: (D, p) forecasts of load and wind, net load of two days and a week before, calendar.
+        demand: (D, 12) net load of each block, in MW.
+        dates: D dates.
+    """
+
+    features: Array
+    demand: Array
+    dates: list[datetime.date]
+
+
+def commitment_model(integer: bool = True) -> pear.Model:
+    """The day-ahead plan, with demand predicted: variables on, start and output, each (4, 12)."""
+    size, plants = len(LEAST) * BLOCKS, np.repeat(np.arange(len(LEAST)), BLOCKS)
+    on, start, output = (np.arange(size) + i * size for i in range(3))
+    balance = np.zeros((BLOCKS, 3 * size))
+    balance[np.tile(np.arange(BLOCKS), len(LEAST)), output] = 1.0
+    eye = np.eye(3 * size)
+    later = np.arange(size)[np.arange(size) % BLOCKS > 0]
+    rows = [
+        eye[output] - MOST[plants, None] * eye[on],
+        LEAST[plants, None] * eye[on] - eye[output],
+        eye[on[later]] - eye[on[later - 1]] - eye[start[later]],  # what is on at midnight has been started before
+    ]
+    G = np.vstack(rows)
+    problem = pear.Problem(
+        A=balance,
+        b=np.zeros(BLOCKS),
+        G=G,
+        h=np.zeros(len(G)),
+        lb=0.0,
+        ub=np.concatenate([np.ones(2 * size), MOST[plants]]),
+        integer=on if integer else None,
+    )
+    names = [f"{kind}[{i},{t}]" for kind in ("on", "start", "output") for i in range(len(LEAST)) for t in range(BLOCKS)]
+    layout = {
+        kind: torch.from_numpy(at.reshape(len(LEAST), BLOCKS))
+        for kind, at in (("on", on), ("start", start), ("output", output))
+    }
+    return pear.Model(
+        problem,
+        known=np.concatenate([HOURS * STANDBY[plants], START[plants], HOURS * FUEL[plants]]),
+        variables=tuple(names),
+        layout=layout,
+        constraint_map=pear.ConstraintMap(b=np.eye(BLOCKS)),
+        recourse=pear.Penalty(b=(HOURS * SHORT, HOURS * SURPLUS)),
+    )
+
+
+def commitment_days(path: str | Path | None = None) -> CommitmentDays:
+    """Irish days with what is known of them the day before; those without lagged days are left out.
+
+    Args:
+        path: as for ``load_demand``.
+    """
+    data = load_demand(path)
+    blocks = data.values.reshape(len(data.values), BLOCKS, -1, 4).mean(2)
+    load, wind, real_load, real_wind = (blocks[..., j] for j in range(4))
+    net = real_load - real_wind
+    dates = [datetime.date.fromisoformat(day) for day in data.dates]
+    at = {day: row for row, day in enumerate(dates)}
+    rows = [i for i, day in enumerate(dates) if all(day - datetime.timedelta(lag) in at for lag in LAGS)]
+    kept = [dates[i] for i in rows]
+    lagged = [net[[at[day - datetime.timedelta(lag)] for day in kept]] for lag in LAGS]
+    weekday = np.eye(7)[[day.weekday() for day in kept]]
+    angle = 2 * np.pi * np.array([day.timetuple().tm_yday for day in kept])[:, None] / 365.25
+    features = np.hstack([load[rows], wind[rows], *lagged, weekday, np.sin(angle), np.cos(angle)])
+    return CommitmentDays(features, net[rows], kept)

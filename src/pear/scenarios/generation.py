@@ -1,0 +1,118 @@
+"""Scenarios from any forecaster: its past errors added to its forecast, as they were, by quantile, or trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.problem.array_conversion import to_float64
+
+
+def residual_scenarios(forecasts: Any, residuals: Any, count: int, seed: int = 0) -> Tensor:
+    """Scenarios ``forecast + past error``: whole rows of errors, so that values that err together keep doing so.
+
+    Take errors of days that the forecaster was not fitted on, from a cross-validation or of the last weeks: those of
+    its training rows are too small.
+
+    Args:
+        forecasts: (B, k) forecasts of any forecaster.
+        residuals: (N, k) true values less forecasts of past days.
+        count: S, the number of scenarios; each is a day of the past, drawn without replacement where there are enough.
+        seed: of the draw, which is the same for all B samples.
+
+    Returns:
+        (B, S, k) float64.
+
+    Example:
+        >>> residual_scenarios([[10.0, 20.0]], [[1.0, 2.0], [-1.0, -2.0]], 2, seed=0).tolist()
+        [[[11.0, 22.0], [9.0, 18.0]]]
+    """
+    centre, errors = _read_pair(forecasts, residuals)
+    _check_count(count)
+    generator = torch.Generator().manual_seed(seed)
+    rounds = -(-count // len(errors))
+    drawn = torch.cat([torch.randperm(len(errors), generator=generator) for _ in range(rounds)])[:count]
+    return centre[:, None] + errors[drawn]
+
+
+def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
+    """Scenarios in which every value has the same quantile of its past errors: ½/S, 1½/S, … of the way up.
+
+    All values are high together, or low together: they err more alike than ``residual_scenarios``.
+
+    Args:
+        forecasts: (B, k) forecasts of any forecaster.
+        residuals: (N, k) true values less forecasts of past days.
+        count: S, the number of scenarios.
+
+    Returns:
+        (B, S, k) float64, from low to high.
+
+    Example:
+        >>> quantile_scenarios([[10.0]], [[-1.0], [0.0], [1.0]], 2).tolist()
+        [[[9.5], [10.5]]]
+    """
+    centre, errors = _read_pair(forecasts, residuals)
+    _check_count(count)
+    levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    return centre[:, None] + errors.quantile(levels, dim=0)
+
+
+class ResidualScenarios(nn.Module):
+    """A generator to train: ``forecast(x) + exp(scale(x)) · errors``, with S errors that begin as past ones.
+
+    It begins as the scenarios of ``residual_scenarios``. Training moves the forecast, the S rows of errors, and how
+    much wider or narrower they are where the features say so.
+
+    Args:
+        forecaster: a module from features (B, p) to forecasts (B, k), trained already.
+        residuals: (S, k) past errors of it.
+        features: p.
+
+    Example:
+        >>> import torch
+        >>> net = ResidualScenarios(torch.nn.Linear(3, 2), [[1.0, 2.0], [-1.0, -2.0]], features=3)
+        >>> net(torch.zeros(5, 3)).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(self, forecaster: nn.Module, residuals: Any, features: int) -> None:
+        super().__init__()
+        errors = to_float64("residuals", residuals)
+        if errors.ndim != 2:
+            raise ProblemError(f"residuals must have shape (S, k), a row for each scenario; got {tuple(errors.shape)}")
+        self.forecaster = forecaster
+        kind = next((one.dtype for one in forecaster.parameters()), torch.float64)
+        # in units of their deviation, so that one learning rate fits all parameters
+        self.register_buffer("unit", errors.std(0, correction=0).clamp(min=torch.finfo(kind).tiny).to(kind))
+        self.errors = nn.Parameter((errors / self.get_buffer("unit").double()).to(kind))
+        self.scale = nn.Linear(features, errors.shape[1], dtype=kind)
+        nn.init.zeros_(self.scale.weight)
+        nn.init.zeros_(self.scale.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values (B, S·k) of the scenarios, one scenario after the other, for features (B, p)."""
+        spread = self.get_buffer("unit") * self.scale(x).exp()
+        scenarios: Tensor = self.forecaster(x)[:, None] + spread[:, None] * self.errors
+        return scenarios.flatten(1)
+
+
+def _read_pair(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
+    """Read forecasts (B, k) and residuals (N, k) in float64."""
+    centre, errors = to_float64("forecasts", forecasts), to_float64("residuals", residuals)
+    if centre.ndim != 2 or errors.ndim != 2 or centre.shape[1] != errors.shape[1] or not len(errors):
+        raise ProblemError(
+            "forecasts must have shape (B, k) and residuals (N, k), with the same k; got "
+            f"{tuple(centre.shape)} and {tuple(errors.shape)}"
+        )
+    if not bool(errors.isfinite().all()):
+        raise ProblemError("residuals must be finite; leave out the days without a true value")
+    return centre, errors
+
+
+def _check_count(count: Any) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ProblemError(f"count must be a whole number of at least 1; got {count!r}")

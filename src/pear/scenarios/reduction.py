@@ -1,0 +1,89 @@
+"""``reduce``: few scenarios with weights in the place of many, by k-means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.array_conversion import to_float64
+
+_ROUNDS = 100  # of Lloyd's iteration, which ends by itself long before
+
+
+def reduce(values: Any, count: int, weights: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Reduce scenarios by k-means: clusters of similar ones become their mean, with their weight together.
+
+    The mean over all scenarios stays what it was; what is rare is averaged with its neighbours, so that a tail becomes
+    shorter. Distances are Euclidean, each value in units of its deviation over the scenarios.
+
+    Args:
+        values: (B, N, k), or (N, k) for one sample.
+        count: S, how many are left; fewer clusters than that have scenarios of weight 0.
+        weights: (N,) or (B, N) weights of the N scenarios; all alike where left out.
+        seed: of the first centres, which k-means++ draws.
+
+    Returns:
+        Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass them to
+        ``plan.solve(values, weights=…)``.
+
+    Example:
+        >>> scenarios, weights = reduce([[0.0], [0.2], [9.0], [0.1]], 2)
+        >>> scenarios.flatten().sort().values.round(decimals=3).tolist(), weights.sort().values.tolist()
+        ([0.1, 9.0], [0.25, 0.75])
+    """
+    given = to_float64("values", values)
+    single = given.ndim == 2
+    given = given[None] if single else given
+    if given.ndim != 3 or not given.shape[1]:
+        raise ProblemError(f"values must have shape (B, N, k) or (N, k); got {tuple(given.shape)}")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ProblemError(f"count must be a whole number of at least 1; got {count!r}")
+    B, N, _ = given.shape
+    p = torch.ones(N, dtype=torch.float64) if weights is None else to_float64("weights", weights)
+    if p.shape not in ((N,), (B, N)) or not bool((p >= 0).all()) or not bool((p.sum(-1) > 0).all()):
+        raise ProblemError(
+            f"weights must be {N} numbers a sample, not negative and not all zero; got shape {tuple(p.shape)}"
+        )
+    p = (p / p.sum(-1, keepdim=True)).expand(B, N)
+    generator = torch.Generator().manual_seed(seed)
+    found = [_cluster(one, weight, min(count, N), generator) for one, weight in zip(given, p, strict=True)]
+    scenarios, shares = (torch.stack(parts) for parts in zip(*found, strict=True))
+    if count > N:  # more than there are: the last one comes again, without weight
+        scenarios = torch.cat([scenarios, scenarios[:, -1:].expand(-1, count - N, -1)], 1)
+        shares = torch.nn.functional.pad(shares, (0, count - N))
+    return (scenarios[0], shares[0]) if single else (scenarios, shares)
+
+
+def _cluster(values: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Cluster scenarios (N, k) with weights (N,); returns the means (S, k) and the weights (S,) of the clusters."""
+    spread = values.std(0, correction=0)
+    places = values / torch.where(spread > 0, spread, 1.0)
+    centres = places[_first_centres(places, weight, count, generator)]
+    nearest = torch.cdist(places, centres).argmin(1)
+    for _ in range(_ROUNDS):
+        share = weight.new_zeros(count).index_add(0, nearest, weight)
+        sums = torch.zeros_like(centres).index_add(0, nearest, weight[:, None] * places)
+        centres = torch.where(share[:, None] > 0, sums / share[:, None].clamp(min=1e-300), centres)
+        moved = torch.cdist(places, centres).argmin(1)
+        if torch.equal(moved, nearest):
+            break
+        nearest = moved
+    share = weight.new_zeros(count).index_add(0, nearest, weight)
+    sums = values.new_zeros(count, values.shape[1]).index_add(0, nearest, weight[:, None] * values)
+    scale = torch.where(spread > 0, spread, 1.0)
+    return torch.where(share[:, None] > 0, sums / share[:, None].clamp(min=1e-300), centres * scale), share
+
+
+def _first_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw the rows of the first centres (S,) by k-means++: far from those that were drawn before."""
+    drawn = [int(torch.multinomial(weight, 1, generator=generator))]
+    distance = (places - places[drawn[0]]).square().sum(1)
+    while len(drawn) < count:
+        odds = weight * distance
+        odds = odds if bool((odds > 0).any()) else torch.ones_like(weight)
+        drawn.append(int(torch.multinomial(odds, 1, generator=generator)))
+        distance = torch.minimum(distance, (places - places[drawn[-1]]).square().sum(1))
+    return torch.tensor(drawn)

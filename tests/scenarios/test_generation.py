@@ -1,0 +1,80 @@
+"""Scenarios from past errors, and fewer of them by k-means."""
+
+import numpy as np
+import pytest
+import torch
+from scenario_models import factory, factory_values
+
+import pear
+from pear.errors import ProblemError
+from pear.scenarios import ResidualScenarios, quantile_scenarios, reduce, residual_scenarios
+
+
+def test_residual_scenarios_are_whole_days_drawn_once():
+    random = np.random.default_rng(0)
+    forecasts, errors = random.normal(size=(3, 4)), random.normal(size=(9, 4))
+    found = residual_scenarios(forecasts, errors, 9, seed=4).numpy() - forecasts[:, None]
+    for sample in found:
+        np.testing.assert_allclose(np.sort(sample, 0), np.sort(errors, 0), atol=1e-12)
+        np.testing.assert_allclose(sample, found[0], atol=1e-12)
+        assert all(np.isclose(errors, row, atol=1e-12).all(1).any() for row in sample)  # whole rows
+    assert not torch.equal(residual_scenarios(forecasts, errors, 5), residual_scenarios(forecasts, errors, 5, seed=1))
+    assert residual_scenarios(forecasts, errors, 20).shape == (3, 20, 4)
+
+
+def test_quantile_scenarios_have_the_quantiles_of_the_errors():
+    errors = np.random.default_rng(1).normal(size=(50, 2))
+    found = quantile_scenarios([[1.0, 2.0]], errors, 4)[0].numpy()
+    for i, level in enumerate((0.125, 0.375, 0.625, 0.875)):
+        np.testing.assert_allclose(found[i], np.array([1.0, 2.0]) + np.quantile(errors, level, axis=0))
+
+
+def test_a_generator_begins_as_the_residual_scenarios_and_trains_all_its_parts():
+    torch.manual_seed(0)
+    errors = torch.from_numpy(np.random.default_rng(2).normal(size=(5, 6)))
+    net = ResidualScenarios(torch.nn.Linear(3, 6), errors, features=3)
+    x = torch.randn(4, 3)
+    expected = net.forecaster(x).double()[:, None] + errors
+    torch.testing.assert_close(net(x).double().reshape(4, 5, 6), expected, rtol=1e-5, atol=1e-5)
+    plan = pear.Stochastic(factory(), ["on"], 5)
+    pear.ScenarioLoss(plan, smoothing=5.0)(net(x), factory_values(40, 4)).backward()
+    assert all(bool(parameter.grad.any()) for parameter in net.parameters())
+
+
+def test_reduced_scenarios_keep_the_mean_and_the_clusters():
+    random = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 1.0]])  # units differ by a hundred
+    which = random.integers(3, size=200)
+    values = centres[which] + random.normal(size=(200, 2)) * [1.0, 0.01]
+    weights = random.uniform(0.5, 1.5, 200)
+    scenarios, shares = reduce(values, 3, weights)
+    p = weights / weights.sum()
+    np.testing.assert_allclose((shares[:, None] * scenarios).sum(0), p @ values, atol=1e-9)
+    order = [int(np.abs((scenarios.numpy() - centre) / [100.0, 1.0]).sum(1).argmin()) for centre in centres]
+    assert sorted(order) == [0, 1, 2]
+    np.testing.assert_allclose(shares[order], [p[which == i].sum() for i in range(3)])
+
+
+def test_reducing_to_all_scenarios_changes_no_decision():
+    values = factory_values(41, 2, 4)
+    plan = pear.Stochastic(factory(), ["on"], 6)
+    reduced, weights = reduce(values, 6)
+    assert reduced.shape == (2, 6, 6)
+    found = plan.solve(reduced, weights=weights)
+    torch.testing.assert_close(found.value, pear.Stochastic(factory(), ["on"], 4).solve(values).value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: residual_scenarios([[1.0]], [[1.0, 2.0]], 3), "with the same k"),
+        (lambda: residual_scenarios([[1.0]], [[float("nan")]], 3), "must be finite"),
+        (lambda: quantile_scenarios([[1.0]], [[1.0]], 0), "whole number"),
+        (lambda: reduce([1.0], 2), "must have shape"),
+        (lambda: reduce([[1.0]], 2, [-1.0]), "not negative"),
+        (lambda: ResidualScenarios(torch.nn.Linear(1, 1), [1.0], 1), r"shape \(S, k\)"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ProblemError, match=message):
+        call()
