@@ -1,0 +1,179 @@
+"""Unit commitment for the Irish net load, planned by scenarios, by quantiles of demand and by its mean; walk-forward.
+
+    python lab/studies/commitment_study.py [--scenarios 20] [--every 2] [--stands] [--train]
+
+A ridge forecast of demand is fitted on all days before each fold of two months; its errors in a cross-validation by
+blocks of days make the quantiles and the scenarios. ``--stands``: outputs are decided a day ahead, too, and only what
+is missing or too much is settled. ``--train`` trains scenarios on what their plans lose. The table has the regret of
+each rule, and its difference to the fixed quantile that was best on the very days that are tested.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+import pear
+from pear_lab.report.bootstrap import normalized_difference
+from pear_lab.tasks.commitment_task import Array, CommitmentDays, commitment_days, commitment_model
+
+QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+FIRST_TEST, FOLD, PARTS = 365, 61, 6
+
+
+class FoldForecast(NamedTuple):
+    """The forecast of a fold.
+
+    Attributes:
+        forecasts: (T, 12) of the test days.
+        errors: (N, 12) of the training days, from a cross-validation by blocks.
+        features: (N + T, p) standardised, those of the training days first.
+        demand: (N + T, 12).
+        ridge: the fitted forecaster of standardised features, as weights (12, p) and (12,).
+    """
+
+    forecasts: Array
+    errors: Array
+    features: Array
+    demand: Array
+    ridge: tuple[Array, Array]
+
+
+@dataclass
+class Losses:
+    """What a rule loses on the test days, and the processor time of its plans."""
+
+    lost: list[Tensor] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def days(self) -> Array:
+        """(D,) what each day loses."""
+        return torch.cat(self.lost).numpy()
+
+
+def ridge(X: Array, Y: Array) -> Any:
+    """A ridge regression of standardised features, cross-validated."""
+    return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
+
+
+def folds(days: CommitmentDays, every: int) -> Iterator[tuple[FoldForecast, Tensor]]:
+    """Forecast fold after fold; yields the forecast and the true demand of the test days."""
+    X, Y = days.features, days.demand
+    for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
+        train, test = np.arange(start), np.arange(start, min(start + FOLD, len(X)))[::every]
+        errors = np.zeros_like(Y[train])
+        for block in np.array_split(train, PARTS):
+            rest = np.setdiff1d(train, block)
+            errors[block] = Y[block] - ridge(X[rest], Y[rest]).predict(X[block])
+        fitted = ridge(X[train], Y[train])
+        both, last = np.concatenate([train, test]), fitted[-1]
+        scaled = fitted[:-1].transform(X[both])
+        forecast = FoldForecast(fitted.predict(X[test]), errors, scaled, Y[both], (last.coef_, last.intercept_))
+        yield forecast, torch.from_numpy(Y[test])
+
+
+def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epochs: int) -> Tensor:
+    """Scenarios of a generator that begins at past errors and is trained on the last rows before the fold."""
+    count, tests = len(fold.errors), len(fold.forecasts)
+    drawn = pear.scenarios.residual_scenarios(np.zeros((1, fold.errors.shape[1])), fold.errors, plan.scenarios)[0]
+    weights, bias = (torch.from_numpy(part) for part in fold.ridge)
+    linear = torch.nn.Linear(*reversed(weights.shape), dtype=torch.float64)
+    with torch.no_grad():
+        linear.weight.copy_(weights)
+        linear.bias.copy_(bias)
+    torch.manual_seed(0)
+    net = pear.scenarios.ResidualScenarios(linear.requires_grad_(False), drawn, fold.features.shape[1])
+    X, Y = (torch.from_numpy(part) for part in (fold.features, fold.demand))
+    some = slice(count - rows, count)
+    loss = pear.ScenarioLoss(plan)
+    loss.calibrate(Y[some])
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.005)
+    config = pear.FitConfig(max_epochs=epochs, batch_size=25, check_every=2)
+    pear.fit(net, loss, (X[some], Y[some]), optimizer=optimizer, config=config)
+    with torch.no_grad():
+        found: Tensor = net(X[count:]).reshape(tests, plan.scenarios, -1)
+    return found
+
+
+def run(args: argparse.Namespace) -> tuple[dict[str, Losses], Array]:
+    """Plan all test days by every rule; returns what each loses, and the least costs."""
+    model = commitment_model()
+    first = ["on", "start", "output"] if args.stands else ["on", "start"]
+    single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, args.scenarios)
+    averse = pear.Stochastic(model, first, args.scenarios, pear.CVaR(0.9, weight=0.5))
+    found: dict[str, Losses] = {}
+    least: list[Tensor] = []
+
+    def judge(rule: str, by: pear.Stochastic, values: Any, weights: Any = None) -> None:
+        losses, began = found.setdefault(rule, Losses()), time.process_time()
+        x = by.solve(values, weights=weights).x
+        losses.seconds += time.process_time() - began
+        losses.lost.append(single.cost(x, true) - least[-1])
+
+    for fold, true in folds(commitment_days(), args.every):
+        least.append(single.best(true))
+        judge("mean", single, fold.forecasts)
+        for level in QUANTILES:
+            judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
+        drawn = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, args.scenarios)
+        judge(f"{args.scenarios} past errors", plan, drawn)
+        centres, weights = pear.scenarios.reduce(fold.errors, args.scenarios)
+        shares = weights.expand(len(true), -1)
+        judge(
+            f"{args.scenarios} means of all errors",
+            plan,
+            fold.forecasts[:, None] + centres.numpy(),
+            shares,
+        )
+        judge(f"{args.scenarios} past errors, half CVaR", averse, drawn)
+        if args.train:
+            judge("trained scenarios", plan, trained_scenarios(plan, fold, args.rows, args.epochs))
+        print(".", end="", flush=True)
+    return found, torch.cat(least).numpy()
+
+
+def table(found: dict[str, Losses], least: Array) -> str:
+    """The table, a line for each rule."""
+    fixed = [rule for rule in found if rule.startswith("quantile")]
+    best = min(fixed, key=lambda rule: found[rule].days.mean())
+    lines = [
+        f"| rule | regret | worst tenth of the days | below {best}, points (95 %) | s a day |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for rule, losses in found.items():
+        days = losses.days
+        worst = np.sort(days)[-max(1, len(days) // 10) :].mean()
+        gain = [100 * x for x in normalized_difference([found[best].days], [days], [least], block=7)]
+        apart = "" if rule == best else f"{gain[0]:.3f} ({gain[1]:.3f} to {gain[2]:.3f})"
+        share, seconds = 100 * days.sum() / least.sum(), losses.seconds / len(days)
+        lines.append(f"| {rule} | {share:.3f} % | {worst:,.0f} | {apart} | {seconds:.2f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", type=int, default=20)
+    parser.add_argument("--every", type=int, default=2, help="test every so many days")
+    parser.add_argument("--stands", action="store_true", help="outputs are decided a day ahead, too")
+    parser.add_argument("--train", action="store_true", help="train scenarios as well")
+    parser.add_argument("--rows", type=int, default=150, help="days to train scenarios on")
+    parser.add_argument("--epochs", type=int, default=6)
+    args = parser.parse_args()
+    found, least = run(args)
+    print(f"\n{len(least)} days\n{table(found, least)}")
+
+
+if __name__ == "__main__":
+    main()
