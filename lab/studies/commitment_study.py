@@ -1,19 +1,21 @@
 """Unit commitment for the Irish net load, planned by scenarios, by quantiles of demand and by its mean; walk-forward.
 
-    python lab/studies/commitment_study.py [--scenarios 20] [--every 2] [--stands] [--train]
+    python lab/studies/commitment_study.py [--scenarios 20] [--every 3] [--stands] [--averse] [--train] [--out FILE]
 
 A ridge forecast of demand is fitted on all days before each fold of two months; its errors in a cross-validation by
 blocks of days make the quantiles and the scenarios. ``--stands``: outputs are decided a day ahead, too, and only what
-is missing or too much is settled. ``--train`` trains scenarios on what their plans lose. The table has the regret of
-each rule, and its difference to the fixed quantile that was best on the very days that are tested.
+is missing or too much is settled. ``--averse`` adds a plan by half CVaR, ``--train`` scenarios that are trained on what
+their plans lose. The table has the regret of each rule, and its difference to the fixed quantile that was best on the
+very days that are tested. ``--out`` keeps what is done, fold by fold; folds that are there already are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ import pear
 from pear_lab.report.bootstrap import normalized_difference
 from pear_lab.tasks.commitment_task import Array, CommitmentDays, commitment_days, commitment_model
 
-QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+QUANTILES = (0.7, 0.8, 0.9, 0.95)
 FIRST_TEST, FOLD, PARTS = 365, 61, 6
 
 
@@ -49,28 +51,17 @@ class FoldForecast(NamedTuple):
     ridge: tuple[Array, Array]
 
 
-@dataclass
-class Losses:
-    """What a rule loses on the test days, and the processor time of its plans."""
-
-    lost: list[Tensor] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def days(self) -> Array:
-        """(D,) what each day loses."""
-        return torch.cat(self.lost).numpy()
-
-
 def ridge(X: Array, Y: Array) -> Any:
     """A ridge regression of standardised features, cross-validated."""
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
 
 
-def folds(days: CommitmentDays, every: int) -> Iterator[tuple[FoldForecast, Tensor]]:
-    """Forecast fold after fold; yields the forecast and the true demand of the test days."""
+def folds(days: CommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
+    """Forecast fold after fold; yields its first row, the forecast, and the true demand of the test days."""
     X, Y = days.features, days.demand
     for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
+        if start in done:
+            continue
         train, test = np.arange(start), np.arange(start, min(start + FOLD, len(X)))[::every]
         errors = np.zeros_like(Y[train])
         for block in np.array_split(train, PARTS):
@@ -80,7 +71,7 @@ def folds(days: CommitmentDays, every: int) -> Iterator[tuple[FoldForecast, Tens
         both, last = np.concatenate([train, test]), fitted[-1]
         scaled = fitted[:-1].transform(X[both])
         forecast = FoldForecast(fitted.predict(X[test]), errors, scaled, Y[both], (last.coef_, last.intercept_))
-        yield forecast, torch.from_numpy(Y[test])
+        yield start, forecast, torch.from_numpy(Y[test])
 
 
 def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epochs: int) -> Tensor:
@@ -106,58 +97,64 @@ def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epoc
     return found
 
 
-def run(args: argparse.Namespace) -> tuple[dict[str, Losses], Array]:
-    """Plan all test days by every rule; returns what each loses, and the least costs."""
-    model = commitment_model()
+def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dict[str, Any]:
+    """Plan the test days of a fold by every rule; returns what each loses, its processor time, and the least costs."""
+    model, S = commitment_model(), args.scenarios
     first = ["on", "start", "output"] if args.stands else ["on", "start"]
-    single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, args.scenarios)
-    averse = pear.Stochastic(model, first, args.scenarios, pear.CVaR(0.9, weight=0.5))
-    found: dict[str, Losses] = {}
-    least: list[Tensor] = []
+    single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, S)
+    least, rules = single.best(true), {}
 
     def judge(rule: str, by: pear.Stochastic, values: Any, weights: Any = None) -> None:
-        losses, began = found.setdefault(rule, Losses()), time.process_time()
+        began = time.process_time()
         x = by.solve(values, weights=weights).x
-        losses.seconds += time.process_time() - began
-        losses.lost.append(single.cost(x, true) - least[-1])
+        rules[rule] = [(single.cost(x, true) - least).tolist(), time.process_time() - began]
 
-    for fold, true in folds(commitment_days(), args.every):
-        least.append(single.best(true))
-        judge("mean", single, fold.forecasts)
-        for level in QUANTILES:
-            judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
-        drawn = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, args.scenarios)
-        judge(f"{args.scenarios} past errors", plan, drawn)
-        centres, weights = pear.scenarios.reduce(fold.errors, args.scenarios)
-        shares = weights.expand(len(true), -1)
-        judge(
-            f"{args.scenarios} means of all errors",
-            plan,
-            fold.forecasts[:, None] + centres.numpy(),
-            shares,
-        )
-        judge(f"{args.scenarios} past errors, half CVaR", averse, drawn)
-        if args.train:
-            judge("trained scenarios", plan, trained_scenarios(plan, fold, args.rows, args.epochs))
-        print(".", end="", flush=True)
-    return found, torch.cat(least).numpy()
+    judge("mean", single, fold.forecasts)
+    for level in QUANTILES:
+        judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
+    drawn = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, S)
+    judge(f"{S} past errors", plan, drawn)
+    centres, weights = pear.scenarios.reduce(fold.errors, S, keep="one")
+    shares = weights.expand(len(true), -1)
+    judge(f"{S} past errors, one of each cluster", plan, torch.from_numpy(fold.forecasts)[:, None] + centres, shares)
+    if args.averse:
+        judge(f"{S} past errors, half CVaR", pear.Stochastic(model, first, S, pear.CVaR(0.9, weight=0.5)), drawn)
+    if args.train:
+        judge(f"{S} trained scenarios", plan, trained_scenarios(plan, fold, args.rows, args.epochs))
+    return {"least": least.tolist(), "rules": rules}
 
 
-def table(found: dict[str, Losses], least: Array) -> str:
+def run(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Plan all folds that are not in the file yet; returns the results of all."""
+    found = [] if args.out is None or not args.out.exists() else [*map(json.loads, args.out.read_text().splitlines())]
+    done = [part["start"] for part in found]
+    for start, fold, true in folds(commitment_days(), args.every, done):
+        found.append({"start": start, **plan_fold(fold, true, args)})
+        if args.out is not None:
+            with args.out.open("a") as file:
+                file.write(json.dumps(found[-1]) + "\n")
+        if args.one:
+            break
+    return sorted(found, key=lambda part: part["start"])
+
+
+def table(found: list[dict[str, Any]]) -> str:
     """The table, a line for each rule."""
-    fixed = [rule for rule in found if rule.startswith("quantile")]
-    best = min(fixed, key=lambda rule: found[rule].days.mean())
+    least = np.concatenate([part["least"] for part in found])
+    names = list(found[0]["rules"])
+    lost = {rule: np.concatenate([part["rules"][rule][0] for part in found]) for rule in names}
+    best = min((rule for rule in names if rule.startswith("quantile")), key=lambda rule: lost[rule].mean())
     lines = [
+        f"{len(least)} days\n",
         f"| rule | regret | worst tenth of the days | below {best}, points (95 %) | s a day |",
         "|---|---:|---:|---:|---:|",
     ]
-    for rule, losses in found.items():
-        days = losses.days
+    for rule, days in lost.items():
         worst = np.sort(days)[-max(1, len(days) // 10) :].mean()
-        gain = [100 * x for x in normalized_difference([found[best].days], [days], [least], block=7)]
+        gain = [100 * x for x in normalized_difference([lost[best]], [days], [least], block=7)]
         apart = "" if rule == best else f"{gain[0]:.3f} ({gain[1]:.3f} to {gain[2]:.3f})"
-        share, seconds = 100 * days.sum() / least.sum(), losses.seconds / len(days)
-        lines.append(f"| {rule} | {share:.3f} % | {worst:,.0f} | {apart} | {seconds:.2f} |")
+        seconds = sum(part["rules"][rule][1] for part in found) / len(days)
+        lines.append(f"| {rule} | {100 * days.sum() / least.sum():.3f} % | {worst:,.0f} | {apart} | {seconds:.2f} |")
     return "\n".join(lines)
 
 
@@ -165,14 +162,15 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", type=int, default=20)
-    parser.add_argument("--every", type=int, default=2, help="test every so many days")
+    parser.add_argument("--every", type=int, default=3, help="test every so many days")
     parser.add_argument("--stands", action="store_true", help="outputs are decided a day ahead, too")
+    parser.add_argument("--averse", action="store_true", help="plan by half CVaR as well")
+    parser.add_argument("--out", type=Path, help="file of results, a line for each fold")
+    parser.add_argument("--one", action="store_true", help="stop after one more fold")
     parser.add_argument("--train", action="store_true", help="train scenarios as well")
     parser.add_argument("--rows", type=int, default=150, help="days to train scenarios on")
     parser.add_argument("--epochs", type=int, default=6)
-    args = parser.parse_args()
-    found, least = run(args)
-    print(f"\n{len(least)} days\n{table(found, least)}")
+    print(table(run(parser.parse_args())))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,17 @@ def test_reduced_scenarios_keep_the_mean_and_the_clusters():
     np.testing.assert_allclose(shares[order], [p[which == i].sum() for i in range(3)])
 
 
+def test_one_scenario_of_each_cluster_is_kept_with_the_weight_of_all():
+    random = np.random.default_rng(4)
+    which = np.repeat([0, 1, 2], [50, 30, 20])
+    values = 100.0 * which[:, None] + random.normal(size=(100, 2))
+    drawn = torch.stack([reduce(values, 3, keep="one", seed=seed)[0].sort(0).values for seed in range(40)])
+    scenarios, shares = reduce(values, 3, keep="one")
+    assert all(any(np.array_equal(row, one) for one in values) for row in scenarios.numpy())
+    assert sorted(shares.tolist()) == pytest.approx([0.2, 0.3, 0.5])
+    torch.testing.assert_close(drawn.std(0).mean(), torch.tensor(1.0).double(), rtol=0.25, atol=0)  # not the mean
+
+
 def test_reducing_to_all_scenarios_changes_no_decision():
     values = factory_values(41, 2, 4)
     plan = pear.Stochastic(factory(), ["on"], 6)
@@ -72,6 +83,7 @@ def test_reducing_to_all_scenarios_changes_no_decision():
         (lambda: quantile_scenarios([[1.0]], [[1.0]], 0), "whole number"),
         (lambda: reduce([1.0], 2), "must have shape"),
         (lambda: reduce([[1.0]], 2, [-1.0]), "not negative"),
+        (lambda: reduce([[1.0]], 2, keep="two"), "'mean' or 'one'"),
         (lambda: ResidualScenarios(torch.nn.Linear(1, 1), [1.0], 1), r"shape \(S, k\)"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,17 +13,22 @@ from pear.problem.array_conversion import to_float64
 _ROUNDS = 100  # of Lloyd's iteration, which ends by itself long before
 
 
-def reduce(values: Any, count: int, weights: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Reduce scenarios by k-means: clusters of similar ones become their mean, with their weight together.
+def reduce(
+    values: Any, count: int, weights: Any = None, keep: Literal["mean", "one"] = "mean", seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Reduce scenarios by k-means: clusters of similar ones become one scenario, with their weight together.
 
-    The mean over all scenarios stays what it was; what is rare is averaged with its neighbours, so that a tail becomes
-    shorter. Distances are Euclidean, each value in units of its deviation over the scenarios.
+    With the mean of each cluster the mean over all scenarios stays what it was, and tails become shorter, because what
+    is rare is averaged with its neighbours. With one scenario of each cluster, drawn by its weight, tails keep their
+    length, and every cluster is represented, which a plain draw does not promise. Distances are Euclidean, each value
+    in units of its deviation over the scenarios.
 
     Args:
         values: (B, N, k), or (N, k) for one sample.
         count: S, how many are left; fewer clusters than that have scenarios of weight 0.
         weights: (N,) or (B, N) weights of the N scenarios; all alike where left out.
-        seed: of the first centres, which k-means++ draws.
+        keep: "mean", or "one" scenario of each cluster.
+        seed: of the first centres, which k-means++ draws, and of the scenarios that are kept.
 
     Returns:
         Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass them to
@@ -34,6 +39,8 @@ def reduce(values: Any, count: int, weights: Any = None, seed: int = 0) -> tuple
         >>> scenarios.flatten().sort().values.round(decimals=3).tolist(), weights.sort().values.tolist()
         ([0.1, 9.0], [0.25, 0.75])
     """
+    if keep not in ("mean", "one"):
+        raise ProblemError(f"keep must be 'mean' or 'one'; got {keep!r}")
     given = to_float64("values", values)
     single = given.ndim == 2
     given = given[None] if single else given
@@ -49,7 +56,7 @@ def reduce(values: Any, count: int, weights: Any = None, seed: int = 0) -> tuple
         )
     p = (p / p.sum(-1, keepdim=True)).expand(B, N)
     generator = torch.Generator().manual_seed(seed)
-    found = [_cluster(one, weight, min(count, N), generator) for one, weight in zip(given, p, strict=True)]
+    found = [_cluster(one, weight, min(count, N), keep, generator) for one, weight in zip(given, p, strict=True)]
     scenarios, shares = (torch.stack(parts) for parts in zip(*found, strict=True))
     if count > N:  # more than there are: the last one comes again, without weight
         scenarios = torch.cat([scenarios, scenarios[:, -1:].expand(-1, count - N, -1)], 1)
@@ -57,8 +64,10 @@ def reduce(values: Any, count: int, weights: Any = None, seed: int = 0) -> tuple
     return (scenarios[0], shares[0]) if single else (scenarios, shares)
 
 
-def _cluster(values: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Cluster scenarios (N, k) with weights (N,); returns the means (S, k) and the weights (S,) of the clusters."""
+def _cluster(
+    values: Tensor, weight: Tensor, count: int, keep: str, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Cluster scenarios (N, k) with weights (N,); returns scenarios (S, k) and the weights (S,) of the clusters."""
     spread = values.std(0, correction=0)
     places = values / torch.where(spread > 0, spread, 1.0)
     centres = places[_first_centres(places, weight, count, generator)]
@@ -72,6 +81,11 @@ def _cluster(values: Tensor, weight: Tensor, count: int, generator: torch.Genera
             break
         nearest = moved
     share = weight.new_zeros(count).index_add(0, nearest, weight)
+    if keep == "one":
+        odds = torch.zeros(count, len(values), dtype=torch.float64)
+        odds[nearest, torch.arange(len(values))] = weight
+        odds[share == 0] = weight  # an empty cluster, whose weight is 0
+        return values[torch.multinomial(odds, 1, generator=generator)[:, 0]], share
     sums = values.new_zeros(count, values.shape[1]).index_add(0, nearest, weight[:, None] * values)
     scale = torch.where(spread > 0, spread, 1.0)
     return torch.where(share[:, None] > 0, sums / share[:, None].clamp(min=1e-300), centres * scale), share

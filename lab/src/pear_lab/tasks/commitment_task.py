@@ -75,7 +75,7 @@ def commitment_model(integer: bool = True) -> pear.Model:
     }
     return pear.Model(
         problem,
-        known=np.concatenate([HOURS * STANDBY[plants], START[plants], HOURS * FUEL[plants]]),
+        known=torch.from_numpy(np.concatenate([HOURS * STANDBY[plants], START[plants], HOURS * FUEL[plants]])),
         variables=tuple(names),
         layout=layout,
         constraint_map=pear.ConstraintMap(b=np.eye(BLOCKS)),
