@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -42,10 +43,17 @@ class Values(NamedTuple):
     Attributes:
         cost: (B, n) costs.
         sides: the right-hand sides b, h, lb and ub by name, each (r,) or (B, r).
+        matrices: A and G by name, (B, r, n), where their coefficients are predicted.
     """
 
     cost: Tensor
     sides: dict[str, Tensor]
+    matrices: Mapping[str, Tensor] = MappingProxyType({})
+
+    def detach(self) -> Values:
+        """Return the values without a gradient."""
+        sides, matrices = ({name: one.detach() for name, one in part.items()} for part in (self.sides, self.matrices))
+        return Values(self.cost.detach(), sides, matrices)
 
     def size(self) -> Tensor:
         """Return the largest finite right-hand side in absolute value, at least 1; shape (B,)."""
@@ -55,7 +63,8 @@ class Values(NamedTuple):
 
     def only(self, rows: Tensor) -> Values:
         """Return the values of the samples ``rows``."""
-        return Values(self.cost[rows], {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()})
+        sides = {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()}
+        return Values(self.cost[rows], sides, {name: matrix[rows] for name, matrix in self.matrices.items()})
 
 
 class Violation(NamedTuple):
@@ -65,11 +74,14 @@ class Violation(NamedTuple):
         value: (B,) the price of all violations of a sample.
         by_b: (B, p) its derivative by b of the elastic problem.
         by_h: (B, m) its derivative by h of the elastic problem.
+        z: (B, n) the decisions that violate least. The derivative by a row of A or G is minus that by its limit, times
+            z.
     """
 
     value: Tensor
     by_b: Tensor
     by_h: Tensor
+    z: Tensor
 
 
 @dataclass(frozen=True)
@@ -146,7 +158,8 @@ class RecourseDecider:
         """Compute costs and right-hand sides from values (B, k), in float64, differentiable."""
         values = values.double()
         own = own_sides(select_rows(self.model.problem, keys))
-        return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
+        sides = own | self.model.right_hand_sides(values, keys)
+        return Values(self.model.cost(values, keys), sides, self.model.coefficients(values, keys))
 
     def decide(self, forecast: Values, keys: list[Hashable] | None, known: Tensor | None = None) -> Forecast:
         """Decide under a forecast.
@@ -156,7 +169,7 @@ class RecourseDecider:
             keys: sample ids, or None.
             known: (B,) int8 statuses of samples that are known to fail, or None.
         """
-        fields, size = self.elastic.fields(forecast.sides), forecast.cost.abs().amax(1)
+        fields, size = self.elastic.fields(forecast.sides, forecast.matrices), forecast.cost.abs().amax(1)
         times = None if self.weights is None else _FIRST * torch.where(size > 0, size, 1.0)
         for _ in range(_TRIES):
             cost = self.elastic.cost(forecast.cost, times)
@@ -183,13 +196,14 @@ class RecourseDecider:
         """
         problem, rows = select_rows(self.elastic.violations, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
-        found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m)))
+        found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m, self.elastic.n)))
         if len(rows):
             some = values.only(rows)
             nothing, fields = self.elastic_data(some._replace(cost=torch.zeros_like(some.cost)))
             solved = solve_verified(problem[rows], nothing, 0.0, "auto", **fields)
             known = solved.solved[:, None]
-            each = self.elastic.charge(solved.x)[:, None], -solved.duals.equality, -solved.duals.inequality
+            duals, z = solved.duals, solved.x[:, : self.elastic.n]
+            each = self.elastic.charge(solved.x)[:, None], -duals.equality, -duals.inequality, z
             for into, one in zip(found, each, strict=True):
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
@@ -201,7 +215,7 @@ class RecourseDecider:
 
     def elastic_data(self, values: Values) -> tuple[Tensor, dict[str, Any]]:
         """Return the costs (B, n + slacks) of the elastic problem, and the fields of it that values replace."""
-        return self.elastic.cost(values.cost), self.elastic.fields(values.sides)
+        return self.elastic.cost(values.cost), self.elastic.fields(values.sides, values.matrices)
 
     def true_data(self, truth: Values) -> tuple[Tensor, dict[str, Any]]:
         """Return the costs of the true problem, and the fields of it that the truth replaces.
@@ -211,7 +225,7 @@ class RecourseDecider:
         if self.weights is None:
             return self.elastic_data(truth)
         assert self.model.constraint_map is not None
-        return truth.cost, {name: truth.sides[name] for name in self.model.constraint_map.sides}
+        return truth.cost, {name: truth.sides[name] for name in self.model.constraint_map.sides} | {**truth.matrices}
 
     def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
         """Solve the true problem; returns the solutions and their statuses (B,)."""

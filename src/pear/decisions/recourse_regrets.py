@@ -2,12 +2,14 @@
 
 Let ẑ be the decision under the forecast, and C(z) the realised cost of z under the truth, recourse included. The regret
 is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
-``∂R/∂(right-hand sides) = q``. Three terms give a gradient where that of R is zero; all are convex and never negative:
+``∂R/∂(right-hand sides) = q``; with the multipliers v of the rows J, ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. Three
+terms give a gradient where that of R is zero; all are convex and never negative:
 
 * F is the suboptimality of the true decision z° under the predicted costs and true right-hand sides. Its derivative is
   z° − z, with z the best decision there.
 * D compares the least cost v under the predicted right-hand sides with its tangent at the true ones:
   ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)``, with the true multipliers y°. Its derivative is y° − y.
+  Predicted coefficients count as the right-hand sides that they amount to at the true decision, ``b̂ − (Â − A) z°``.
 * V is the least violation that an infeasible forecast allows, beyond that of the truth. Its derivative is −y.
 
 Guidance multiplies F and D, and falls to zero.
@@ -26,6 +28,7 @@ from pear.decisions.continuous_programs import objective_value
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.decisions.regrets import RegretFinder, assemble_regrets, regret_of_program, timed
 from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.rule import OPTIMAL
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.derivatives import all_derivatives
@@ -43,15 +46,20 @@ class _Slopes(NamedTuple):
         cost: (B, n) derivative by the costs.
         b: (B, p) derivative by b.
         h: (B, m) derivative by h.
+        A: (B, p, n) derivative by the coefficients of equalities; 0 where none is predicted.
+        G: (B, m, n) derivative by those of inequalities; 0 where none is predicted.
     """
 
     cost: Tensor
     b: Tensor
     h: Tensor
+    A: Tensor | float = 0.0
+    G: Tensor | float = 0.0
 
     def plus(self, other: _Slopes) -> _Slopes:
         """Return the sum of two sets of derivatives."""
-        return _Slopes(*(one + more for one, more in zip(self, other, strict=True)))
+        cost, b, h = self.cost + other.cost, self.b + other.b, self.h + other.h
+        return _Slopes(cost, b, h, self.A + other.A, self.G + other.G)
 
 
 class RecourseRegrets(RegretFinder):
@@ -98,7 +106,7 @@ class RecourseRegrets(RegretFinder):
             value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
             cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
             side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
-            excess, by_excess = self._excess_violation(found, truth, ids)
+            excess, by_excess, least_at = self._excess_violation(found, truth, ids)
         exact = injected = gradient = value.new_zeros(len(value), decider.model.inputs)
         if wanted:
             with timed(seconds, "gradient"):
@@ -107,7 +115,8 @@ class RecourseRegrets(RegretFinder):
                 normal = self._normal_component(call, found, forecast.cost - truth.cost)
                 slopes = slopes._replace(cost=slopes.cost + normal)
                 injected = self._by_values(slopes, good)
-                pull = _Slopes(by_cost, *by_excess).plus(_Slopes(torch.zeros_like(by_cost), *by_sides))
+                pull = self._slopes_of_limits(by_cost, *by_excess, least_at)
+                pull = pull.plus(self._slopes_of_limits(torch.zeros_like(by_cost), *by_sides, ideal.x[:, :n]))
                 gradient = self._by_values(slopes.plus(pull), good)
         decisions, extra = (solved.x[:, :n], ideal.x[:, :n]), torch.where(good, cost_gap + side_gap + excess, 0.0)
         gradients = {"exact": exact, "injected": injected, "extra": extra, "gradient": gradient}
@@ -122,15 +131,32 @@ class RecourseRegrets(RegretFinder):
         model = self.decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
-        sides = self.decider.elastic.by_sides(slopes.b, slopes.h)
-        slope = model.cost_map.pull_back(slopes.cost) + model.constraint_map.pull_back(sides)
+        limits = self.decider.elastic.by_sides(slopes.b, slopes.h)
+        for name, by_rows in (("A", slopes.A), ("G", slopes.G)):
+            if name in model.constraint_map.matrices:
+                assert isinstance(by_rows, Tensor)
+                limits[name] = by_rows[:, : limits["b" if name == "A" else "h"].shape[1]]
+        slope = model.cost_map.pull_back(slopes.cost) + model.constraint_map.pull_back(limits)
         return torch.where(where[:, None], slope, 0.0)
 
     def _regret_slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
         """Compute the exact derivatives of the regret."""
         upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
-        by_cost, _, _, by_b, _, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
-        return _Slopes(by_cost()[:, : self.decider.elastic.n], by_b(), by_h())
+        by_cost, _, by_A, by_b, by_G, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
+        assert self.decider.model.constraint_map is not None
+        n, predicted = self.decider.elastic.n, self.decider.model.constraint_map.matrices
+        A, G = (by()[:, :, :n] if name in predicted else 0.0 for name, by in (("A", by_A), ("G", by_G)))
+        return _Slopes(by_cost()[:, :n], by_b(), by_h(), A, G)
+
+    def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _Slopes:
+        """Return the derivatives of a function of the costs and of b − Az and h − Gz at decisions z (B, n)."""
+        predicted = self.decider.model.constraint_map
+        assert predicted is not None
+        by_A, by_G = (
+            -by_rows[:, :, None] * z[:, None, :] if name in predicted.matrices else 0.0
+            for name, by_rows in (("A", by_b), ("G", by_h))
+        )
+        return _Slopes(by_cost, by_b, by_h, by_A, by_G)
 
     def _normal_component(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
         """Compute the term (B, n) that is added to the gradient by the costs, zero if ``call.injection`` is 0.
@@ -176,33 +202,52 @@ class RecourseRegrets(RegretFinder):
                 torch.zeros_like(duals.equality),
                 torch.zeros_like(duals.inequality),
             )
-        if decider.model.predicts_costs:
+        limits = _effective_limits(pair, best.x[:, : decider.elastic.n])
+        sides, true_sides = decider.elastic.fields(limits), decider.elastic.fields(truth.sides)
+        if decider.model.predicts_costs or truth.matrices:
             cost = torch.cat([truth.cost, found.cost[:, decider.elastic.n :]], 1)
-            solved = decider.side_guides.solve(cost, 0.0, call.keys, **found.fields)
+            fields = decider.elastic.fields(limits, truth.matrices)
+            solved = decider.side_guides.solve(cost, 0.0, call.keys, **fields)
         by_b, by_h = best.duals.equality, best.duals.inequality
         if decider.weights is not None:  # the true problem is not elastic: its bounds become rows
             by_h = decider.elastic.as_rows(by_h, best.duals.bound)
-        sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
         value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
         for name, multiplier in (("b", by_b), ("h", by_h)):
             if name in sides:
                 change = sides[name] - true_sides[name]
                 value = value + (multiplier * torch.where(change.isfinite(), change, 0.0)).sum(1)
         usable = solved.solved & ((found.least.value == 0) | (decider.weights is None))
+        if truth.matrices and decider.weights is not None:  # the limits may allow no point though the forecast does
+            negligible = OPTIMAL * forecast.size() * decider.elastic.price.amax()
+            usable &= decider.elastic.charge(solved.x) <= negligible
         slopes = by_b - solved.duals.equality, by_h - solved.duals.inequality
         pulls = tuple(strength * torch.where(usable[:, None], slope, 0.0) for slope in slopes)
         return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
 
     def _excess_violation(
         self, found: Forecast, truth: Values, ids: list[Hashable] | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute V (B,), the least violation of the forecast beyond that of the truth, with derivatives by b and h."""
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+        """Compute V (B,), the least violation of the forecast beyond that of the truth.
+
+        Also returned are its derivatives by b and h, and the decisions (B, n) that violate the forecast least.
+        """
         least = found.least
         allowed = self.decider.least_violation(truth, ids, least.value > 0).value
         value = (least.value - allowed).clamp(min=0)
         more = (value > 0)[:, None]
-        return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0))
+        return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0)), least.z
 
     def _with_zero_slacks(self, values: Tensor) -> Tensor:
         """Append zeros for the slacks to values (B, n)."""
         return torch.cat([values, values.new_zeros(len(values), len(self.decider.elastic.price))], 1)
+
+
+def _effective_limits(pair: tuple[Values, Values], z: Tensor) -> dict[str, Tensor]:
+    """Return b and h of a forecast less what its errors in A and G amount to at decisions z, and its lb and ub."""
+    forecast, truth = pair
+    limits = dict(forecast.sides)
+    for name, side in (("A", "b"), ("G", "h")):
+        if name in truth.matrices:
+            error = forecast.matrices[name] - truth.matrices[name]
+            limits[side] = limits[side] - (error * z[:, None, :]).sum(-1)
+    return limits

@@ -25,6 +25,7 @@ from pear.errors import ProblemError
 from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
+from pear.problem.constraint_map import refuse_coefficients
 from pear.problem.field_checks import check_smoothing
 from pear.problem.keys_and_columns import check_same_order, column_names
 from pear.problem.known_samples import bring_known
@@ -297,6 +298,7 @@ class DiagnosisInputs:
         if self.recourse is None:
             self.problem, self.cost_map = problem_and_cost_map(problem)
         else:
+            refuse_coefficients(self.recourse.constraint_map, "a diagnosis")
             self.problem, self.cost_map = self.recourse.problem, self.recourse.cost_map
         check_same_order(problem, predicted, true)
         columns = [column_names(table) for table in (predicted, true)]

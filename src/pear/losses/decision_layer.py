@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
-from pear.decisions.recourse_decider import Values, refuse_fields
+from pear.decisions.recourse_decider import refuse_fields
 from pear.errors import ProblemError, naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECISION
@@ -136,12 +136,12 @@ class DecisionLayer(DecisionModule):
         refuse_fields(given)
         decider = self.recourse_decider(values.detach(), ids)
         forecast, elastic = decider.values(values, ids), decider.elastic
-        detached = Values(forecast.cost.detach(), {name: side.detach() for name, side in forecast.sides.items()})
+        detached = forecast.detach()
         with self.decider.locked(ids):
             found = decider.decide(detached, ids, decider.known_failures(detached, ids))
         decisions = Decisions(found.solved)
         self._report_failures(decisions, values)
-        fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides)
+        fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides, forecast.matrices)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
         decision: Tensor = _Decision.apply(
             decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()

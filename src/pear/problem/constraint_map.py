@@ -1,8 +1,8 @@
-"""``ConstraintMap``: right-hand sides and bounds as functions of the predicted values, ``own value + matrix · ŷ``."""
+"""``ConstraintMap``: right-hand sides, bounds and coefficients of rows as functions of the predicted values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,28 +18,33 @@ from pear.problem.problem import Problem
 
 SIDES = ("b", "h", "lb", "ub")
 """The fields of a problem that a constraint map may predict."""
-Entries = bool | Sequence[int]
-"""Which entries of a field are predicted: all, none, or those at the indices."""
+MATRICES = ("A", "G")
+"""The matrices of a problem whose coefficients a constraint map may predict."""
 _MOST_DENSE = 2**20  # entries of a map that is kept as a dense array
-_ROWS = {"b": "p", "h": "m", "lb": "n", "ub": "n"}
+_ROWS = {"b": "p", "h": "m", "lb": "n", "ub": "n", "A": "p·n", "G": "m·n"}
+_MATRIX_OF = {"b": "A", "h": "G"}
 _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": "variables"}
 
 
 class ConstraintMap:
-    """``b = own b + B ŷ``, and in the same way h, lb and ub: predicted demands, capacities and budgets.
+    """``b = own b + B ŷ``, and in the same way h, lb, ub, A and G: predicted demands, capacities, yields and weights.
 
-    An entry of b, h, lb or ub is predicted where its row of the matrix is not zero. Every matrix has one column for
-    each of the k predicted values, including values that are costs.
+    An entry of b, h, lb or ub is predicted where its row of the matrix is not zero, and so is a coefficient of A or G,
+    whose entries are numbered row by row. Every matrix has one column for each of the k predicted values, including
+    values that are costs.
 
     Args:
         b: (p, k) matrix for b, dense or sparse (scipy or torch).
         h: (m, k) matrix for h.
         lb: (n, k) matrix for lb.
         ub: (n, k) matrix for ub.
+        A: (p·n, k) matrix for the coefficients of equalities, flattened row by row. The problem's A must be dense.
+        G: (m·n, k) matrix for those of inequalities, likewise.
 
     Attributes:
         inputs: the number k of predicted values.
         sides: the names, among b, h, lb and ub, of the fields that are predicted.
+        matrices: the names, among A and G, of the matrices with predicted coefficients.
 
     Raises:
         ProblemError: no matrix, an entry that is not finite, or matrices of different k.
@@ -51,15 +56,24 @@ class ConstraintMap:
         {'b': tensor([[7.5000]])}
     """
 
-    def __init__(self, b: ArrayLike = None, h: ArrayLike = None, lb: ArrayLike = None, ub: ArrayLike = None) -> None:
-        given = given_fields(b=b, h=h, lb=lb, ub=ub)
+    def __init__(
+        self,
+        b: ArrayLike = None,
+        h: ArrayLike = None,
+        lb: ArrayLike = None,
+        ub: ArrayLike = None,
+        A: ArrayLike = None,
+        G: ArrayLike = None,
+    ) -> None:
+        given = given_fields(b=b, h=h, lb=lb, ub=ub, A=A, G=G)
         if not given:
-            raise ProblemError("a ConstraintMap needs a matrix for b, h, lb or ub; got none")
+            raise ProblemError("a ConstraintMap needs a matrix for b, h, lb, ub, A or G; got none")
         self._maps = {
             name: CostMap(read_map(value, f"{name} of a constraint map", f"({_ROWS[name]}, k)"))
             for name, value in given.items()
         }
-        self.sides = tuple(self._maps)
+        self.sides = tuple(name for name in self._maps if name in SIDES)
+        self.matrices = tuple(name for name in self._maps if name in MATRICES)
         columns = {name: one.inputs for name, one in self._maps.items()}
         self.inputs = next(iter(columns.values()))
         if len(set(columns.values())) > 1:
@@ -73,17 +87,35 @@ class ConstraintMap:
             own: for each of ``sides`` the problem's own values, (r,) or (B, r).
         """
         found = {}
-        for name, one in self._maps.items():
-            change = one(predicted)
+        for name in self.sides:
+            change = self._maps[name](predicted)
             found[name] = own[name].to(change) + change
         return found
 
+    def coefficients(self, predicted: ArrayLike, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The matrices A and G with predicted coefficients, by name, (B, r, n), differentiable.
+
+        Args:
+            predicted: (B, k) predicted values.
+            own: for each of ``matrices`` the problem's own matrix, (r, n) or (B, r, n), dense.
+
+        Example:
+            >>> yields = ConstraintMap(G=[[0.0], [-1.0]])  # G is 1 by 2, and its second entry is minus a yield
+            >>> yields.coefficients(torch.tensor([[0.9], [0.8]]), {"G": torch.tensor([[1.0, 0.0]])})["G"].tolist()
+            [[[1.0, -0.8999999761581421]], [[1.0, -0.800000011920929]]]
+        """
+        found = {}
+        for name in self.matrices:
+            change = self._maps[name](predicted)
+            found[name] = own[name].to(change) + change.reshape(-1, *own[name].shape[-2:])
+        return found
+
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """Gradient with respect to the predicted values, (B, k), from the gradients with respect to b, h, lb and ub."""
-        return torch.stack([one.pull_back(gradients[name]) for name, one in self._maps.items()]).sum(0)
+        """Gradient by the predicted values, (B, k), from those by b, h, lb and ub (B, r), and by A and G (B, r, n)."""
+        return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """The matrix (r, k) of one of b, h, lb and ub, a tensor or SciPy's CSR; None where it is not predicted."""
+        """The matrix (r, k) of b, h, lb, ub, A or G, a tensor or SciPy's CSR; None where that is not predicted."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
@@ -92,16 +124,29 @@ class ConstraintMap:
             return torch.zeros(rows, dtype=torch.bool)
         return torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0)
 
+    @property
+    def priced_sides(self) -> tuple[str, ...]:
+        """The names, among b, h, lb and ub, of limits that a decision under the forecast may violate."""
+        return tuple(name for name in SIDES if name in self.sides or _MATRIX_OF.get(name) in self.matrices)
+
+    def uncertain(self, name: str, rows: int) -> Tensor:
+        """Which rows or bounds of ``name`` have a predicted limit or coefficient. Shape (rows,), bool."""
+        found, matrix = self.predicted(name, rows), _MATRIX_OF.get(name)
+        if matrix in self.matrices:
+            touched = torch.from_numpy(abs(to_csr(self._maps[matrix].M)).sum(1) > 0)
+            found = found | touched.reshape(rows, -1).any(1)
+        return found
+
     def check(self, problem: Problem) -> None:
         """Check that the map fits the problem.
 
         Raises:
-            ProblemError: a matrix has another number of rows, or the problem's own value of a predicted row is not
-                finite.
+            ProblemError: a matrix has another number of rows, the problem's own value of a predicted row is not finite,
+                or coefficients of a sparse problem are predicted.
         """
         own = own_sides(problem)
-        for name, one in self._maps.items():
-            rows = own[name].shape[-1]
+        for name in self.sides:
+            one, rows = self._maps[name], own[name].shape[-1]
             if one.n != rows:
                 raise ProblemError(
                     f"{name} of the constraint map must have a row for each of the problem's {rows} {_KIND[name]}, "
@@ -114,10 +159,32 @@ class ConstraintMap:
                     f"{name}[{at}] is predicted, and the problem's own value, to which the prediction is added, is "
                     f"infinite; write 0 there, or use pear.Model.predicting(problem, {name}=[{at}, …]), which does"
                 )
+        for name in self.matrices:
+            entries = own["b" if name == "A" else "h"].shape[-1] * problem.n
+            if self._maps[name].n != entries:
+                raise ProblemError(
+                    f"{name} of the constraint map must have a row for each of the {entries} entries of the problem's "
+                    f"{name}, row by row; got shape ({self._maps[name].n}, {self._maps[name].inputs})"
+                )
+            if problem.is_sparse:
+                raise ProblemError(
+                    f"coefficients of {name} are predicted, and the problem is sparse: its matrices are the same for "
+                    "all samples; pass dense matrices, A.toarray() and G.toarray()"
+                )
 
     def __repr__(self) -> str:
         counts = [f"{int(self.predicted(name, one.n).sum())} of {name}" for name, one in self._maps.items()]
         return f"ConstraintMap({self.inputs} predicted values → {', '.join(counts)})"
+
+
+def refuse_coefficients(rows: ConstraintMap | None, who: str) -> None:
+    """Raise ProblemError where coefficients of A or G are predicted, which ``who`` does not take."""
+    if rows is not None and rows.matrices:
+        raise ProblemError(
+            f"the model predicts coefficients of {' and '.join(rows.matrices)}, and {who} takes predicted costs and "
+            "right-hand sides alone; use PEARLoss, SFGELoss, DecisionLayer, MSELoss, regret, solve, fit or "
+            "DecisionRegressor"
+        )
 
 
 def own_sides(problem: Problem) -> dict[str, Tensor]:
@@ -134,81 +201,9 @@ def own_sides(problem: Problem) -> dict[str, Tensor]:
     }
 
 
-def map_predicted_entries(
-    problem: Problem, cost: Entries, sides: Mapping[str, Entries], known: Any
-) -> tuple[Problem, CostMap, ConstraintMap | None]:
-    """Build the maps of a model that predicts chosen entries directly, each as one predicted value.
-
-    Args:
-        problem: the problem to decide.
-        cost: which costs are predicted: True for all, False for none, or indices.
-        sides: which entries of b, h, lb and ub are predicted, by name, in the same form.
-        known: (n,) or (N, n) costs that are not predicted, or None.
-
-    Returns:
-        The problem with 0 at predicted entries of b, h, lb and ub, the cost map, and the constraint map, which is None
-        where costs alone are predicted.
-
-    Raises:
-        ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
-    """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
-    own = own_sides(problem)
-    sizes = {"cost": problem.n, **{name: own[name].shape[-1] for name in sides}}
-    chosen = {name: _entry_indices(name, which, sizes[name]) for name, which in {"cost": cost, **sides}.items()}
-    k, first, maps, changed = sum(map(len, chosen.values())), 0, {}, {}
-    for name, at in chosen.items():
-        entries = np.ones(len(at)), (at, first + np.arange(len(at)))
-        maps[name] = dense_if_small(sparse.csr_array(entries, shape=(sizes[name], k)))
-        first += len(at)
-        if name != "cost" and len(at):
-            changed[name] = own[name].clone()
-            changed[name][..., at] = 0.0
-    if not k:
-        raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
-    names = [f"x{i}" if name == "cost" else f"{name}[{i}]" for name, at in chosen.items() for i in at.tolist()]
-    cost_map = CostMap(maps["cost"], torch.zeros(problem.n, dtype=torch.float64) if known is None else known, names)
-    _check_known_costs(cost_map.known, chosen["cost"])
-    rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
-    batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
-    return problem._with(**changed, batch=batch), cost_map, rows
-
-
-def _check_known_costs(known: Tensor, predicted: Any) -> None:
-    """Raise an error where a predicted cost is also known, because the two would be added."""
-    costs = known.reshape(-1, known.shape[-1])[:, predicted]
-    if bool((costs != 0).any()):
-        sample, at = (costs != 0).nonzero()[0].tolist()
-        raise ProblemError(
-            f"known is {float(costs[sample, at]):g} at index {int(predicted[at])}, and that cost is "
-            "predicted; expected 0 there: leave it 0, predict fewer costs (cost=[…], or False for none), or write "
-            "pear.Model(problem, cost_map=pear.CostMap(M, known), …) where the prediction is to be added to it"
-        )
-
-
 def dense_if_small(matrix: sparse.csr_array) -> Any:
     """The matrix as a dense array where it has at most 2²⁰ entries; larger ones stay sparse."""
     return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()
-
-
-def _entry_indices(name: str, which: Any, size: int) -> Any:
-    """The indices of the predicted entries, in the given order, from True, False or a list of indices."""
-    if isinstance(which, (bool, np.bool_)):
-        if which and not size:
-            raise ProblemError(f"{name}=True, but the problem has no {name}; give it rows, or leave {name} out")
-        return np.arange(size if which else 0)
-    found = np.asarray(which.tolist() if isinstance(which, Tensor) else which)
-    if found.size == 0:
-        return np.arange(0)
-    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
-        raise ProblemError(f"{name} must be True, False, or a list of indices; got {which!r}")
-    outside = found[(found < 0) | (found >= size)]
-    if len(outside):
-        raise ProblemError(f"{name} holds the index {outside[0]}; its entries are numbered 0 to {size - 1}")
-    if len(set(found.tolist())) < len(found):
-        raise ProblemError(f"{name} holds an index twice; each entry is predicted once")
-    return found
 
 
 def read_known_costs(known: Any, n: int) -> Tensor:

@@ -86,13 +86,27 @@ class ElasticProblem:
         price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
         return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
 
-    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
-        """b and h of the elastic problem from b, h, lb and ub, (r,) or (B, r) each; differentiable."""
+    def fields(self, sides: Mapping[str, Tensor], matrices: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
+        """b and h of the elastic problem from b, h, lb and ub, (r,) or (B, r) each; differentiable.
+
+        ``matrices`` are A and G with predicted coefficients, (B, r, n), by name; the result has those of the elastic
+        problem, with the columns of the slacks and the rows of priced bounds.
+        """
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
         size = max((part.shape[:-1] for part in parts), key=len)
         h = torch.cat([part.expand(*size, part.shape[-1]) for part in parts], -1)
-        return {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
+        found = {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
+        return found | {name: self._with_slacks(name, rows) for name, rows in (matrices or {}).items()}
+
+    def _with_slacks(self, name: str, rows: Tensor) -> Tensor:
+        """A or G of the elastic problem, (B, r', n + slacks), from rows (B, r, n)."""
+        whole = getattr(self.problem, name).to(rows)
+        tail = whole if whole.ndim == 2 else whole[0]  # slacks and bounds are the same for all samples
+        count = rows.shape[-2]
+        beside = tail[:count, self.n :].expand(len(rows), -1, -1)
+        below = tail[count:].expand(len(rows), -1, -1)
+        return torch.cat([torch.cat([rows, beside], -1), below], -2)
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
         """Convert gradients with respect to b and h of the elastic problem to those with respect to b, h, lb and ub."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pear.problem.model import Model
     from pear.problem.problem import Problem
 
 
@@ -57,3 +58,17 @@ def problem_facts(problem: Problem) -> dict[str, object]:
         "matrices": "sparse" if problem.is_sparse else None,
         "device": None if problem.device.type == "cpu" else problem.device,
     }
+
+
+def model_table(model: Model) -> str:
+    """A model as a table in a notebook."""
+    own: dict[str, Any] = {
+        "names": summarise_names(model.variables),
+        "predicted values": summarise_names(model.names),
+        "costs": model.cost_map,
+        "right-hand sides": model.constraint_map,
+        "recourse": model.recourse,
+        "known values": model.known_map,
+    }
+    constant = model.offset if isinstance(model.offset, float) and model.offset else None
+    return html_table("Model", {**problem_facts(model.problem), **own, "constant": constant}, model.report)

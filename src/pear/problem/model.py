@@ -14,21 +14,15 @@ from torch import Tensor
 
 from pear.errors import DataError, ProblemError
 from pear.problem.array_conversion import as_batch, sample_index
-from pear.problem.constraint_map import (
-    ConstraintMap,
-    Entries,
-    dense_if_small,
-    map_predicted_entries,
-    own_sides,
-    read_known_costs,
-)
+from pear.problem.constraint_map import ConstraintMap, dense_if_small, own_sides, read_known_costs
 from pear.problem.cost_map import CostMap
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.elastic_problem import ElasticProblem
-from pear.problem.html_tables import html_table, problem_facts, summarise_names
+from pear.problem.html_tables import model_table
 from pear.problem.known_map import KnownMap
 from pear.problem.named_decisions import NamedDecisions
 from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
+from pear.problem.predicted_entries import Entries, map_predicted_entries
 from pear.problem.problem import Problem
 from pear.problem.row_pairing import is_frame
 
@@ -173,11 +167,13 @@ class Model:
         ub: Entries = False,
         recourse: Penalty | Projection | None = None,
         known: Any = None,
+        A: Entries = False,
+        G: Entries = False,
     ) -> Model:
-        """A model that predicts the chosen costs, right-hand sides and bounds directly, without a map of their own.
+        """A model that predicts the chosen costs, limits and coefficients directly, without a map of their own.
 
-        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb and ub, each in its
-        own order. The problem's own value of a predicted entry is ignored; ``model.problem`` has 0 there.
+        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G, each
+        in its own order. The problem's own value of a predicted entry is ignored; ``model.problem`` has 0 there.
 
         Args:
             problem: the problem to decide.
@@ -189,6 +185,8 @@ class Model:
             recourse: what happens where the decision under the forecast violates the truth.
             known: (n,) or (N, n) costs that are not predicted, with 0 at those that are. May be left out where some
                 cost is predicted or the problem has a Q; it is then 0.
+            A: which coefficients of equalities: pairs (row, column), or True for all that are not 0. A dense problem.
+            G: which coefficients of inequalities.
 
         Raises:
             ProblemError: an index is out of range, nothing is predicted, a predicted cost is also known, or the
@@ -203,7 +201,8 @@ class Model:
         """
         if not getattr(problem, "has_program", True):
             raise ProblemError("an Oracle has no right-hand sides that could be predicted; pass the Oracle itself")
-        plain, cost_map, rows = map_predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
+        entries = {"b": b, "h": h, "lb": lb, "ub": ub, "A": A, "G": G}
+        plain, cost_map, rows = map_predicted_entries(problem, cost, entries, known)
         fixed = torch.empty(0) if known is None else cost_map.known
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
@@ -221,6 +220,14 @@ class Model:
             return {}
         own = own_sides(self.problem if keys is None else self.problem[list(keys)])
         return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
+
+    def coefficients(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
+        """A and G with their predicted coefficients, (B, r, n) by name; arguments as for ``right_hand_sides``."""
+        if self.constraint_map is None or not self.constraint_map.matrices:
+            return {}
+        own = self.problem if keys is None else self.problem[list(keys)]
+        matrices = {name: getattr(own, name) for name in self.constraint_map.matrices}
+        return self.constraint_map.coefficients(as_batch(predicted), matrices)
 
     @cached_property
     def predicts_costs(self) -> bool:
@@ -316,14 +323,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         """Show the model as a table in a notebook."""
-        own: dict[str, Any] = {
-            "names": summarise_names(self.variables),
-            "predicted values": summarise_names(self.names),
-            "costs": self.cost_map,
-        }
-        own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse, "known values": self.known_map}
-        constant = self.offset if isinstance(self.offset, float) and self.offset else None
-        return html_table("Model", {**problem_facts(self.problem), **own, "constant": constant}, self.report)
+        return model_table(self)
 
     def __str__(self) -> str:
         return self.report or repr(self)

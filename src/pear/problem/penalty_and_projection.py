@@ -52,7 +52,7 @@ class Penalty:
         own, found = own_sides(problem), {}
         for name in SIDES:
             rows = own[name].shape[-1]
-            predicted, given = constraints.predicted(name, rows), getattr(self, name)
+            predicted, given = constraints.uncertain(name, rows), getattr(self, name)
             pair = given if name == "b" and isinstance(given, tuple) else (given, given) if name == "b" else (given,)
             if len(pair) != (2 if name == "b" else 1):
                 raise ProblemError(f"Penalty(b=…) takes a pair (too little, too much) as a tuple; got {len(pair)}")
@@ -60,8 +60,10 @@ class Penalty:
             missing = predicted & ~sides.isfinite().all(0)
             if bool(missing.any()):
                 at = int(missing.nonzero()[0])
+                limit = bool(constraints.predicted(name, rows)[at])
+                what = f"{name}[{at}]" if limit else f"a coefficient of row {at} of {'A' if name == 'b' else 'G'}"
                 raise ProblemError(
-                    f"{name}[{at}] is predicted and has no finite price; say what a unit of its violation costs: "
+                    f"{what} is predicted and has no finite price; say what a unit of its violation costs: "
                     f"pear.Penalty({name}=…)"
                 )
             one_sided = bool((sides.isfinite().any(0) & ~sides.isfinite().all(0)).any())
@@ -112,7 +114,7 @@ class Projection:
 
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
         """The prices of the rows under an infeasible forecast: ``price`` for predicted rows, infinite for others."""
-        priced = dict.fromkeys(constraints.sides, self.price)
+        priced = dict.fromkeys(constraints.priced_sides, self.price)
         if not (isinstance(self.price, (int, float)) and 0 < self.price < float("inf")):
             raise ProblemError(f"Projection(price=…) must be a positive number; got {self.price!r}")
         return Penalty(**priced).prices(problem, constraints)

@@ -13,6 +13,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Model
 from pear.problem.array_conversion import to_float64
+from pear.problem.constraint_map import refuse_coefficients
 from pear.rolling.planner import Planner, Program, State
 from pear.rolling.rollout import Rollout
 from pear.rolling.states import read_states
@@ -263,6 +264,7 @@ def _check_model(model: Any) -> None:
         raise ProblemError(
             "Rolling takes no predicted weights of quadratic terms; give them a value, or name them known=[…]"
         )
+    refuse_coefficients(model.constraint_map, "Rolling")
     if model.constraint_map is not None and model.recourse is None:
         raise ProblemError(
             "the model predicts right-hand sides; say what their violation costs: model.with_recourse(…)"

@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Model, Penalty, Problem
 from pear.problem.array_conversion import is_per_sample
-from pear.problem.constraint_map import own_sides
+from pear.problem.constraint_map import own_sides, refuse_coefficients
 from pear.problem.derived_problems import add_curvature
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.matrix import Matrix
@@ -176,6 +176,7 @@ def _check_model(model: Any) -> None:
         raise ProblemError("a smooth term phi cannot be decided in two stages; leave it out")
     if model.curvature_map is not None:
         raise ProblemError("the weight of a quadratic term cannot differ between scenarios; give it a value")
+    refuse_coefficients(model.constraint_map, "Stochastic")
     if model.known_map is not None:
         model.known_map.read(None)  # which says what is missing
     if model.recourse is not None and not isinstance(model.recourse, Penalty):

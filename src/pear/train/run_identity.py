@@ -206,7 +206,8 @@ def _problem_identity(problem: Any) -> str | None:
         rows, recourse = model.constraint_map, model.recourse
         names = SIDES if isinstance(recourse, Penalty) else ("weights", "price")
         prices = [getattr(recourse, name, None) for name in names]
-        parts.append(["constraint map", [rows.matrix(side) for side in SIDES], type(recourse).__name__, prices])
+        maps = [rows.matrix(side) for side in (*SIDES, *rows.matrices)]
+        parts.append(["constraint map", maps, type(recourse).__name__, prices])
     return f"{plain.n} variables, {digest(parts)}"
 
 

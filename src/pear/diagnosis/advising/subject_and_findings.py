@@ -126,7 +126,9 @@ class Subject:
             self.notes += dropped
         here, self.recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
         if self.recourse is not None and values is not None:
-            here = here._with(**self.recourse.right_hand_sides(values), batch=len(values))
+            here = here._with(
+                **self.recourse.right_hand_sides(values), **self.recourse.coefficients(values), batch=len(values)
+            )
         if isinstance(problem, Model) and problem.curvature_map is not None and values is not None:
             here = here._with(Q=problem.curvature(values), batch=len(values))
         self.given, self.problem, self.n = problem, here, here.n

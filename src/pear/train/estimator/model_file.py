@@ -227,7 +227,7 @@ def _restore_known(said: dict[str, Any] | None) -> KnownMap | None:
 
 def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
     """The constraint map and the recourse; a price is a number, an array or a pair of these, as the user gave it."""
-    said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in SIDES}}
+    said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in (*SIDES, *rows.matrices)}}
     if isinstance(recourse, Penalty):
         said["penalty"] = {side: _price_for_file(getattr(recourse, side)) for side in SIDES}
     elif recourse is not None:
