@@ -208,10 +208,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (problem_with(P @ X + R * S, [S >= 0]), [P]),
         r"the parameter r is not predicted and has no value; set r\.value, or name it in predicted",
     ),
-    "in a constraint": (
-        lambda: (problem_with(P @ X, [X >= 0, P @ X <= 3]),),
-        "the predicted parameter p multiplies a decision in constraint 1; in a constraint it may stand alone",
-    ),
     "in bounds": (
         lambda: (problem_with(R * cp.sum(cp.Variable(2, name="y", bounds=[0, R]))),),
         "the predicted parameter r stands in the bounds of variable y; write them as constraints",

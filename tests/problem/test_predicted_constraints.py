@@ -140,10 +140,6 @@ def test_recourse_is_declared_later_and_without_it_a_loss_says_how() -> None:
 
 P, X = cp.Parameter(3, name="p"), cp.Variable(3, name="x")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "in the matrix": (
-        lambda: ([P @ X <= 3], None),
-        "the predicted parameter p multiplies a decision in constraint 0; in a constraint it may stand alone",
-    ),
     "inside a function": (lambda: ([cp.abs(X - P) <= 1], None), r"constraint 0, abs.*is not linear in decisions"),
     "a power": (lambda: ([X <= P**2], None), "is not linear in decisions and predicted parameters \\(p\\)"),
     "no constraint of it": (

@@ -94,11 +94,20 @@ class KnownTerms:
         numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
         b, h = rows.split(self.b[numbers])
         given = {"cost": self.q[columns], "offset": self.d, "b": b, "h": h}
-        if self.R.nnz:
-            given["A"], given["G"] = rows.split(_select(self.R, n, numbers, columns), len(columns))
+        given |= self.coefficients(arrays, columns)
         if self.P.nnz:
             given["Q"] = _select(self.P, n, columns, columns)
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
+
+    def coefficients(self, arrays: ModelArrays, columns: NDArray[np.int_]) -> dict[str, sparse.csr_array]:
+        """The derivatives of A and G, flattened row by row, of a model made of these arrays; those that are not zero.
+
+        The arrays have the original variables ``columns``.
+        """
+        rows = arrays.rows
+        numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
+        A, G = rows.split(_select(self.R, self.q.shape[0], numbers, columns), len(columns))
+        return {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
 
     def sentence(self) -> str:
         """What is known for every sample, in a sentence for the report."""
@@ -112,6 +121,22 @@ def read_curvature(canonical: CanonicalForm, predicted: Sequence[Any], copies: S
         if len(_pattern(P, (0, 0))[0]):
             return KnownTerms.read(canonical, predicted, copies)
     return None
+
+
+def read_coefficients(
+    canonical: CanonicalForm, predicted: Sequence[Any], copies: Sequence[Any]
+) -> tuple[KnownTerms, list[str]] | None:
+    """The terms of predicted parameters that multiply decisions in constraints, and their names; None where none does.
+
+    Raises:
+        DataError: the rows do not depend on them linearly.
+    """
+    random, names = np.random.default_rng(0), []
+    for p, copy in zip(predicted, copies, strict=True):
+        A = canonical.matrices_at({copy.id: random.uniform(1.0, 2.0, copy.shape)})[3]
+        if len(_pattern(A, (0, 0))[0]):
+            names.append(p.name())
+    return (KnownTerms.read(canonical, predicted, copies), names) if names else None
 
 
 def curvature_map(terms: KnownTerms, columns: NDArray[np.int_], copies: Sequence[Any]) -> CurvatureMap:

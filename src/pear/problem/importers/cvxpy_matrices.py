@@ -289,21 +289,15 @@ class CanonicalForm:
         return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
 
     def check_parameters(self, predicted: list[Any]) -> None:
-        """Check that predicted parameters change only the objective and the right-hand sides of tagged constraints."""
+        """Check that predicted parameters change the objective and tagged constraints alone."""
         random = np.random.default_rng(0)
         for p in predicted:
             _, _, _, A, b = self.matrices_at({p.id: 1.0 + random.random(p.shape)})
             what = f"{WHERE}: the predicted parameter {p.name()}"
             entries = sparse.coo_array(A)
             touched = np.unique(entries.row[entries.data != 0])
-            inside = [one for row in touched if (one := self.limits.constraint_of(int(row))) is not None]
-            if inside:
-                raise DataError(
-                    f"{what} multiplies a decision in {inside[0].name}; in a constraint it may stand alone, as in A @ "
-                    "x <= p: give it a value, name it in known, or use pear.DecisionLayer, which takes "
-                    "predicted A and G"
-                )
-            if len(touched) or (b[~self.limits.mask()] != 0).any():
+            inside = self.limits.mask()
+            if not inside[touched].all() or (b[~inside] != 0).any():
                 raise DataError(
                     f"{what} stands inside a nonlinear function of the objective; it may multiply decisions alone: "
                     "write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"

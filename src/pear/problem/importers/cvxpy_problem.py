@@ -20,6 +20,7 @@ from pear.problem.importers.cvxpy_known import (
     copy_parameter,
     curvature_map,
     parametric_quadratic_forms,
+    read_coefficients,
     read_curvature,
 )
 from pear.problem.importers.cvxpy_matrices import (
@@ -49,9 +50,9 @@ def from_cvxpy(
 
     CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
     ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also stand in linear
-    constraints, beside the decisions: ``A @ x <= demand``. Then ``m.right_hand_sides(ŷ)`` are theirs, and ``recourse``
-    says what a decision pays that violates what came true. The problem itself stays as it is: nothing is solved, and no
-    value is set.
+    constraints, beside the decisions or as their coefficient: ``A @ x <= demand``, ``yields @ x >= 3``. Then
+    ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` are theirs, and ``recourse`` says what a decision pays that
+    violates what came true. The problem itself stays as it is: nothing is solved, and no value is set.
 
     Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
     called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. What is known when the decision is made and
@@ -142,13 +143,16 @@ def from_cvxpy(
     notes += canonical.limits.sentences(recourse is not None) if predicted else []
     notes += [] if terms is None else [terms.sentence()]
     weights = read_curvature(canonical, predicted, copy.predicted)
+    multiplied, multiplying = read_coefficients(canonical, predicted, copy.predicted) or (None, [])
+    notes += [f"Predicted coefficients of rows: {join_names(multiplying)}."] if multiplying else []
     removable = np.ones(len(arrays.costs), dtype=bool)
-    for part in (terms, weights):
+    for part in (terms, weights, multiplied):
         removable &= True if part is None else ~part.columns()
     arrays, layout, M, columns, removed = _reduce(arrays, layout, M, removable, kept, recourse)
     cost_map = None if M is None else CostMap(M, arrays.costs, labels)
     made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
-    constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers])
+    coefficients = {} if multiplied is None else multiplied.coefficients(arrays, columns)
+    constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers], coefficients)
     known_map = None if terms is None else terms.map(arrays, columns)
     row_recourse = _row_recourse(canonical, arrays.rows, recourse)
     curved = None if weights is None else curvature_map(weights, columns, copy.predicted)

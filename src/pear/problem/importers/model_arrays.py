@@ -24,7 +24,8 @@ from pear.problem.model import Model
 from pear.problem.problem import Problem
 from pear.wording import count_noun
 
-Names = Sequence[str] | None
+Names = Sequence[Any] | None
+"""Names of variables, of rows, and pairs of a row and a variable for a coefficient."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,14 @@ class ModelArrays:
         """Check the numbers and make the model.
 
         Args:
-            predicted: names of the variables whose costs are predicted, and of rows whose right-hand sides are; None
-                for all costs that are not known, or where there is a cost map. May be empty where ``limits`` is not.
+            predicted: names of the variables whose costs are predicted, of rows whose right-hand sides are, and pairs
+                (row, variable) whose coefficients are; None for all costs that are not known, or where there is a cost
+                map. May be empty where ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
             layout: the columns of z that belong to each name, as in ``Model``.
             notes: further sentences for the report.
-            limits: names of the rows whose right-hand sides are predicted. Their values follow the predicted costs.
+            limits: names of the rows whose right-hand sides are predicted, and pairs as in ``predicted``. Their values
+                follow the predicted costs: right-hand sides first, then coefficients.
             recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
             known: names of rows and variables whose right-hand sides, bounds and costs are known for every sample.
 
@@ -87,23 +90,31 @@ class ModelArrays:
             raise ProblemError(
                 f"{self.where}: two variables are called {twice[0]}; decisions come back by name: give each its own"
             )
-        predicted, limits = self._split_predicted(names, predicted, limits)
+        costly, limits, pairs = self._split_predicted(names, predicted, limits)
         told = None if known is None else KnownNames(self, names, [known] if isinstance(known, str) else list(known))
         at = self.rows.numbers_of(self.where, limits)
-        behind = tuple(self.rows.names[i] for i in at)
+        places = self._coefficient_places(names, pairs)
+        behind = (*(self.rows.names[i] for i in at), *(f"{row}:{name}" for row, name in pairs))
         if told is not None:
-            predicted = self._check_known(told, names, predicted, at, cost_map)
+            costly = self._check_known(told, names, costly, at, cost_map)
             notes = (f"Known for every sample: {join_names([one.name for one in told.values])}.", *notes)
         if behind:
-            predicted = names if predicted is None else predicted
-            notes = (f"Predicted behind the costs: the right-hand sides of {join_names(behind)}.", *notes)
+            costly = names if costly is None else costly
+            parts = [f"the right-hand sides of {join_names(behind[: len(at)])}"] if len(at) else []
+            parts += [f"the coefficients {join_names(behind[len(at) :])}"] if pairs else []
+            notes = (f"Predicted behind the costs: {', and '.join(parts)}.", *notes)
         fixed = self if told is None else told.fixed(self)
         costs = fixed.costs if told is not None else costs
-        own = cost_map if predicted is None else self._predicted_costs(names, predicted, costs, behind)
+        own = cost_map if costly is None else self._predicted_costs(names, costly, costs, behind)
         inputs = 0 if own is None else own.inputs
-        columns = inputs - len(at) + np.arange(len(at))
-        D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
-        fixed = replace(fixed, rows=fixed.rows.with_zero_limits(at))
+        columns = inputs - len(behind) + np.arange(len(behind))
+        D = sparse.csr_array((np.ones(len(at)), (at, columns[: len(at)])), shape=(len(self.rows.low), inputs))
+        rows = fixed.rows.with_zero_limits(at).with_zero_coefficients(places)
+        fixed = replace(fixed, rows=rows)
+        entries = places[:, 0] * len(names) + places[:, 1], columns[len(at) :]
+        R = sparse.csr_array((np.ones(len(pairs)), entries), shape=(len(self.rows.low) * len(names), inputs))
+        A, G = rows.split(R, len(names))
+        coefficients = {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
@@ -113,24 +124,50 @@ class ModelArrays:
             constraints=fixed.rows.labels(),
             cost_map=own,
             layout=layout or indexed_layout(names),
-            constraint_map=fixed.rows.constraint_map(D),
-            recourse=self.rows.recourse(self.where, recourse, at),
+            constraint_map=rows.constraint_map(D, coefficients),
+            recourse=self.rows.recourse(self.where, recourse, np.unique([*at, *places[:, 0]]).astype(int)),
             known_map=None if told is None else told.map(fixed),
         )
         return replace(made, report=self._report(made, notes))
 
-    def _split_predicted(self, names: tuple[str, ...], predicted: Names, limits: Names) -> tuple[Names, Names]:
-        """The names of predicted costs and of predicted rows, whose right-hand sides follow the costs."""
+    def _split_predicted(
+        self, names: tuple[str, ...], predicted: Names, limits: Names
+    ) -> tuple[Sequence[str] | None, list[str], list[tuple[str, str]]]:
+        """The names of predicted costs, of rows whose right-hand sides are predicted, and of predicted coefficients."""
+        given = [[one] if isinstance(one, str) else list(one or ()) for one in (predicted, limits)]
+        pairs = [name for part in given for name in part if isinstance(name, tuple)]
+        chosen, more = ([name for name in part if isinstance(name, str)] for part in given)
         if predicted is None:
-            return None, limits
-        chosen = expand_groups([predicted] if isinstance(predicted, str) else list(predicted), names)
+            return None, more, pairs
+        chosen = expand_groups(chosen, names)
         rows = {*self.rows.names, *group_indexed(self.rows.names)} - {*names}
-        more = [limits] if isinstance(limits, str) else list(limits or ())
-        return [name for name in chosen if name not in rows], [*(name for name in chosen if name in rows), *more]
+        costs = [name for name in chosen if name not in rows]
+        return costs, [*(name for name in chosen if name in rows), *more], pairs
+
+    def _coefficient_places(self, names: tuple[str, ...], pairs: Sequence[tuple[str, str]]) -> NDArray[np.int_]:
+        """The rows and columns (c, 2) of predicted coefficients.
+
+        Raises:
+            ProblemError: a pair does not name a row with one limit and a variable, or comes twice.
+        """
+        found = np.zeros((len(pairs), 2), dtype=int)
+        for k, pair in enumerate(pairs):
+            if len(pair) != 2 or pair[1] not in names or pair in pairs[:k]:
+                came = "which came before" if pair in pairs[:k] else "which is no row and variable of it"
+                raise ProblemError(
+                    f"{self.where}: a predicted coefficient is a pair (row, variable), each once; got {pair!r}, {came}"
+                )
+            found[k] = self.rows.numbers_of(self.where, [pair[0]])[0], names.index(pair[1])
+        return found
 
     def _check_known(
-        self, told: KnownNames, names: tuple[str, ...], predicted: Names, rows: Any, cost_map: CostMap | None
-    ) -> Names:
+        self,
+        told: KnownNames,
+        names: tuple[str, ...],
+        predicted: Sequence[str] | None,
+        rows: Any,
+        cost_map: CostMap | None,
+    ) -> Sequence[str] | None:
         """Return the names of the predicted costs; where none were given and some are known, these are all the others.
 
         Raises:
@@ -210,7 +247,7 @@ class ModelArrays:
             raise ProblemError(f"{self.where}: {error}") from error
 
     def _predicted_costs(
-        self, names: tuple[str, ...], predicted: Names, costs: Array, behind: tuple[str, ...]
+        self, names: tuple[str, ...], predicted: Sequence[str] | None, costs: Array, behind: tuple[str, ...]
     ) -> CostMap:
         """The cost map that predicts the named costs and keeps the others.
 

@@ -121,16 +121,26 @@ class RowLimits:
             side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
         return replace(self, low=low, high=high)
 
-    def constraint_map(self, D: sparse.csr_array) -> ConstraintMap | None:
+    def with_zero_coefficients(self, places: NDArray[np.int_]) -> RowLimits:
+        """The rows with 0 at these rows and columns (c, 2), to which predictions are added."""
+        if not len(places):
+            return self
+        matrix = sparse.csr_array(self.matrix, copy=True).tolil()
+        matrix[places[:, 0], places[:, 1]] = 0.0
+        return replace(self, matrix=sparse.csr_array(matrix))
+
+    def constraint_map(
+        self, D: sparse.csr_array, coefficients: Mapping[str, sparse.csr_array] | None = None
+    ) -> ConstraintMap | None:
         """The constraint map of a problem made of these k rows; None where nothing is predicted.
 
         Args:
             D: (k, values) derivatives of both limits of every row by the predicted values.
+            coefficients: those of A and G, flattened row by row, where some are predicted.
         """
         b, h = self.split(D)
-        if not b.nnz and not h.nnz:
-            return None
-        return ConstraintMap(b=b if b.nnz else None, h=h if h.nnz else None)
+        found = {name: side for name, side in (("b", b), ("h", h)) if side.nnz} | dict(coefficients or {})
+        return ConstraintMap(**found) if found else None
 
     def split(self, D: sparse.csr_array, width: int = 1) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
