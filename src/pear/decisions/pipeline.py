@@ -2,8 +2,8 @@
 
     screen → warm start → solver → verify → repair → name the failure → ask another solver
 
-Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole.
-Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
+Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole; for sparse
+programs see ``sparse_batches``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,8 @@ from torch import Tensor
 from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.proximal_points import may_have_many_solutions, try_proximal_points
-from pear.decisions.repair import FailedGuesses, RepairResult, repair, sharpen_points
+from pear.decisions.repair import FailedGuesses, RepairResult, can_exchange, exchange_sparse, repair, sharpen_points
+from pear.decisions.sparse_batches import solve_sparse_programs
 from pear.optimality.active_set_rule import guess_active, tight_constraints
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.optimality.kkt_residual import kkt_residual
@@ -28,7 +28,6 @@ from pear.optimality.verify import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import is_convex_program
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
-from pear.sensitivity.sparse_reduced import SparseSystems, map_in_threads
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Candidate, PartProjector, Projector, Start
 from pear.solvers.registry import Backend, usable_backends
@@ -40,7 +39,6 @@ _FROM_OTHER_SOLVERS = 3  # exchanges for the candidate of a second or later solv
 _AGREED = 2  # candidates whose working set failed before, after which a sample counts as INACCURATE
 _DIVERGED = 1e3  # KKT residual from which a candidate's multipliers are ignored
 _SPARSE_FROM = 100  # variables from which a dense program with few non-zeros is first solved as a sparse one
-_KEPT = 2**26  # most numbers in the factors that a batch of sparse programs keeps for its gradient
 
 
 def solve_programs(
@@ -69,15 +67,25 @@ def solve_programs(
     solvers = list(solvers)
     if not qp.is_sparse:
         return _PipelineRun(qp, check_convexity, known, proximal).execute(solvers, named, start, seek_vertex)
-    samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
-    def one(i: int) -> None:
-        at = torch.tensor([i])
-        run = _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
-        samples[i] = run.execute(solvers, named, None if start is None else start[at], seek_vertex)
+    together = start is not None and not (seek_vertex and qp.is_linear) and can_exchange(qp)
 
-    map_in_threads(one, qp.batch)
-    return _join_samples(qp, [sample for sample in samples if sample is not None])
+    def begin(at: Tensor) -> _PipelineRun:
+        return _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
+
+    def check_starts(at: Tensor) -> VerifiedSolutions:
+        assert start is not None
+        run = begin(at)
+        run.repair_starts(start[at])
+        run.status[run.todo()] = int(Status.INACCURATE)
+        return run.finish()
+
+    def solve_one(at: Tensor) -> VerifiedSolutions:
+        return begin(at).execute(solvers, named, None if start is None else start[at], seek_vertex, not together)
+
+    if not qp.batch:
+        return _PipelineRun(qp, check_convexity=False).finish()
+    return solve_sparse_programs(qp, check_starts if together else None, solve_one)
 
 
 class _PipelineRun:
@@ -113,12 +121,14 @@ class _PipelineRun:
         self.agreed = torch.zeros_like(self.exchanges)  # candidates with a working set that has failed before
         self.solver = ""  # the name of the solver whose candidates are being checked
 
-    def execute(self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
+    def execute(
+        self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool, check_starts: bool = True
+    ) -> VerifiedSolutions:
         """Run the pipeline with one solver after the other; samples that are not verified in the end are INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
         for solver in usable_backends(solvers, self.qp, named):
-            if first is None and start is not None and not solver.starts_afresh:
+            if first is None and start is not None and check_starts and not solver.starts_afresh:
                 self.repair_starts(start)
             left = self.todo()
             wanted = left | self.between_vertices(solver) if seek_vertex and first is not None else left
@@ -189,7 +199,12 @@ class _PipelineRun:
     def repair_starts(self, start: Start) -> None:
         """Repair warm starts. A start that needs no exchange of constraints counts as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
-        self._repair(where, start.x[where], start.duals[where], start.working[where], _FROM_START)
+        some = start[where]
+        found = exchange_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None
+        if found is None:
+            self._repair(where, some.x, some.duals, some.working, _FROM_START)
+        else:
+            self._accept_repair(where, found)
         self.reused = self.verified & (self.exchanges == 0)
         self.exchanges.zero_()
 
@@ -381,20 +396,3 @@ class _PipelineRun:
             projects=self.projects & same,
             kept=self.systems if bool(same.all()) else None,
         )
-
-
-def _join_samples(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
-    """Join the solutions of sparse programs to one batch; at most ``_KEPT`` numbers of their factors are kept."""
-    if not samples:
-        return _PipelineRun(qp, check_convexity=False).finish()
-    first = samples[0]
-    joined: dict[str, Any] = {
-        name: torch.cat([getattr(sample, name) for sample in samples])
-        for name in ("x", "status", "kkt_residual", "repaired", "reused", "projects")
-    }
-    for name in ("duals", "active", "weak", "working"):
-        joined[name] = type(getattr(first, name)).cat([getattr(sample, name) for sample in samples])
-    failed = joined["status"] != Status.SOLVED
-    qp = without_nonfinite(qp, failed) if bool(failed.any()) else qp
-    systems = SparseSystems.joined(qp, joined["active"], [sample.kept for sample in samples], _KEPT)
-    return VerifiedSolutions(qp=qp, **joined, projector=None, kept=systems)

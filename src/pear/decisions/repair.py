@@ -23,10 +23,13 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT
 from pear.sensitivity.exact_refinement import refine_solution
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
+from pear.sensitivity.sparse_reduced import exchange_plan
+from pear.solvers.candidate import Start
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
 _VERDICT_PROPERTIES = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
+_COMPILED_EXCHANGES = 3  # compiled exchanges that take no more time than one that is not
 _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
@@ -66,6 +69,10 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         working: guessed working sets.
         max_exchanges: the largest number of changes of a sample's working set.
     """
+    start = Start(x, duals, working, torch.ones_like(x[:, 0], dtype=torch.bool))
+    quick = exchange_sparse(qp, start, max_exchanges) if qp.is_sparse else None
+    if quick is not None and bool(quick.solved.all()):
+        return quick
     factored, first = (
         _solve_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _solve_on_working_set(qp, x, duals, working)
     )
@@ -82,6 +89,28 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         # each exchange begins with the candidate's multipliers: those of a contradictory set may be huge
         _exchange_and_solve(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
     return found
+
+
+def can_exchange(qp: QuadraticProgram) -> bool:
+    """Whether ``exchange_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
+    return qp.is_sparse and exchange_plan(qp) is not None
+
+
+def exchange_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
+    """Do what ``repair`` does for sparse programs, all samples in one compiled call; None where that is not possible.
+
+    The compiled exchanges cost a fraction of those of ``repair``, so that more of them are made.
+    """
+    plan = exchange_plan(qp) if qp.is_sparse else None
+    if plan is None:
+        return None
+    from pear.solvers.exchanges.sparse_exchanges import exchange_constraints
+
+    found = exchange_constraints(qp, plan, start, _COMPILED_EXCHANGES * max_exchanges)
+    verdict = verify(qp, found.x, found.duals, found.working)
+    solved, unknown = found.done & verdict.solved, torch.full_like(found.x[:, 0], torch.nan)
+    kept = verdict if bool(solved.all()) else None
+    return RepairResult(found.x, found.duals, found.working, solved, found.exchanges, unknown, verdict=kept)
 
 
 def _exchange_and_solve(

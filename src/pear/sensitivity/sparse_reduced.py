@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced import ReducedKKT, SystemSolution
 from pear.sensitivity.kept_by_sets import keep_by_sets
 from pear.sensitivity.program_curvature import curvature_sign
+
+if TYPE_CHECKING:
+    from pear.solvers.exchanges.exchange_arrays import ExchangePlan
 
 Array = NDArray[Any]
 
@@ -111,7 +114,7 @@ class SparseReducedKKT:
 
     def is_curved(self) -> bool:
         """Whether the objective is curved along every tangent direction, tested by projecting one random vector."""
-        e = np.random.default_rng(0).standard_normal(self._n)
+        e = _random_vector(self._n).numpy()
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
     def _refined(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
@@ -209,8 +212,11 @@ class SparseSystems:
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve for one right-hand side per sample, in threads. The flag is True where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
-        x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
         r = torch.cat([r_eq, r_in], 1)
+        if exchange_plan(self.qp) is not None:
+            x, v, good = self._solve_whole(f[None], r[None])
+            return x[0], v[0, :, :p], v[0, :, p:], good[0]
+        x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
 
         def one(i: int) -> None:
             if not bool(f[i].any() | r[i].any()):
@@ -235,9 +241,29 @@ class SparseSystems:
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
         p, m = self.qp.p, self.qp.m
-        x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
-        x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)
-        return x, v_eq, v_in, good & self.curved(good)
+        if exchange_plan(self.qp) is None:
+            x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
+            curved = good & self.curved(good)
+        else:
+            several = [e] if curvature_sign(self.qp) > 0 else [e, _random_vector(self.qp.n).expand_as(e)]
+            f = torch.stack(several)
+            xs, vs, goods = self._solve_whole(f, f.new_zeros(*f.shape[:2], p + m))
+            x, v_eq, v_in, curved = xs[0], vs[0, :, :p], vs[0, :, p:], goods.all(0)
+        return torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x), v_eq, v_in, curved
+
+    def _solve_whole(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for K right-hand sides (K, B, n) and (K, B, p + m) per sample, with all systems factored whole.
+
+        Returns:
+            x (K, B, n), v (K, B, p + m), and (K, B) whether the residual vanished.
+        """
+        from pear.solvers.exchanges.sparse_exchanges import solve_sets
+
+        plan = exchange_plan(self.qp)
+        assert plan is not None
+        x, v, good = solve_sets(plan, self.active, f, r)
+        nothing = ~(f.any(2) | r.any(2))  # the solution is zero, even where the system cannot be factored
+        return x, v, good | nothing
 
     def curved(self, where: Tensor) -> Tensor:
         """Whether the objective is curved along every tangent direction, (B,) bool.
@@ -286,6 +312,18 @@ class SparseThenDenseSystems(SparseSystems):
     def tangent_dim(self) -> Tensor:
         """The dimension of the tangent space, (B,)."""
         return self._dense.tangent_dim()
+
+
+def _random_vector(n: int) -> Tensor:
+    """The vector (n,) whose projection tests whether an objective is curved along every tangent direction."""
+    return torch.from_numpy(np.random.default_rng(0).standard_normal(n))
+
+
+def exchange_plan(qp: QuadraticProgram) -> ExchangePlan | None:
+    """The plan by which systems are factored whole, made once for a problem; None where they cannot be."""
+    from pear.solvers.exchanges.exchange_arrays import make_plan  # numba, which dense programs do not need
+
+    return qp.prepare_once("exchanges", lambda qp: make_plan(qp, curvature_sign(qp) > 0))
 
 
 def _free_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.optimize import OptimizeResult
 from torch import Tensor
 
@@ -120,6 +121,22 @@ class _FlatDirections:
         self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
         self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
 
+    def stand_still(self) -> bool:
+        """Whether the rows that are held leave no direction but zero, as far as rows with one variable show it.
+
+        Such a row holds its variable; without it, another row may have one variable. The curvature of a smoothed
+        linear program has one entry in a row, so that little but slacks is left.
+        """
+        used = sparse.csr_array(self.held != 0).astype(float)
+        loose = (self.low < 0) | (self.high > 0)
+        while loose.any():
+            single = used @ loose.astype(float) == 1
+            caught = loose & (used.T @ single.astype(float) > 0)
+            if not caught.any():
+                return False
+            loose &= ~caught
+        return True
+
     def solve(self, cost: NDArray[np.float64]) -> OptimizeResult:
         """Minimise ``costᵀd`` over these directions."""
         held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
@@ -142,6 +159,8 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
 def _search_way_out(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Search for a direction that leaves a weakly active constraint of sample i; returns whether there is none."""
     flat = _FlatDirections(qp, active, weak, i)
+    if qp.is_sparse and flat.stand_still():
+        return True
     gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
     leave = flat.solve(gain)
     return bool(leave.status == 0 and leave.fun > -DESCENT)

@@ -44,6 +44,7 @@ class SymbolicFactor:
     Attributes:
         affordable: False where a factorisation takes more than ``max_work``; then nothing else may be used.
         fill: the number of entries below the diagonal of L.
+        blocks: the storage plan of L.
     """
 
     def __init__(self, matrix: sparse.csc_array, max_work: float) -> None:
@@ -63,7 +64,7 @@ class SymbolicFactor:
         self.fill = int(counts.sum())
         self.affordable = bool(work <= max_work)
         if self.affordable:
-            self._blocks = supernodes.find_supernodes(order, (ptr, rows, found), parent, counts)
+            self.blocks = supernodes.find_supernodes(order, (ptr, rows, found), parent, counts)
             self._free: list[Array] = []
 
     def factor(self, data: Array) -> LDLFactor:
@@ -77,9 +78,9 @@ class SymbolicFactor:
         try:
             L = self._free.pop()
         except IndexError:
-            L = np.empty(self._blocks.start[-1])
-        pivots, found = factorise_blocks(self._blocks, data, L)
-        return LDLFactor(self._blocks, L, pivots, found, self._free)
+            L = np.empty(self.blocks.start[-1])
+        pivots, found = factorise_blocks(self.blocks, data, L)
+        return LDLFactor(self.blocks, L, pivots, found, self._free)
 
 
 class LDLFactor:

@@ -7,13 +7,16 @@ gradients: every search direction satisfies the rows exactly, and on those direc
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
+
+if TYPE_CHECKING:
+    from pear.solvers.linalg.supernodes import Blocks
 
 _MAX_ITERATIONS = 300
 _PASS = 1e-10  # conjugate gradients cannot reach rounding in one pass; refinement restarts them
@@ -84,6 +87,16 @@ class SaddlePattern:
         at = np.concatenate([self._diagonal[self.alone_JT.indices + shift], in_pairs[pairs.which]])
         taken = -pairs.products, (at, pairs.variables)
         self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
+
+    @property
+    def numbers(self) -> tuple[Blocks, Array, Array, sparse.csr_array]:
+        """What a factorisation of the whole matrix needs, for compiled callers; only where it is ``direct``.
+
+        Returns:
+            The storage plan; the numbers without the diagonal; the places of the diagonal in them; and how the inverse
+            diagonals of the variables that are eliminated first change them.
+        """
+        return self._ordering.blocks, self._data, self._diagonal, self._taken
 
     def factor(self, D: Array, E: Array) -> Saddle:
         """Factor the matrix with the diagonals D (n,) and E (r,), which must make it quasi-definite."""

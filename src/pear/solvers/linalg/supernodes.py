@@ -179,13 +179,26 @@ def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
     Returns:
         (n,) the pivots, and how many were computed: n, unless one is zero or not a number.
     """
-    n = len(plan.order)
-    pivots, tiles = np.empty(n), np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
-    return pivots, _factorise_compiled(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
+    pivots = np.empty(len(plan.order))
+    return pivots, _factorise_compiled(plan, data, L, pivots, *factor_memory(plan))
+
+
+def factor_memory(plan: Blocks) -> tuple[Array, Array, Array]:
+    """Return memory for a factorisation: for update matrices, for products of dense matrices, and for positions."""
+    tiles = np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
+    return np.empty(plan.room), tiles, np.empty((3, len(plan.order)), np.int64)
 
 
 @entry
 def _factorise_compiled(
+    plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
+) -> int:
+    """Do what ``factorise_into`` does, for callers in Python."""
+    return factorise_into(plan, data, L, pivots, stack, tiles, scratch)
+
+
+@inner
+def factorise_into(
     plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
     """Factor a matrix in memory that the caller provides; return how many pivots were computed."""

@@ -21,6 +21,14 @@ def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Arra
 def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
+    """Do what ``solve_into`` does, for callers in Python."""
+    solve_into(order, first, row_start, rows, L, pivots, rhs, memory)
+
+
+@inner
+def solve_into(
+    order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
+) -> None:
     """Solve LDLᵀx = rhs in the order of elimination; x is written to the second row of ``memory`` (2, n)."""
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):

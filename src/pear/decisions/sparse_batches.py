@@ -1,0 +1,71 @@
+"""Batches of sparse programs: warm starts are checked together, what is left is solved one by one, in threads.
+
+The factors of a batch would not fit into memory, so that samples that need a solver are solved alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.optimality.duals_and_active_sets import Status, TensorRecord
+from pear.optimality.screen import without_nonfinite
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.sparse_reduced import SparseSystems, map_in_threads
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+
+_TOGETHER = 64  # samples whose warm starts are checked together
+_KEPT = 2**26  # most numbers in the factors that a batch keeps for its gradient
+_COLUMNS = ("x", "duals", "active", "weak", "status", "kkt_residual", "repaired", "reused", "working", "projects")
+
+
+def solve_sparse_programs(
+    qp: QuadraticProgram,
+    check_starts: Callable[[Tensor], VerifiedSolutions] | None,
+    solve_one: Callable[[Tensor], VerifiedSolutions],
+) -> VerifiedSolutions:
+    """Solve a batch of sparse programs.
+
+    Args:
+        qp: B > 0 sparse programs.
+        check_starts: checks the warm starts of the samples at (k,); those that it leaves are INACCURATE. None where
+            there are no starts.
+        solve_one: solves the sample at (1,).
+    """
+    everything = torch.arange(qp.batch)
+    checked = [] if check_starts is None else [check_starts(at) for at in everything.split(_TOGETHER)]
+    todo = everything[torch.cat([one.status for one in checked]) == Status.INACCURATE] if checked else everything
+    singles: list[VerifiedSolutions | None] = [None] * len(todo)
+
+    def solve_in_turn(k: int) -> None:
+        singles[k] = solve_one(todo[k : k + 1])
+
+    map_in_threads(solve_in_turn, len(todo))
+    solved = [one for one in singles if one is not None]
+    joined = _join(solved if len(todo) == qp.batch else checked)
+    kept: list[Any] = [None] * qp.batch
+    for i, one in zip(todo.tolist(), solved, strict=True):
+        kept[i] = one.kept
+    if 0 < len(todo) < qp.batch:
+        for name, rows in _join(solved).items():
+            if isinstance(rows, TensorRecord):
+                joined[name].put(todo, rows)
+            else:
+                joined[name][todo] = rows
+    failed = joined["status"] != Status.SOLVED
+    qp = without_nonfinite(qp, failed) if bool(failed.any()) else qp
+    return VerifiedSolutions(
+        qp=qp, **joined, projector=None, kept=SparseSystems.joined(qp, joined["active"], kept, _KEPT)
+    )
+
+
+def _join(parts: list[VerifiedSolutions]) -> dict[str, Any]:
+    """Join the solutions of several batches, but for what they keep of their programs."""
+    columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
+    return {
+        name: torch.cat(column) if isinstance(column[0], Tensor) else type(column[0]).cat(column)
+        for name, column in columns.items()
+    }

@@ -1,0 +1,214 @@
+"""The compiled exchanges of one sample: solve on the working set, find the constraints that are wrong, exchange them.
+
+The rules are those of ``pear.decisions.repair``, which repairs what this search leaves.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pear.compile.jit import entry, inner
+from pear.optimality.rule import FEASIBLE, FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARP, SIGN
+from pear.solvers.exchanges.exchange_arrays import (
+    ABS,
+    DV,
+    DX,
+    FREE,
+    GRADIENT,
+    HX,
+    LOWER,
+    ROW_SCALE,
+    ROW_SIZE,
+    SCALE,
+    SIZE,
+    SLACK,
+    UPPER,
+    ExchangeMemory,
+    ExchangePlan,
+    ExchangeSamples,
+    F,
+    R,
+)
+from pear.solvers.exchanges.masked_system import factor_system, multiply, multiply_abs, solve_refined
+
+_TINY = 2.2250738585072014e-308
+_PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
+
+
+@entry
+def exchange_samples(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
+    """Exchange constraints of the samples from ``first`` to ``last``, at most ``most`` times each."""
+    for i in range(first, last):
+        S.done[i] = _exchange_sample(P, S, i, most, w)
+
+
+@inner
+def _exchange_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
+    """Exchange constraints of sample i until none is wrong; False where that fails."""
+    place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
+    S.exchanges[i] = 0
+    while True:
+        if not factor_system(P, place, held, w):
+            return False
+        for k in range(len(held)):
+            if not held[k]:
+                S.v[i, k] = 0.0
+        _step_onto_set(P, S, i, w)
+        wrong = _judge(P, S, i, w)
+        for _ in range(2):
+            if wrong != 0 or w.sides[R, 0] <= SHARP:
+                break
+            _step_onto_set(P, S, i, w)
+            wrong = _judge(P, S, i, w)
+        if wrong == 0:
+            return w.sides[R, 0] <= FEASIBLE
+        if wrong < 0 or S.exchanges[i] >= most:
+            return False
+        fell = wrong < fewest
+        together = fell or patience > 0
+        patience = _PATIENCE if fell else max(patience - 1, 0)
+        fewest = min(fewest, wrong)
+        _exchange(P, S, i, together, w)
+        S.exchanges[i] += 1
+
+
+@inner
+def _step_onto_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
+    """Move the point of sample i onto its working set, by one solution of the reduced system."""
+    n, rows, place = len(P.curvature), len(P.rows), S.place[i]
+    x, v = S.x[i], S.v[i]
+    for j in range(n):
+        if place[j] == LOWER:
+            x[j] = S.lb[i, j]
+        elif place[j] == UPPER:
+            x[j] = S.ub[i, j]
+    f, r, dx, dv = w.variables[F], w.sides[R], w.variables[DX], w.sides[DV]
+    multiply(P.H, x, w.variables[HX])
+    multiply(P.JT, v, f)
+    multiply(P.J, x, r)
+    for j in range(n):
+        f[j] = -(w.variables[HX, j] + S.c[i, j] + f[j]) if place[j] == FREE else 0.0
+    for k in range(rows):
+        r[k] = S.rhs[i, k] - r[k] if w.inside[k] else 0.0
+    solve_refined(P, place, f, r, dx, dv, w)
+    for j in range(n):
+        x[j] += dx[j]
+    for k in range(rows):
+        v[k] += dv[k]
+
+
+@inner
+def _judge(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> int:
+    """Mark the wrong constraints of sample i in ``w.wrong``, and return their number, −1 where a number is not finite.
+
+    The residual of what is held, relative to natural sizes, is left in ``w.sides[R, 0]``.
+    """
+    n, rows, p = len(P.curvature), len(P.rows), P.equalities
+    place, held, bound = S.place[i], S.held[i], S.bound[i]
+    _measure(P, S, i, w)
+    wrong, unbalanced, m = 0, 0.0, rows - p
+    for j in range(n):
+        slope = w.variables[GRADIENT, j]
+        bound[j] = -slope if place[j] != FREE else 0.0
+        if not abs(slope) < math.inf:
+            return -1
+        if place[j] == FREE:
+            unbalanced = max(unbalanced, abs(slope) / w.variables[SCALE, j])
+        size, low, high = w.variables[SIZE, j], S.lb[i, j], S.ub[i, j]
+        pinned, multiplier = low == high, bound[j] / w.variables[SCALE, j]
+        below = low - S.x[i, j] > FEASIBLE * (size + abs(low)) if low > -math.inf else False
+        above = S.x[i, j] - high > FEASIBLE * (size + abs(high)) if high < math.inf else False
+        below = multiplier > SIGN if place[j] == LOWER else below
+        above = multiplier < -SIGN if place[j] == UPPER else above
+        w.wrong[m + j], w.wrong[m + n + j] = below and not pinned, above and not pinned
+        wrong += int(w.wrong[m + j]) + int(w.wrong[m + n + j])
+    for k in range(rows):
+        slack = w.sides[SLACK, k]
+        if held[k]:
+            unbalanced = max(unbalanced, abs(slack) / w.sides[ROW_SIZE, k])
+        if k >= p:
+            off = S.v[i, k] < -SIGN * w.sides[ROW_SCALE, k] if held[k] else slack < -FEASIBLE * w.sides[ROW_SIZE, k]
+            w.wrong[k - p] = off
+            wrong += int(off)
+    w.sides[R, 0] = unbalanced
+    return wrong
+
+
+@inner
+def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
+    """Measure gradient and slacks of sample i, and the natural sizes that they and the multipliers are divided by.
+
+    Units do not matter to most of these ratios. Those that compare entries of a vector are taken in the data's units.
+    """
+    n, rows, p = len(P.curvature), len(P.rows), P.equalities
+    x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]
+    size, scale, absolute = w.variables[SIZE], w.variables[SCALE], w.variables[ABS]
+    multiply(P.H, x, hx)
+    multiply(P.JT, v, gradient)
+    for k in range(rows):
+        w.sides[ROW_SIZE, k] = abs(v[k])
+    multiply_abs(P.JT, w.sides[ROW_SIZE], scale)
+    cost = top = root_top = curved = widest = terms = 0.0
+    limit = math.inf
+    for j in range(n):
+        unit = P.columns[j]
+        gradient[j] += hx[j] + S.c[i, j]
+        scale[j] += abs(hx[j]) + abs(S.c[i, j])
+        root = math.sqrt(max(P.curvature[j], 0.0)) / unit
+        top, root_top = max(top, P.curvature[j] / unit**2), max(root_top, root)
+        curved, cost = max(curved, root * abs(x[j]) * unit), max(cost, abs(S.c[i, j]) / unit)
+        widest, terms = max(widest, abs(x[j]) * unit), max(terms, scale[j] / unit)
+        limit = _smaller_nonzero(_smaller_nonzero(limit, S.lb[i, j] * unit), S.ub[i, j] * unit)
+    for k in range(p, rows):
+        limit = _smaller_nonzero(limit, S.rhs[i, k] / P.rows[k] / P.norms[k])
+    by_curvature = cost / top if top > 0.0 and cost > 0.0 else math.inf
+    least = min(by_curvature, limit)
+    floor = FLOOR * (least if least < math.inf else 1.0)
+    widest, largest = max(widest, floor), max(terms, floor * top, root_top * curved)
+    for j in range(n):
+        unit = P.columns[j]
+        scale[j] = max(scale[j], SHARE_OF_FORCE * largest * unit, _TINY)
+        size[j] = max(abs(x[j]), min(SHARE_OF_SIZE * widest / unit, max(S.ub[i, j] - S.lb[i, j], _TINY)))
+        absolute[j] = scale[j] / unit**2
+    multiply(P.J, x, w.sides[SLACK])
+    multiply_abs(P.J, size, w.sides[ROW_SIZE])
+    multiply_abs(P.J, absolute, w.sides[ROW_SCALE])
+    for k in range(rows):
+        rhs = S.rhs[i, k]
+        w.sides[SLACK, k] = rhs - w.sides[SLACK, k] if rhs < math.inf else math.inf
+        w.sides[ROW_SIZE, k] += abs(rhs) if rhs < math.inf else 0.0
+        if not w.sides[ROW_SIZE, k] > 0.0:
+            w.sides[ROW_SIZE, k] = _TINY
+        by_length = w.sides[ROW_SCALE, k] / (P.rows[k] * P.norms[k]) ** 2
+        w.sides[ROW_SCALE, k] = by_length if by_length > 0.0 else 1.0
+
+
+@inner
+def _smaller_nonzero(least: float, value: float) -> float:
+    """Return the smaller of two sizes; a value of zero does not count."""
+    return abs(value) if value != 0.0 and abs(value) < least else least
+
+
+@inner
+def _exchange(P: ExchangePlan, S: ExchangeSamples, i: int, together: bool, w: ExchangeMemory) -> None:
+    """Exchange the wrong constraints of sample i, all of them ``together`` or the last one alone."""
+    n, p = len(P.curvature), P.equalities
+    m, place, held = len(P.rows) - p, S.place[i], S.held[i]
+    last = -1
+    for a in range(m + 2 * n):
+        if w.wrong[a]:
+            last = a
+    for a in range(m + 2 * n):
+        if not w.wrong[a] or not (together or a == last):
+            continue
+        if a < m:
+            held[p + a] = not held[p + a]
+    for j in range(n):
+        low, high = w.wrong[m + j], w.wrong[m + n + j]
+        if not together:
+            low, high = low and last == m + j, high and last == m + n + j
+        lower, upper = (place[j] == LOWER) != low, (place[j] == UPPER) != high
+        if lower and upper:
+            lower = abs(S.x[i, j] - S.lb[i, j]) <= abs(S.x[i, j] - S.ub[i, j])
+            upper = not lower
+        place[j] = LOWER if lower else (UPPER if upper else FREE)

@@ -1,0 +1,154 @@
+"""Calls of the compiled exchanges from Python: tensors become arrays in equilibrated units, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, local
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.compile import thread_pools
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, TensorRecord
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.candidate import Start
+from pear.solvers.exchanges.exchange_arrays import (
+    FREE,
+    LOWER,
+    UPPER,
+    ExchangeMemory,
+    ExchangePlan,
+    ExchangeSamples,
+    SetSystems,
+    new_memory,
+)
+from pear.solvers.exchanges.exchange_search import exchange_samples
+from pear.solvers.exchanges.masked_system import solve_on_sets
+
+_WORTH_THREADS = 8  # samples from which threads save more than they cost
+_own = local()
+
+
+@dataclass(frozen=True)
+class ExchangedPoints(TensorRecord):
+    """The points after exchanges, which the caller has to verify.
+
+    Attributes:
+        x: (B, n) decisions.
+        duals: their multipliers.
+        working: the constraints that they hold.
+        exchanges: (B,) how often constraints were exchanged.
+        done: (B,) bool, whether no constraint is wrong, so that the point is worth a verification.
+    """
+
+    x: Tensor
+    duals: Duals
+    working: ActiveSet
+    exchanges: Tensor
+    done: Tensor
+
+
+def exchange_constraints(qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int) -> ExchangedPoints:
+    """Exchange constraints from the working sets of warm starts until none is wrong.
+
+    Args:
+        qp: sparse programs.
+        plan: of their matrices.
+        start: the warm starts, one for each sample.
+        most: the largest number of exchanges of a sample.
+    """
+    samples = _pack_samples(qp, plan, start)
+    _in_threads(qp.batch, lambda first, last: exchange_samples(plan, samples, first, last, most, _memory(plan)))
+    return _unpack_samples(plan, samples)
+
+
+def solve_sets(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Solve ``[H Jᵀ; J 0][x; v] = [f; r]`` on sets of active constraints, with several right-hand sides each.
+
+    Args:
+        plan: of the matrices.
+        active: B sets of active constraints.
+        f: (K, B, n) right-hand sides; entries of variables at bounds are ignored.
+        r: (K, B, p + m) right-hand sides; entries of rows that are not active are ignored.
+
+    Returns:
+        x (K, B, n), zero at bounds; v (K, B, p + m), zero on other rows; and (K, B) whether the residual vanished.
+    """
+    count, batch, n = f.shape
+    place = np.where(active.fixed.numpy(), LOWER, FREE).astype(np.int8)
+    rows = active.rows.numpy()
+    systems = SetSystems(
+        place=place,
+        held=np.concatenate([np.ones((batch, plan.equalities), bool), rows], 1),
+        f=f.numpy() * plan.columns,
+        r=r.numpy() * plan.rows,
+        x=np.zeros((count, batch, n)),
+        v=np.zeros((count, batch, len(plan.rows))),
+        good=np.zeros((count, batch), bool),
+    )
+    _in_threads(batch, lambda first, last: solve_on_sets(plan, systems, first, last, _memory(plan)))
+    x, v = systems.x * plan.columns, systems.v * plan.rows
+    return torch.from_numpy(x), torch.from_numpy(v), torch.from_numpy(systems.good)
+
+
+def _in_threads(batch: int, run: Callable[[int, int], None]) -> None:
+    """Call a function for the samples of a batch, a few at a time, in threads where there are enough of them."""
+    stop = Event()
+
+    def run_part(part: slice) -> None:
+        if not stop.is_set():
+            run(part.start, min(part.stop, batch))
+
+    if batch < _WORTH_THREADS or thread_pools.thread_count() == 1:
+        run(0, batch)
+    else:
+        thread_pools.run_in_threads(run_part, thread_pools.split_samples(batch), stop.set)
+
+
+def _memory(plan: ExchangePlan) -> ExchangeMemory:
+    """The memory of this thread for a plan."""
+    kept: tuple[ExchangePlan, ExchangeMemory] | None = getattr(_own, "kept", None)
+    if kept is None or kept[0] is not plan:
+        kept = _own.kept = plan, new_memory(plan)
+    return kept[1]
+
+
+def _pack_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
+    """Bring the samples and their starts into equilibrated units; what is absent or pinned is not left to the start."""
+    B, p = qp.batch, qp.p
+    sides = torch.cat([qp.b.expand(B, -1), qp.h.expand(B, -1)], 1).numpy()
+    lb, ub = (bound.expand(B, -1).numpy() / plan.columns for bound in (qp.lb, qp.ub))
+    lower, upper, rows = (part.numpy() for part in (start.working.lower, start.working.upper, start.working.rows))
+    place = np.where(upper & np.isfinite(ub), UPPER, FREE).astype(np.int8)
+    place[(lower & np.isfinite(lb)) | (lb == ub)] = LOWER
+    v = torch.cat([start.duals.equality, start.duals.inequality], 1).nan_to_num().numpy() / plan.rows
+    return ExchangeSamples(
+        c=qp.c.numpy() * plan.columns,
+        rhs=sides * plan.rows,
+        lb=lb,
+        ub=ub,
+        x=start.x.nan_to_num().numpy() / plan.columns,
+        v=v,
+        bound=np.zeros((B, qp.n)),
+        place=place,
+        held=np.concatenate([np.ones((B, p), bool), rows & np.isfinite(sides[:, p:])], 1),
+        exchanges=np.zeros(B, np.int64),
+        done=np.zeros(B, bool),
+    )
+
+
+def _unpack_samples(plan: ExchangePlan, samples: ExchangeSamples) -> ExchangedPoints:
+    """The results in the units of the data."""
+    p, place = plan.equalities, samples.place
+    x, v, bound = samples.x * plan.columns, samples.v * plan.rows, samples.bound / plan.columns
+    multipliers = v[:, :p], np.where(samples.held[:, p:], v[:, p:], 0.0), bound
+    working = samples.held[:, p:].copy(), place == LOWER, place == UPPER
+    return ExchangedPoints(
+        torch.from_numpy(x),
+        Duals(*map(torch.from_numpy, multipliers)),
+        ActiveSet(*map(torch.from_numpy, working)),
+        torch.from_numpy(samples.exchanges),
+        torch.from_numpy(samples.done),
+    )
