@@ -72,6 +72,8 @@ class RaceRow:
         difference: the metric less that of the start; negative is better.
         standard_error: the standard error of the difference.
         interval: the ends of its interval of 95 %.
+        screened: True where the relaxation alone was judged, to choose what is judged with integers. Such a row does
+            not win, and its metric is no decision's.
     """
 
     contender: str
@@ -81,6 +83,7 @@ class RaceRow:
     difference: float
     standard_error: float
     interval: tuple[float, float]
+    screened: bool = False
 
     @property
     def bound(self) -> float:

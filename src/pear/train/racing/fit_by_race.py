@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from pear.clock import read_clock
 from pear.errors import ProblemError
 from pear.losses.mse import MSELoss
-from pear.problem import Model, Problem
-from pear.problem.model import plain_problem
 from pear.train.blocked_folds import blocked_folds
 from pear.train.checkpoint import load_weights
 from pear.train.history import CAUTION, Check, History
@@ -25,6 +23,7 @@ from pear.train.loss_interface import calibrate_loss, problem_of_loss
 from pear.train.racing.feature_units import FeatureUnits
 from pear.train.racing.judge import Judge, Losses
 from pear.train.racing.race import STAGE, Fold, Race
+from pear.train.racing.screen import is_search
 from pear.train.racing.squared_error_start import GivenStart, NetworkStart, RidgeStart, Start
 from pear.train.samples import SampleSource
 from pear.train.samples.loader_samples import LoaderSamples
@@ -158,9 +157,7 @@ def count_folds(layers: int, problem: Any) -> int:
         layers: the number of layers that are trained.
         problem: the decision problem, or None where the loss has none.
     """
-    plain = plain_problem(problem) if isinstance(problem, (Problem, Model)) else None
-    searches = plain is not None and plain.is_integer and plain.is_sparse
-    return FEW_FOLDS if layers != 1 or searches else FOLDS
+    return FEW_FOLDS if layers != 1 or is_search(problem) else FOLDS
 
 
 def _split_rows(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -218,22 +215,25 @@ def _write_history(race: Race, loss: Any, counted: dict[str, float]) -> History:
 
 def describe_race(race: Race) -> str:
     """Say in a few sentences who has won, by how much, and what else was tried."""
-    winner, first, tried = race.winner, race.rows[0], race.rows[1:]
+    judged = [row for row in race.rows if not row.screened]
+    winner, first, tried = race.winner, judged[0], judged[1:]
     where = f"on {race.judged} held-out samples" + (f" in {len(race.folds)} folds" if len(race.folds) > 1 else "")
     if winner.contender != "start":
         low, high = winner.interval
         said = (
-            f"{winner} won a race of {len(race.rows)}: {winner.metric:.4g} {where}, against {first.metric:.4g} of the "
+            f"{winner} won a race of {len(judged)}: {winner.metric:.4g} {where}, against {first.metric:.4g} of the "
             f"start (difference {winner.difference:.3g}, 95 % interval {low:.3g} to {high:.3g})"
         )
     elif tried:
         best = min(tried, key=lambda row: row.bound)
         said = (
-            f"the start won a race of {len(race.rows)}: {first.metric:.4g} {where}. Nothing was clearly better; next "
+            f"the start won a race of {len(judged)}: {first.metric:.4g} {where}. Nothing was clearly better; next "
             f"was {best}, with a difference of {best.difference:.3g} ± {best.standard_error:.2g}"
         )
     else:
         said = f"the start has {first.metric:.4g} {where}"
+    if len(judged) < len(race.rows):
+        said += f". They were chosen among {len(race.rows) - len(judged)} trained models by their relaxed decisions"
     if race.constant < winner.metric:
         said += (
             f". Beware: a constant forecast, the mean of the training costs, decides better ({race.constant:.4g}); the "

@@ -5,7 +5,8 @@ from there; and a fresh model, which is trained on the loss alone. The two train
 so on, as long as that helps, and after each stage the average of their weights is judged. In the end the correction is
 also tried at a half and a quarter of its way from the start. All are judged on the same held-out samples, as pairs with
 the start: the winner has the lowest difference plus one and a half standard errors (``CAUTION``). They are the price of
-looking at many contenders; a contender that is not clearly better than the start does not replace it.
+looking at many; a contender that is not clearly better than the start does not replace it. Where each decision is a
+search among integers, a ``Screen`` chooses what is judged.
 
 The samples are held out by cross-validation, and the winner is trained again on all of them; or the user gives samples
 to validate on, and the winner is taken as it is.
@@ -28,6 +29,7 @@ from pear.train.history import Check, RaceRow
 from pear.train.racing.contender import Contender
 from pear.train.racing.judge import Judge, Losses
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
+from pear.train.racing.screen import FINALISTS, Screen
 from pear.train.racing.squared_error_start import NetworkStart, Start
 from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix_weights
 from pear.train.samples import SampleSource
@@ -96,6 +98,7 @@ class Race:
         self._first_fold: Weights = {}  # the winner's weights there
         self._schedule = loss_schedule(loss)  # every training begins with it
         self._random = RandomStates(job.model)
+        self._screen: Screen | None = None
         self._saved: dict[str, Any] = {}  # the states of contenders in a checkpoint
         self._content: dict[str, Any] = {}  # of the last checkpoint
 
@@ -122,7 +125,7 @@ class Race:
     @property
     def winner(self) -> RaceRow:
         """The row with the lowest bound; the start has a bound of 0."""
-        return min(self.rows, key=lambda row: row.bound)
+        return min((row for row in self.rows if not row.screened), key=lambda row: row.bound)
 
     @property
     def judged(self) -> int:
@@ -161,16 +164,25 @@ class Race:
 
     def _run_contenders_in_time(self, loss: Callable[..., Tensor]) -> None:
         """Run the contenders; where the time is up, those that were judged compete."""
-        try:
-            self._run_contenders(loss)
-        except RaceEndedError as ended:
-            self.progress.stopped = ended.reason
-            if ended.reason != "time_cap":
-                raise
+        for part in (self._run_contenders, self._judge_finalists):
+            try:
+                part(loss)
+            except RaceEndedError as ended:
+                self.progress.stopped = ended.reason
+                if ended.reason != "time_cap":
+                    raise
+
+    def _judge_finalists(self, loss: Callable[..., Tensor]) -> None:
+        """Judge the contenders that the screen has let through with integers, as pairs with the start."""
+        for row, weights in self._screen.finalists() if self._screen else ():
+            self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
         """Train correction and fresh model stage by stage, then try parts of the correction."""
         self.progress.part = "loss"
+        self._screen = Screen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
+        if self._screen is not None and "screen" in self._saved:
+            self._screen.restore(self._saved.pop("screen"))
         correction = self._contender("correction", loss, self.starts)
         field = [correction]
         if self.fresh:
@@ -230,7 +242,8 @@ class Race:
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
         """The seconds that judging and training again on all samples will take, for so many epochs."""
-        return self.progress.judgement + self._start_seconds + self._seconds_on_all(trajectory, epochs)
+        finals = 1 if self._screen is None else FINALISTS
+        return finals * self.progress.judgement + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
         """The seconds that so many epochs on all samples will take; 0 where the winner is not trained again."""
@@ -238,16 +251,19 @@ class Race:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
-    def _judge(self, weights: Sequence[Weights], always: bool = False) -> Losses:
+    def _judge(self, weights: Sequence[Weights], always: bool = False, screened: bool = False) -> Losses:
         """Judge the weights of all folds on their held-out samples.
 
         Args:
             weights: the weights in each fold.
             always: whether to judge them whatever the time.
+            screened: whether to judge them by the relaxation.
 
         Raises:
             RaceEndedError: the time is up.
         """
+        if screened and self._screen is not None:
+            return self._screen(list(weights))
         pairs = list(zip(self.folds, weights, strict=True))
         found = self._judge_in_time(
             "the judging of a contender", lambda: [fold.judge(one) for fold, one in pairs], always
@@ -267,17 +283,21 @@ class Race:
         with self.progress.judged():
             return self.job.ranks.from_rank_0(place, judged)
 
-    def _compare(self, name: str, epochs: int, share: float, weights: list[Weights]) -> RaceRow:
-        """Judge weights as pairs with the start."""
-        losses = self._judge(weights)
-        found = losses.less(self.starting)
-        row = RaceRow(name, epochs, share, losses.metric, found.mean, found.standard_error, found.interval)
-        return self._record(row, weights)
+    def _compare(self, name: str, epochs: int, share: float, weights: list[Weights], final: bool = False) -> RaceRow:
+        """Judge weights as pairs with the start; by the screen, where there is one and the judgement is not final."""
+        screen = None if final else self._screen
+        losses = self._judge(weights, screened=screen is not None)
+        found = losses.less(self.starting if screen is None else screen.starting)
+        numbers = losses.metric, found.mean, found.standard_error, found.interval
+        row = self._record(RaceRow(name, epochs, share, *numbers, screened=screen is not None), weights)
+        if screen is not None:
+            screen.note(row, weights)
+        return row
 
     def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
         """Add a row; the weights of the first fold are kept where it is the best so far."""
         self.rows.append(row)
-        if row == self.winner:
+        if not row.screened and row == self.winner:
             self._first_fold, self.epochs = weights[0], row.epochs
         return row
 
@@ -305,6 +325,7 @@ class Race:
             "seconds": self.progress.seconds(),
             "judging": self.progress.judging,
             "contenders": {one.name: one.state() for one in field},
+            "screen": None if self._screen is None else self._screen.state(),
             "random": self._random.drawn(),
             "samples": save_warm_starts(self.loss),
         }
@@ -349,6 +370,8 @@ class Race:
     def _restore(self, said: Mapping[str, Any]) -> None:
         """Take over what ``_save`` has saved."""
         self._saved, self._content = dict(said["contenders"]), dict(said)
+        if said.get("screen") is not None:
+            self._saved["screen"] = said["screen"]
         load_warm_starts(self.loss, said["samples"])
         if "rows" in said:
             self.rows = [RaceRow.from_dict(row) for row in said["rows"]]

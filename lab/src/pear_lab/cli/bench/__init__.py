@@ -17,6 +17,7 @@ BENCHMARKS = {
     ),
     "methods": "Time one training step of every method, beside PyEPO's own implementation with open solvers.",
     "integers": "Time the integer programs of a validation beside a plain loop over HiGHS.",
+    "commitment": "Train on a unit commitment of 600 variables whose demand and prices are predicted.",
     "scaling": "Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth.",
     "sparse-solvers": "Time the solution of large sparse programs by several solvers, each to a verified solution.",
     "memory": "Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone.",

@@ -1,0 +1,119 @@
+"""Benchmark: training on a unit commitment whose demand and prices are predicted, as ``pear train`` does it.
+
+The model file and the table of days are written to the folder of the benchmark's name, with the command that trains on
+them. The trainings here take the same way: the squared error first, then the loss of decisions, both judged on the last
+fifth of the days.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from pear.cli.csv_table import split_at_commas
+from pear.cli.model_columns import parse_prices, read_model
+from pear.losses.regret_metrics import outcome_of_forecast
+from pear.train.estimator.regressor import DecisionRegressor
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_days
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable
+
+_TEST_SHARE = 0.2
+_LOSSES = {"MSE": "mse", "PEAR": "pear-guided"}
+
+
+@dataclass(frozen=True)
+class CommitmentSettings(Settings):
+    """Train on a unit commitment of 600 variables whose demand and prices are predicted."""
+
+    plants: int = option(8, "That are on or off.", least=1, quick=2)
+    hours: int = option(24, "Of a schedule.", least=2, quick=3)
+    days: int = option(360, "In the table; the last fifth judges.", least=20, quick=24)
+    max_epochs: int = option(64, "At most.", least=1, quick=8)
+    time_cap: float = option(300.0, "Seconds for each of the two trainings.", positive=True)
+    seed: int = option(0, "Of plants, days and trainings.")
+    folder: str = option("pear-output/bench/commitment-files", "Where model file and table are written.")
+    threads: int | None = option(None, "To solve with.", shown="one a core")
+
+
+SETTINGS = CommitmentSettings
+LABELS = Labels("Unit commitment", "training", "seconds")
+
+
+@dataclass(frozen=True)
+class CommitmentRow:
+    """One training.
+
+    Attributes:
+        loss: what was trained on.
+        seconds: by the clock.
+        processor: processor seconds of the process.
+        epochs: of the winner.
+        stopped: why the training ended.
+        regret: normalised regret on the test days.
+        lost: what a test day loses.
+        seconds_to_judge: of both, spent on integer programs of held-out days.
+    """
+
+    loss: str
+    seconds: float
+    processor: float
+    epochs: int
+    stopped: str
+    regret: float
+    lost: float
+    seconds_to_judge: float
+
+
+def run(settings: CommitmentSettings, callbacks: Callbacks) -> None:
+    """Write the files, and train on them."""
+    folder = Path(settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = CommitmentModel(settings.plants, settings.hours, settings.seed)
+    table = pd.DataFrame(draw_days(drawn, settings.days, settings.seed)).round(4)
+    drawn.write(folder / "plants.lp")
+    table.to_csv(folder / "days.csv", index=False)
+    command = f"pear train plants.lp days.csv --costs {drawn.costs} --max-epochs {settings.max_epochs}"
+    (folder / "command.txt").write_text(f"{command} --time-cap {settings.time_cap:g}\n", "utf-8")
+    named, priced = parse_prices(split_at_commas(drawn.costs))
+    model, paid = read_model(folder / "plants.lp", named, table, priced, [], None)
+    first = len(table) - round(_TEST_SHARE * len(table))
+    train, test = table.iloc[:first], table.iloc[first:]
+    callbacks.on_note(f"{model.problem}; {first} days train, {len(test)} judge; the command is in {folder}/command.txt")
+    features, true = list(FEATURES), torch.tensor(test[paid].to_numpy())
+    for name, loss in _LOSSES.items():
+        callbacks.say(f"training with {name}")
+        began, spent = time.perf_counter(), time.process_time()
+        estimator = DecisionRegressor(
+            model, loss=loss, max_epochs=settings.max_epochs, time_cap=settings.time_cap, random_state=settings.seed
+        ).fit(train[features], train[paid])
+        seconds, processor = time.perf_counter() - began, time.process_time() - spent
+        predicted = torch.tensor(estimator.predict(test[features]).to_numpy())
+        found, history = outcome_of_forecast(model, predicted, true), estimator.history_
+        result = found.normalized, float(found.regret.mean()), history.check_seconds
+        callbacks.on_row(CommitmentRow(name, seconds, processor, estimator.n_iter_, history.stopped, *result))
+        callbacks.on_note(f"{name}: {history.choice}")
+
+
+def tables(rows: list[CommitmentRow]) -> list[TextTable]:
+    """Time and regret of every training."""
+    columns = {
+        "trained with": lambda row: row.loss,
+        "regret": lambda row: f"{100 * row.regret:.2f} %",
+        "lost a day": lambda row: f"{row.lost:,.0f}",
+        "epochs": lambda row: str(row.epochs),
+        "seconds": lambda row: f"{row.seconds:.0f}",
+        "processor s": lambda row: f"{row.processor:.0f}",
+        "of it judging": lambda row: f"{row.seconds_to_judge:.0f}",
+        "stopped by": lambda row: row.stopped,
+    }
+    return [TextTable.of("Unit commitment", rows, columns)]
+
+
+def series(rows: list[CommitmentRow]) -> list[Series]:
+    """The seconds of the trainings."""
+    return [Series("seconds", [float(k + 1) for k in range(len(rows))], [row.seconds for row in rows])]

@@ -1,0 +1,101 @@
+"""``Screen``: judges the contenders of a race by the relaxation, and chooses those that are judged with integers.
+
+Integer programs may take a hundred times as long as their smoothed relaxations, which the loss solves in training
+anyway. A contender that is no better than the start on the relaxation of held-out samples is hardly the winner. The
+screen only chooses: the winner is found with integers, among the start and the contenders that the screen lets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.losses import PEARLoss
+from pear.problem import Model, Problem
+from pear.problem.model import plain_problem
+from pear.train.checkpoint import load_weights
+from pear.train.history import RaceRow
+from pear.train.loss_interface import problem_of_loss
+from pear.train.racing.judge import Judge, Losses
+from pear.train.racing.trajectory import Weights
+from pear.train.validation import forecast_samples, weight_of
+
+FINALISTS = 2
+"""The number of contenders, at most, that are judged with integers."""
+
+
+def is_search(problem: Any) -> bool:
+    """Whether each decision of a problem is a search: a large sparse problem with integers."""
+    plain = plain_problem(problem) if isinstance(problem, (Problem, Model)) else None
+    return plain is not None and plain.is_integer and plain.is_sparse
+
+
+class Screen:
+    """Judges weights of a model by the relaxed decisions on the held-out samples of all folds.
+
+    Args:
+        judges: the judges of the folds.
+        loss: the loss, which solves the smoothed relaxation.
+        starts: the first weights in each fold.
+        starting: what the start loses with integers, whose unit is used.
+
+    Attributes:
+        starting: what the start loses on the relaxation.
+        rows: the best row of every contender, with its weights in each fold.
+    """
+
+    def __init__(self, judges: Sequence[Judge], loss: PEARLoss, starts: list[Weights], starting: Losses) -> None:
+        self.judges, self.loss, self.unit = judges, loss, starting.unit
+        self.rows: dict[str, tuple[RaceRow, list[Weights]]] = {}
+        self.starting = self(starts)
+
+    @classmethod
+    def of(
+        cls, loss: Callable[..., Tensor], judges: Sequence[Judge], starts: list[Weights], starting: Losses
+    ) -> Screen | None:
+        """Make a screen where it saves time: decisions are searches, and the loss solves their relaxations."""
+        if not isinstance(loss, PEARLoss) or any(judge.outcomes is None for judge in judges):
+            return None
+        return cls(judges, loss, starts, starting) if is_search(problem_of_loss(loss)) else None
+
+    def __call__(self, weights: list[Weights]) -> Losses:
+        """Judge the weights of all folds."""
+        return Losses.join([self._judge_fold(fold, one) for fold, one in enumerate(weights)])
+
+    def _judge_fold(self, fold: int, weights: Weights) -> Losses:
+        judge = self.judges[fold]
+        load_weights(judge.model, weights)
+        predicted, true, keys = forecast_samples(judge.model, judge.held_out)
+        if keys is None:  # for warm starts; samples without ids have no fields of their own
+            keys = [f"held out {fold}, {row}" for row in range(len(true))]
+        with torch.no_grad():
+            each = self.loss.detailed(predicted, true, keys)[1].regret.cpu()
+        weight = weight_of(judge.held_out)
+        shares = torch.ones_like(each) if weight is None else weight.cpu().to(each) / weight.to(each).mean()
+        metric = float((shares * each).mean()) / self.unit
+        return Losses(each.numpy(), metric, self.unit, len(each), None if weight is None else weight.cpu().numpy())
+
+    def note(self, row: RaceRow, weights: list[Weights]) -> None:
+        """Keep a row where it is the best one of its contender."""
+        best = self.rows.get(row.contender)
+        if best is None or row.bound < best[0].bound:
+            self.rows[row.contender] = row, weights
+
+    def finalists(self) -> list[tuple[RaceRow, list[Weights]]]:
+        """The contenders to judge with integers, the best first: one, and others that are better than the start."""
+        ranked = sorted(self.rows.values(), key=lambda pair: pair[0].bound)
+        return [pair for k, pair in enumerate(ranked[:FINALISTS]) if k == 0 or pair[0].difference < 0]
+
+    def state(self) -> dict[str, Any]:
+        """Everything that its choice depends on."""
+        rows = {name: (asdict(row), weights) for name, (row, weights) in self.rows.items()}
+        return {"starting": asdict(self.starting), "rows": rows}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a result of ``state``."""
+        self.starting = Losses(**state["starting"])
+        self.rows = {name: (RaceRow.from_dict(row), list(weights)) for name, (row, weights) in state["rows"].items()}
