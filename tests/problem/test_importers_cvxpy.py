@@ -288,3 +288,44 @@ def test_bounds_that_cross() -> None:
     x = cp.Variable(2, name="x", nonneg=True, bounds=[-2, -1])
     with pytest.raises(pear.ProblemError, match="the CVXPY problem: lb > ub at variable 0"):
         pear.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(x))))
+
+
+def test_labels_name_the_rows_of_mixed_constraints() -> None:
+    """CVXPY brings equalities first and adds rows of its own: each row still has the name of its constraint."""
+    x, y = cp.Variable(3, name="x"), cp.Variable((2, 2), name="y")
+    weights = np.array([[1.0, 2.0], [3.0, 5.0]])
+    rows = {
+        "limit": x[0] + 2 * x[1] <= 7,
+        "total": cp.sum(x) == 2,
+        "grid": cp.multiply(weights, y) + 2 * x[2] <= np.array([[1.0, 2.0], [3.0, 4.0]]),
+        "near": cp.abs(x[0] - x[2]) <= 3,
+        "pair": y[0] + x[:2] == np.array([5.0, 6.0]),
+    }
+    for name, row in rows.items():
+        row.set_label(name)
+    price = cp.Parameter(3, name="price")
+    goal = cp.Minimize(price @ x + cp.sum_squares(x) + cp.sum_squares(y))
+    model = pear.from_cvxpy(cp.Problem(goal, list(rows.values())), [price])
+    rng = np.random.default_rng(0)
+    x.value, y.value = rng.normal(size=3), rng.normal(size=(2, 2))
+    z = np.full(model.problem.n, np.nan)
+    for name, variable in (("x", x), ("y", y)):
+        z[model.layout[name].numpy()] = variable.value
+    found = {}
+    A, G = model.problem.A.numpy(), model.problem.G.numpy()
+    sides = np.concatenate([model.problem.b.numpy(), model.problem.h.numpy()])
+    for name, row, side in zip(model.constraints, np.concatenate([A, G]), sides, strict=True):
+        if not np.isnan(z[row != 0]).any():
+            found[name] = abs(row[row != 0] @ z[row != 0] - side)
+
+    def off(row: Any) -> Any:
+        return np.abs(row.args[0].value - row.args[1].value).reshape(-1)
+
+    expected = {"limit": off(rows["limit"])[0], "total": off(rows["total"])[0]}
+    for name in ("grid", "pair"):
+        expected |= {f"{name}[{j}]": value for j, value in enumerate(off(rows[name]))}
+    assert expected.keys() <= found.keys()
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    added = [name for name in model.constraints if name not in expected]
+    assert len(added) == 2  # what the absolute value takes; its limit has become a bound
+    assert all(name.startswith("row ") for name in added)

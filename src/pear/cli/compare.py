@@ -40,17 +40,26 @@ def compare(
         list[Path] | None,
         typer.Option(help="Your own forecasts: a CSV file with the columns of costs and the rows of DATA. Repeatable."),
     ] = None,
-    forecasters: Annotated[str, typer.Option(help="Which of these to compare.")] = ",".join(KINDS),
+    forecasters: Annotated[str, typer.Option(help="The forecasters to compare.")] = ",".join(KINDS),
     dates: Annotated[str | None, typer.Option(help="A column of dates, which must be in order.")] = None,
-    splits: Annotated[int, typer.Option(help="Test folds; each is trained on the rows before it.", min=1)] = 5,
-    gap: Annotated[int, typer.Option(help="Rows left out before each test fold.", min=0)] = 0,
-    window: Annotated[int | None, typer.Option(help="Train on so many rows at most.", min=1)] = None,
-    architecture: Annotated[Architecture, typer.Option("--model", help="Of mse and pear.")] = Architecture.linear,
+    splits: Annotated[
+        int, typer.Option(help="The number of test folds; each is trained on the rows before it.", min=1)
+    ] = 5,
+    gap: Annotated[int, typer.Option(help="The number of rows that are left out before each test fold.", min=0)] = 0,
+    window: Annotated[int | None, typer.Option(help="The largest number of rows to train on.", min=1)] = None,
+    architecture: Annotated[
+        Architecture, typer.Option("--model", help="The kind of forecaster for mse and pear.")
+    ] = Architecture.linear,
     to: Annotated[Path, typer.Option("--out", help="Folder for the picture and the tables.")] = Path(
         "pear-output/compare"
     ),
-    seed: Annotated[int, typer.Option(help="Of trees, first weights and batches.", min=0)] = 0,
-    max_epochs: Annotated[int, typer.Option(help="Of mse and pear; early stopping ends sooner.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the trees, the first weights and the batches.", min=0)] = 0,
+    max_epochs: Annotated[
+        int,
+        typer.Option(
+            help="The largest number of epochs for mse and pear; training ends sooner where more do not help.", min=1
+        ),
+    ] = 1000,
     time_cap: Annotated[float | None, typer.Option(help="Seconds for each training of mse and pear.")] = None,
     groups: Groups = None,
     variables: Variables = None,

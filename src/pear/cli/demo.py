@@ -35,15 +35,19 @@ TIME_CAP = 45.0
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Of data, first weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the data, the first weights and the batches.")] = 0,
     degree: Annotated[int, typer.Option(help="How far the costs are from linear; 1 is linear.")] = 8,
     noise: Annotated[float, typer.Option(help="Half-width of the random factor on every cost.")] = 0.5,
-    grid: Annotated[int, typer.Option(help="Nodes on a side of the grid.")] = 5,
+    grid: Annotated[int, typer.Option(help="The number of nodes on a side of the grid.")] = 5,
     to: Annotated[Path, typer.Option("--out", help="Folder for the picture and the numbers.")] = Path(
         "pear-output/demo"
     ),
-    samples: Annotated[int, typer.Option(help="Half train, a quarter validates, a quarter tests.")] = 2000,
-    max_epochs: Annotated[int, typer.Option(help="At most so many; held-out samples may end it sooner.")] = 300,
+    samples: Annotated[
+        int, typer.Option(help="The number of samples: half train, a quarter validates, a quarter tests.")
+    ] = 2000,
+    max_epochs: Annotated[
+        int, typer.Option(help="The largest number of epochs; training ends sooner where more do not help.")
+    ] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
     import torch

@@ -51,11 +51,13 @@ Base = Annotated[
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="Of a long table, with a row for each predicted value, the column whose entries name the decisions."
+        help="The column of a long table whose entries name the decisions; such a table has a row for each predicted value."
     ),
 ]
 
 Variables = Annotated[
     str | None,
-    typer.Option(help="Of a long table, the column that names the variable of each row; else in the model's order."),
+    typer.Option(
+        help="The column of a long table that names the variable of each row; left out, rows are in the model's order."
+    ),
 ]

@@ -55,13 +55,21 @@ def train(
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
-    architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
-    loss: Annotated[str, typer.Option(help="The method that is trained beside MSE, also of a plug-in.")] = _OURS,
+    architecture: Annotated[
+        Architecture, typer.Option("--model", help="The kind of forecaster that is trained.")
+    ] = Architecture.linear,
+    loss: Annotated[
+        str, typer.Option(help="The method that is trained beside MSE; it may come from a plug-in.")
+    ] = _OURS,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
-    test_share: Annotated[float, typer.Option(help="Share of the rows, the last ones, to judge by.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
-    max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
-    learning_rate: Annotated[float, typer.Option(help="The step of Adam.")] = 1e-2,
+    test_share: Annotated[
+        float, typer.Option(help="The share of the rows that judge the decisions; the last ones are taken.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Seed of the first weights and of the batches.", min=0)] = 0,
+    max_epochs: Annotated[
+        int, typer.Option(help="The largest number of epochs; training ends sooner where more do not help.", min=1)
+    ] = 1000,
+    learning_rate: Annotated[float, typer.Option(help="The learning rate of Adam.")] = 1e-2,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
     groups: Groups = None,
     variables: Variables = None,
@@ -71,7 +79,9 @@ def train(
     ] = None,
     gap: Annotated[
         int,
-        typer.Option(help="So many rows beside held-out ones are not trained on; for values that overlap.", min=0),
+        typer.Option(
+            help="The number of rows beside held-out ones that are not trained on, where values overlap.", min=0
+        ),
     ] = 0,
     base: Base = None,
 ) -> None:

@@ -30,14 +30,14 @@ _LOSSES = {"MSE": "mse", "PEAR": "pear-guided"}
 class CommitmentSettings(Settings):
     """Train on a unit commitment of 600 variables whose demand and prices are predicted."""
 
-    plants: int = option(8, "That are on or off.", least=1, quick=2)
-    hours: int = option(24, "Of a schedule.", least=2, quick=3)
-    days: int = option(360, "In the table; the last fifth judges.", least=20, quick=24)
-    max_epochs: int = option(64, "At most.", least=1, quick=8)
+    plants: int = option(8, "The number of plants.", least=1, quick=2)
+    hours: int = option(24, "The number of hours of a schedule.", least=2, quick=3)
+    days: int = option(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
+    max_epochs: int = option(64, "The largest number of epochs.", least=1, quick=8)
     time_cap: float = option(300.0, "Seconds for each of the two trainings.", positive=True)
-    seed: int = option(0, "Of plants, days and trainings.")
+    seed: int = option(0, "Seed of plants, days and trainings.")
     folder: str = option("pear-output/bench/commitment-files", "Where model file and table are written.")
-    threads: int | None = option(None, "To solve with.", shown="one a core")
+    threads: int | None = option(None, "The number of threads that solve.", shown="one a core")
 
 
 SETTINGS = CommitmentSettings

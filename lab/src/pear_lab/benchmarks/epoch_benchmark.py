@@ -43,7 +43,7 @@ class EpochSettings(Settings):
     batches: int = option(4, "Of 64 windows; an epoch is reckoned from them.", least=1, quick=1)
     repeats: int = option(3, "Measurements; the fastest counts.", least=1, quick=1)
     limit: float = option(60.0, "Seconds that one side may take.", positive=True)
-    seed: int = option(0, "Of the forecaster.")
+    seed: int = option(0, "Seed of the forecaster.")
 
 
 SETTINGS = EpochSettings

@@ -68,7 +68,7 @@ class GradientSettings(Settings):
     clock: str = option("wall", "wall, or processor: the time a side computes, where others use the machine.")
     limit: float = option(60.0, "Seconds that one side may take for one point.", positive=True)
     profile: bool = option(False, "Also show where our time goes.")
-    seed: int = option(0, "Of the problems.")
+    seed: int = option(0, "Seed of the problems.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

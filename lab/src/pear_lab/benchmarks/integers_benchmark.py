@@ -43,7 +43,7 @@ class IntegerSettings(Settings):
 
     count: int = option(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
     degrees: tuple[int, ...] = option((8,), "Of the values, such as 8 or 2,8.", least=1)
-    seed: int = option(0, "Of weights and values.")
+    seed: int = option(0, "Seed of weights and values.")
     threads: int | None = option(None, "On our side.", shown="one a core")
 
 

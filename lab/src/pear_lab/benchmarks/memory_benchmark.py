@@ -33,7 +33,7 @@ class MemorySettings(Settings):
     epochs: int = option(10_000, "Of the training, at most.", least=1, quick=1)
     limit: float = option(600.0, "Seconds that one job may take.", least=1)
     cap: float | None = option(None, "MiB of address space a job may take.", shown="80 % of what is free")
-    seed: int = option(0, "Of the data.")
+    seed: int = option(0, "Seed of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Name, description and options of every job; the import comes first."""

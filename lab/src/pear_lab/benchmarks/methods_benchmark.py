@@ -73,7 +73,7 @@ class MethodsSettings(Settings):
     rounds: int = option(3, "Rounds, in which the sides take turns; the median of all steps counts.", least=1, quick=1)
     limit: float = option(10.0, "Seconds that the steps of one method may take in a round.", positive=True)
     clock: str = option("wall", "wall, or processor for the time in which a side computes.")
-    seed: int = option(0, "Of programs and costs.")
+    seed: int = option(0, "Seed of programs and costs.")
     threads: int = option(1, "For every side.")
 
     def __post_init__(self) -> None:

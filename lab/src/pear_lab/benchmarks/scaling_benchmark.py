@@ -47,7 +47,7 @@ class ScalingSettings(Settings):
     repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
     limit: float = option(60.0, "After a point of more seconds, larger ones are left out.", positive=True)
     threads: int = option(1, "For every side.")
-    seed: int = option(0, "Of costs and programs.")
+    seed: int = option(0, "Seed of costs and programs.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,7 +35,7 @@ class SparseSolverSettings(Settings):
     solvers: tuple[str, ...] = option(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
     batch: int = option(2, "Samples a measurement.", least=1)
     repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
-    seed: int = option(0, "Of costs and programs.")
+    seed: int = option(0, "Seed of costs and programs.")
 
 
 SETTINGS = SparseSolverSettings

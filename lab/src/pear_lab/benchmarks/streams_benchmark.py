@@ -51,7 +51,7 @@ class StreamSettings(Settings):
     grid: int = option(5, "Side of the grid.", least=2)
     folder: str = option("pear-output/bench/streams", "Where the files are written, and deleted in the end.")
     threads: int = option(1, "To compute with; one more reads.")
-    seed: int = option(0, "Of the samples.")
+    seed: int = option(0, "Seed of the samples.")
 
 
 SETTINGS = StreamSettings

@@ -52,7 +52,7 @@ class WorkerSettings(Settings):
     latency: float | None = option(None, "Seconds a message; measured here if left out.", shown="measured")
     bandwidth: float | None = option(None, "Bytes a second between workers.", shown="measured")
     price: float | None = option(None, "Of a core hour, in your currency.", shown="no costs")
-    seed: int = option(0, "Of samples and weights.")
+    seed: int = option(0, "Seed of samples and weights.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,7 +49,7 @@ def _exit_by_stress_result(failure: str, success: str) -> None:
 @app.command("fuzz")
 def fuzz(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the random problems.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     families: Annotated[str | None, typer.Option(help="Names, separated by commas; all if left out.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
@@ -100,7 +100,7 @@ def fuzz_table(found: FuzzResult) -> TextTable:
 @app.command("cvxpy")
 def cvxpy(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 500,
-    seed: Annotated[int, typer.Option(help="Of the random problems.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
     workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
 ) -> None:
@@ -140,7 +140,7 @@ def cvxpy_tables(found: CvxpyResult) -> list[TextTable]:
 @app.command("milp")
 def milp(
     count: Annotated[int, typer.Option(help="Number of programs.", min=1)] = 2000,
-    seed: Annotated[int, typer.Option(help="Of the random programs.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random programs.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first program.", min=0)] = 0,
     workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
@@ -185,7 +185,7 @@ def milp_table(found: MilpResult) -> TextTable:
 @app.command("kill")
 def kill(
     times: Annotated[int, typer.Option(help="Number of kills.", min=1)] = 50,
-    seed: Annotated[int, typer.Option(help="Of who is killed and when.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of who is killed and when.", min=0)] = 0,
     engine: Annotated[str, typer.Option(help="What runs the sweep: local or ray.")] = "local",
 ) -> None:
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
@@ -218,7 +218,7 @@ def kill_table(found: KillCounts) -> TextTable:
 @app.command("soak")
 def soak(
     steps: Annotated[int, typer.Option(help="Number of training steps, over all structures.", min=1)] = 20_000,
-    seed: Annotated[int, typer.Option(help="Of problems, samples and order.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of problems, samples and order.", min=0)] = 0,
 ) -> None:
     """Train for long through degenerate points; exit code 1 where memory or steps grow, or an answer is wrong."""
     from pear_lab.stress.soak import soak_all  # only this command needs it

@@ -185,15 +185,17 @@ class ProblemCopy:
         predicted: the predicted parameters of the copy.
         known: the known parameters of the copy.
         tags: for every variable of the original, a parameter of its shape.
-        limits: the constraints that contain predicted parameters or have a price, each with a tag of its own.
-        tagged: the copy with these constraints, and with ``Σ tag · variable`` added to its objective. The tags show
-            which columns belong to each variable, and which rows to each constraint.
+        constraints: all constraints, each with a tag of its own.
+        limits: those of them that contain predicted parameters or have a price.
+        tagged: the copy with the tagged constraints, and with ``Σ tag · variable`` added to its objective. The tags
+            show which columns belong to each variable, and which rows to each constraint.
     """
 
     problem: Any
     predicted: list[Any]
     known: list[Any]
     tags: list[Any]
+    constraints: list[TaggedConstraint]
     limits: list[TaggedConstraint]
     tagged: Any
 
@@ -226,15 +228,14 @@ class ProblemCopy:
         for row, original in zip(rows, problem.constraints, strict=True):
             if label := getattr(original, "label", None):  # older versions of CVXPY have none
                 row.set_label(label)
-        limits = {
-            i: TaggedConstraint.tagging(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
+        constraints = [
+            TaggedConstraint.tagging(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
             for i, row in enumerate(rows)
-            if i in prices or parameters_in(row, copies)
-        }
-        tagged_rows = [limits[i].constraint if i in limits else row for i, row in enumerate(rows)]
-        tagged = cvxpy.Problem(type(objective)(sum(terms, objective.expr)), tagged_rows)
+        ]
+        limits = [one for i, one in enumerate(constraints) if i in prices or parameters_in(rows[i], copies)]
+        tagged = cvxpy.Problem(type(objective)(sum(terms, objective.expr)), [one.constraint for one in constraints])
         plain = [parameter for parameter, _ in known.values()]
-        return cls(cvxpy.Problem(objective, rows), copies, plain, tags, list(limits.values()), tagged)
+        return cls(cvxpy.Problem(objective, rows), copies, plain, tags, constraints, limits, tagged)
 
 
 def _copy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], cvxpy: Any) -> Any:
@@ -269,12 +270,13 @@ class CanonicalForm:
         data, _, _ = copy.tagged.get_problem_data("CLARABEL")
         self.sign, self.tags = sign, copy.tags
         self._program, self._curved = data["param_prob"], "P" in data
-        row_tags = [one.tag for one in copy.limits]
+        row_tags = [one.tag for one in copy.constraints]
         self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.known, *copy.tags, *row_tags)}
         self.equalities = int(data["dims"].zero)
         self.P, self.q, self.d, self.A, self.b = self.matrices_at({}, constant=True)
         if len(self.b) != self.equalities + int(data["dims"].nonneg):
             raise DataError(f"{WHERE} needs a cone ({data['dims']}), which cannot be taken; write it with linear terms")
+        self._constraints = copy.constraints
         self.limits = TaggedRows(copy.limits, lambda values: self.matrices_at(values)[4])
 
     def matrices_at(self, values: dict[int, Any], constant: bool = False) -> tuple[Any, Array, float, Any, Array]:
@@ -316,6 +318,21 @@ class CanonicalForm:
         _, q, d, _, b = self.matrices_at({parameter.id: values.reshape(parameter.shape)})
         return np.concatenate([q, [d], b])
 
+    def _row_names(self) -> tuple[str, ...]:
+        """The names of the rows of A: of constraints, by entry in C order; "row 7" where CVXPY has added the row.
+
+        Every entry of every tag gets a number, which appears at its row, for CVXPY brings equalities first.
+        """
+        names, values, labels = [f"row {i}" for i in range(len(self.b))], {}, [""]
+        for one in self._constraints:
+            numbers = len(labels) + np.arange(one.tag.size, dtype=float)
+            values[one.tag.id] = numbers.reshape(one.tag.shape)
+            labels += [f"{one.name}[{j}]" if one.tag.size > 1 else one.name for j in range(one.tag.size)]
+        response = self.matrices_at(values)[4]
+        for row in np.flatnonzero(response).tolist():
+            names[row] = labels[round(abs(response[row]))]
+        return tuple(names)
+
     def model_arrays(self, problem: Any, kept: NDArray[np.bool_]) -> tuple[ModelArrays, dict[str, Tensor]]:
         """The arrays of the original problem, in its own sense, and the columns of its variables by name.
 
@@ -325,7 +342,7 @@ class CanonicalForm:
         names, integer = np.full(n, "", dtype=object), np.zeros(n, dtype=bool)
         layout: dict[str, Tensor] = {}
         low = np.where(np.arange(len(self.b)) < self.equalities, self.b, -np.inf)
-        rows = RowLimits(sparse.csr_array(-self.A), low, self.b, _row_names(problem))
+        rows = RowLimits(sparse.csr_array(-self.A), low, self.b, self._row_names())
         rows, lb, ub = rows.split_bounds(kept)
         columns, _ = locate_tags(self.tags, lambda values: self.matrices_at(values)[1])
         for v, at in zip(problem.variables(), columns, strict=True):
@@ -351,11 +368,6 @@ def number_added(names: Sequence[str], added: NDArray[np.bool_]) -> tuple[str, .
     """Rename the variables that CVXPY has ``added`` to auxiliary[0], auxiliary[1], …; the others keep their names."""
     numbers = np.cumsum(added) - 1
     return tuple(f"auxiliary[{numbers[i]}]" if added[i] else name for i, name in enumerate(names))
-
-
-def _row_names(problem: Any) -> tuple[str, ...]:
-    names = ((constraint_name(row, i), row) for i, row in enumerate(problem.constraints))
-    return tuple(f"{name}[{j}]" if row.size > 1 else name for name, row in names for j in range(row.size))
 
 
 def _integer_entries(variable: Any, name: str) -> Any:

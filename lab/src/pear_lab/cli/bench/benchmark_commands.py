@@ -194,7 +194,7 @@ def exactness(
         typer.Option(help="Names that `pear solvers` lists, separated by commas; all installed ones if left out."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the problems.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the random problems.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random problems.")] = 0,
     to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
 ) -> None:
     """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
