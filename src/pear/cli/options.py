@@ -51,7 +51,7 @@ Base = Annotated[
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="The column of a long table whose entries name the decisions; such a table has a row for each predicted value."
+        help="The column of a long table, with a row for each predicted value, whose entries name the decisions."
     ),
 ]
 

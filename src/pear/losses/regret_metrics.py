@@ -20,6 +20,7 @@ from pear.errors import ProblemError, naming_variables
 from pear.losses.defaults import GRADIENT, check_strength
 from pear.losses.sample_weights import read_weights
 from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.rule import ROUNDOFF
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
@@ -233,23 +234,26 @@ class Outcome(NamedTuple):
 
     @property
     def normalized(self) -> float:
-        """The normalised regret ``Σ regret / Σ |best|``; see ``share_of_best`` for a best value of 0."""
+        """The normalised regret ``Σ regret / Σ |best|``; see ``share_of_best`` for best values of 0."""
         return share_of_best(float(self.regret.sum()), float(self.best.abs().sum()))
 
     @property
     def score(self) -> float:
         """A finite number to compare forecasts by: the normalised regret, or the mean regret where all best are 0."""
-        return self.normalized if bool(self.best.any()) else float(self.regret.sum() / max(len(self.regret), 1))
+        mean = float(self.regret.sum() / max(len(self.regret), 1))
+        return self.normalized if bool(self.best.any()) and math.isfinite(self.normalized) else mean
 
 
 def share_of_best(lost: float, best: float) -> float:
-    """Return lost / best; where the best value is exactly 0, 0 if nothing is lost and otherwise infinity.
+    """Return lost / best; where the best value is 0, 0 if nothing is lost and otherwise infinity.
+
+    A best value that is rounding beside the loss counts as 0.
 
     Example:
-        >>> share_of_best(1.0, 4.0), share_of_best(0.0, 0.0), share_of_best(1.0, 0.0)
-        (0.25, 0.0, inf)
+        >>> share_of_best(1.0, 4.0), share_of_best(0.0, 0.0), share_of_best(1.0, 0.0), share_of_best(1.0, 1e-17)
+        (0.25, 0.0, inf, inf)
     """
-    if best != 0:
+    if abs(best) > ROUNDOFF * abs(lost):
         return lost / best
     return 0.0 if lost <= 0 else lost * math.inf
 
