@@ -44,6 +44,22 @@ task = pear.tasks.shortest_path((5, 5))
 features, costs = task.samples(1000, degree=8, noise=0.5, seed=0)
 problem, c, d = task.problem, costs[:64].double(), costs[64:128].double()
 """
+COMMITMENT = f"""
+import sys, tempfile
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).resolve().parents[1] / "src")!r})  # the model alone; it does not use the library
+from pear_lab.benchmarks.commitment_model import CommitmentModel, draw_days
+drawn, count, hours = CommitmentModel(8, 24, 0), 16, range(24)
+with tempfile.TemporaryDirectory() as folder:
+    drawn.write(Path(folder) / "plants.lp")
+    prices = {{f"dem{{t}}": (300.0, 5.0) for t in hours}}
+    names = [f"imp{{t}}" for t in hours]
+    model = pear.from_mps(Path(folder) / "plants.lp", names, rows=list(prices), recourse=prices)
+days = draw_days(drawn, count, 0)
+true = torch.stack([torch.from_numpy(days[name]) for name in [*names, *prices]], 1)
+draw = torch.Generator().manual_seed(0)
+shake = lambda size: size * true.std(0) * torch.randn(true.shape, generator=draw, dtype=torch.float64)
+"""
 JOBS = {
     "gradient-paths": PATHS
     + """
@@ -93,6 +109,15 @@ task = pear.tasks.random_knapsack(100, 5, 0.5, seed=0)
 costs = task.samples(40, degree=4, noise=0.5, seed=0).costs
 fastest(lambda: pear.solve(pear.Problem(**{n: getattr(task.problem, n) for n in ("G", "h", "lb", "ub")}, sense="max",
                                         integer=True), costs), 2)
+""",
+    # a visit of a sample of the unit commitment in training, whose forecast has moved a little since the last one
+    "training-commitment": COMMITMENT
+    + """
+loss, at = pear.PEARLoss(model, smoothing=666.0), true + shake(0.3)
+def visit():
+    at.add_(shake(0.002))
+    loss(at.clone().requires_grad_(), true, keys=range(count)).backward()
+fastest(visit, 6)
 """,
 }
 COLD = {

@@ -12,10 +12,16 @@ from scipy import sparse
 
 from pear.compile.jit import notice
 from pear.decisions import solve
+from pear.decisions.repair import exchange_sparse
 from pear.losses import PEARLoss
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Problem
+from pear.problem.matrix import SparseMatrix
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.sparse_reduced import SparseSystems
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.kernel_arrays import new_states
+from pear.solvers.candidate import Start
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.tasks import shortest_path
@@ -82,6 +88,18 @@ def _compile_sparse_iterates() -> None:
     SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
+def _compile_exchanges() -> None:
+    """Check the warm start of a sparse program of two variables, and project at its solution."""
+    H, J, none = (
+        SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(2), np.ones((1, 2)), np.empty((0, 2)))
+    )
+    c, side = torch.zeros(1, 2).double(), torch.ones(1, 1).double()
+    qp = QuadraticProgram(H, c, J, side, none, side[:, :0], c, c + 1, diagonal=True)
+    working, zero = ActiveSet.none(1, 2, 0, c.device), c[:, :0]
+    exchange_sparse(qp, Start(c, Duals(c[:, :1], zero, c), working, side[:, 0] > 0), 1)
+    SparseSystems(qp, working).project(c + 1)
+
+
 def _compile_paths() -> None:
     """Find the cheapest path through a grid of four nodes."""
     shortest_path((2, 2)).decide([[1.0, 2.0, 1.0, 1.0]])
@@ -94,5 +112,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "branch and bound for 0-1 programs": _compile_branch_and_bound,
     "dynamic programming for 0-1 programs": _compile_dynamic_programming,
     "the interior point for sparse programs": _compile_sparse_iterates,
+    "exchanges of constraints in sparse programs": _compile_exchanges,
     "cheapest paths": _compile_paths,
 }
