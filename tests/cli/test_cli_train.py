@@ -81,6 +81,7 @@ def test_train_and_decide_from_end_to_end(run: Run) -> None:
     assert result.exit_code == 0, result.output
     assert "96 rows train and choose the weights, the last 24 judge the decisions" in result.output
     assert "trained with PEAR: model.pear" in result.output
+    assert result.output.count("held-out samples in 5 folds") == 2  # what won, for MSE and for PEAR
     estimator = pear.DecisionRegressor.load("model.pear")
     frame = pandas.read_csv("data.csv")
     held_out = frame[96:]
@@ -156,6 +157,30 @@ def test_a_wrong_column_gets_a_sentence(run: Run, arguments: tuple[str, ...], sa
     assert result.exit_code == 2
     assert said in result.output
     assert not Path("model.pear").exists()
+
+
+def test_dates_are_told_from_other_texts(run: Run) -> None:
+    frame = table(120)
+    frame.insert(0, "day", pandas.date_range("2024-01-01", periods=120).strftime("%Y-%m-%d"))
+    frame.to_csv("dated.csv", index=False)
+    result = run("train", "knapsack.mps", "dated.csv")
+    assert result.exit_code == 2
+    assert "these are dates; --dates day puts the rows in their order" in result.output
+
+
+def test_a_cost_in_other_letters_is_no_feature(run: Run) -> None:
+    table(120).rename(columns={"stove": "Stove"}).to_csv("letters.csv", index=False)
+    result = run("train", "knapsack.mps", "letters.csv")
+    assert result.exit_code == 2
+    assert "column 'Stove' differs from the variable 'stove' of the model in capital letters alone" in result.output
+
+
+def test_a_table_without_commas_gets_a_sentence(run: Run) -> None:
+    for mark, said in ((";", "';'"), ("\t", "tabs")):
+        table(20).to_csv("other.csv", index=False, sep=mark)
+        result = run("train", "knapsack.mps", "other.csv")
+        assert result.exit_code == 2
+        assert f"expected commas between columns, and found {said}: save it with commas" in result.output
 
 
 def test_files_that_are_none_get_a_sentence(run: Run) -> None:

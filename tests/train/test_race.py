@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ import pear
 from pear.losses import MSELoss
 from pear.train import FitConfig, History, Progress, fit
 from pear.train.blocked_folds import blocked_folds
+from pear.train.racing.feature_units import FeatureUnits
 from pear.train.racing.fit_by_race import count_folds
 from pear.train.racing.race import stages
 from pear.train.ridge import STRENGTHS, fit_ridge
+from pear.train.samples import as_samples
 
 TASK = pear.tasks.shortest_path((3, 3))
 FEATURES, COSTS = TASK.samples(660, degree=6, noise=0.25, seed=3)
@@ -99,6 +103,42 @@ def test_units_of_features_and_costs_do_not_matter(unit: float) -> None:
     torch.testing.assert_close(scaled(features) / unit, plain(X.double()), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("last", [None, nn.Softplus()], ids=["linear end", "Softplus"])
+def test_units_of_features_do_not_matter_to_a_network_either(last: nn.Module | None) -> None:
+    scale = torch.tensor([1e-3, 1.0, 50.0, 7.0, 1e4], dtype=torch.float64)
+    shift = torch.tensor([0.0, 3.0, -1.0, 10.0, 0.5], dtype=torch.float64)
+    forecasts = []
+    for features in (X.double(), X.double() * scale + shift):
+        model = network(last)
+        fit(model, pear.PEARLoss(TASK.problem), (features, C.double()), config=CONFIG)
+        forecasts.append(model(features).detach())
+    torch.testing.assert_close(*forecasts, rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_that_has_learnt_forecasts_alike_in_standardised_features() -> None:
+    features = X.double() * 50 + 7
+    model, samples = network(), as_samples((features, C.double()), "train", linear(), number=True)
+    units = FeatureUnits.of(model, samples)
+    assert units is not None
+    inside = copy.deepcopy(model)
+    inside.load_state_dict(units.enter(model.state_dict()))
+    torch.testing.assert_close(inside(units.standardise(samples).features), model(features))
+    again = units.leave(inside.state_dict())
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(again[name], value)
+
+
+def test_features_of_size_one_and_frozen_layers_are_left_as_they_are() -> None:
+    rows = (X.double() - X.double().mean(0)) / X.double().std(0, correction=0)
+    samples = as_samples((rows, C.double()), "train", linear(), number=True)
+    assert FeatureUnits.of(network(), samples) is None
+    assert FeatureUnits.of(linear(), samples) is not None
+    frozen, others = network(), as_samples((50 * rows, C.double()), "train", linear(), number=True)
+    assert FeatureUnits.of(frozen, others) is not None
+    frozen[0].requires_grad_(False)
+    assert FeatureUnits.of(frozen, others) is None
+
+
 @pytest.mark.parametrize("last", [nn.Softplus(), nn.Sigmoid()], ids=lambda one: type(one).__name__)
 def test_untrained_weights_are_never_returned(last: nn.Module) -> None:
     """The last layer is no ``nn.Linear``, so that nobody sees from it whether the model has learnt."""
@@ -141,13 +181,16 @@ def test_nothing_replaces_a_start_that_is_perfect() -> None:
     assert history.epochs == 0
 
 
-def test_a_model_that_is_worse_than_a_constant_is_told_so() -> None:
+def test_a_model_that_is_worse_than_a_constant_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     """Weights that are too large to be fresh count as trained, and these forecast nonsense."""
     nonsense = linear()
     with torch.no_grad():
         nonsense.weight.mul_(100.0)
-    assert "Beware: a constant forecast" in trained(nonsense, MSELoss(TASK.problem)).choice
-    assert "Beware" not in trained(linear(), MSELoss(TASK.problem)).choice
+    with caplog.at_level(logging.INFO, logger="pear"):
+        assert "Beware: a constant forecast" in trained(nonsense, MSELoss(TASK.problem)).choice
+        assert "Beware" not in trained(linear(), MSELoss(TASK.problem)).choice
+    said = [record.levelno for record in caplog.records if "held-out samples" in record.message]
+    assert said == [logging.WARNING, logging.INFO]
 
 
 def test_with_validation_samples_the_winner_is_taken_as_it_was_judged() -> None:

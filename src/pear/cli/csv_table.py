@@ -41,6 +41,11 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
     if table.empty:
         raise DataError(f"{path} has no rows below its headings; expected one for every sample")
     table.columns = [str(name).strip() for name in table.columns]
+    if len(table.columns) == 1 and (other := [mark for mark in ";\t|" if mark in table.columns[0]]):
+        raise DataError(
+            f"{path} has a single column, {table.columns[0]!r}; expected commas between columns, and found "
+            f"{'tabs' if other[0] == chr(9) else repr(other[0])}: save it with commas, and with 1.5 in place of 1,5"
+        )
     return table
 
 
@@ -79,9 +84,12 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
     texts = column[values.isna() & column.notna()]
     if len(texts):
         lines = list_positions("line", [int(i) + 2 for i in texts.index])
+        remedy = "turn categories into numbers, one column for each, and write 1.5, not 1,5"
+        if what == "features" and _are_dates(texts):
+            remedy = f"these are dates; --dates {name} puts the rows in their order, and takes them for no feature"
         raise DataError(
             f"column {name!r} of {path} holds text, such as {str(texts.iloc[0])!r}, in {lines}; {what} must be "
-            "numbers: turn categories into numbers, one column for each, and write 1.5, not 1,5"
+            f"numbers: {remedy}"
         )
     missing = values.isna() | values.isin([float("inf"), -float("inf")])
     if missing.any():
@@ -89,6 +97,17 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         raise DataError(
             f"column {name!r} of {path} is empty, NaN or infinite in {lines}; fill these cells or drop the rows"
         )
+
+
+def _are_dates(texts: Any) -> bool:
+    """Whether texts are dates in one format."""
+    import warnings
+
+    import pandas
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no common format is found
+        return bool(pandas.to_datetime(texts, errors="coerce").notna().all())
 
 
 def check_same_samples(

@@ -214,8 +214,8 @@ def choose_features(
         other: further columns that are no features.
 
     Raises:
-        DataError: a feature is also predicted, or a column that nobody named is called like a part of the model, and
-            may hold what comes true after the decision.
+        DataError: a feature is also predicted, or a column that nobody named is called like a part of the model, but
+            perhaps for capital letters, and may hold what comes true after the decision.
     """
     if both := [name for name in named if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
@@ -230,5 +230,12 @@ def choose_features(
                 f"column {mine[0]!r} is called like a {what} of the model, and may hold what comes true after the "
                 f"decision; predict it (--costs {predict}), or say that it is known (--known {mine[0]}), or name all "
                 "columns to predict from (--features)"
+            )
+        alike = {name.casefold(): name for name in names if name not in paid}
+        if mine := [name for name in found if name.casefold() in alike]:
+            raise DataError(
+                f"column {mine[0]!r} differs from the {what} {alike[mine[0].casefold()]!r} of the model in capital "
+                "letters alone, and may hold what comes true after the decision; rename it, or name all columns to "
+                "predict from (--features)"
             )
     return found

@@ -1,4 +1,4 @@
-"""Show the progress of a run: a bar where rich is installed, log lines elsewhere."""
+"""Show the progress of a run and its end: a bar and a line where rich is installed, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from pear.train.history import Progress
+from pear.train.history import History, Progress
 
 logger = logging.getLogger("pear")
 
@@ -30,6 +30,15 @@ def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
                 bar.update(task, total=now.max_epochs, completed=now.epoch, description=_progress_line(now))
 
             yield show
+
+
+def show_end(verbose: bool, history: History) -> None:
+    """Say once what a run has chosen and why, in a line below the bar; ``fit`` has said it in the log."""
+    if verbose and history.choice and find_spec("rich") is not None:
+        from rich.console import Console
+        from rich.text import Text
+
+        Console().print(Text(f"{history.choice}."), soft_wrap=True)
 
 
 def _progress_line(now: Progress) -> str:

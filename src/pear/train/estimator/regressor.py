@@ -20,7 +20,7 @@ from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import deviation
 from pear.train.estimator.loss_setup import describe_method, fit_config, make_estimator_loss
 from pear.train.estimator.partial_fit import learn_more
-from pear.train.estimator.progress_display import show_progress
+from pear.train.estimator.progress_display import show_end, show_progress
 from pear.train.estimator.regret_scorer import minus_regret
 from pear.train.estimator.result_tables import forecast_table
 from pear.train.estimator.rows_to_decide import (
@@ -87,7 +87,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
             out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
         random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
-        verbose: show progress: a bar where rich is installed, log lines (logger "pear") elsewhere.
+        verbose: show progress, and what won: a bar where rich is installed, log lines (logger "pear") elsewhere.
 
     Attributes:
         model_: the trained module, standardisation included: (B, p) → (B, k). A correction takes the forecasts of the
@@ -205,16 +205,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         config, model, loss = fit_config(self), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
         scaled, network = model
         with show_progress(self.verbose) as progress:
-            judged_by: Any = self.validation_fraction
-            if held_out is not None:
-                judged_by = held_out.samples(scaled, after=len(rows.costs))
+            split = self.validation_fraction if held_out is None else held_out.samples(scaled, after=len(rows.costs))
             metric = None if problem_of_loss(loss) is not None else self._regret
             train = rows.training_samples(scaled, None if own is None else order)
             weights: dict[str, Any] = {
                 "sample_weight": rows.weight,
                 "validation_weight": None if held_out is None else held_out.weight,
             }
-            history = fit(network, loss, train, judged_by, metric, config, progress=progress, **weights)
+            history = fit(network, loss, train, split, metric, config, progress=progress, **weights)
+        show_end(self.verbose, history)
         notes = [describe_order(order is not None), history.note, self._base_note, describe_method(self)]
         history.note = "; ".join(filter(None, notes))
         self.model_, self.loss_, self.history_, self._scale = model.eval(), loss, history, deviation(rows.costs)

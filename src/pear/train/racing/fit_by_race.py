@@ -39,6 +39,9 @@ logger = logging.getLogger("pear")
 FOLDS = 5
 """The number of folds of a cross-validation."""
 
+BEWARE = "Beware"
+"""The first word of the sentence that warns of a model that decides worse than a constant forecast."""
+
 FEW_FOLDS = 3
 """The number of these folds in which trainings that take long are judged; see ``count_folds``."""
 
@@ -85,6 +88,8 @@ def fit_by_race(
     folds, whole = _make_folds(job, loss, train, validation, score)
     if fresh is None:
         fresh = not _decides_better_than_constant(job.model, folds)
+        if fresh and units is not None:
+            load_weights(job.model, model.state_dict())  # drawn for features of size one, which it gets
     start = _find_start(job, train) if fresh else GivenStart(job.model)
     contest = None if isinstance(loss, MSELoss) else loss  # the start is the squared error itself
     race = Race(job, contest, folds, whole, start, fresh=not isinstance(start, GivenStart))
@@ -209,7 +214,7 @@ def _write_history(race: Race, loss: Any, counted: dict[str, float]) -> History:
         history.before = History(epochs=epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
         history.choice = describe_race(race)
         if race.job.ranks.first:
-            logger.info(history.choice)
+            logger.log(logging.WARNING if BEWARE in history.choice else logging.INFO, history.choice)
     return history
 
 
@@ -236,7 +241,7 @@ def describe_race(race: Race) -> str:
         said += f". They were chosen among {len(race.rows) - len(judged)} trained models by their relaxed decisions"
     if race.constant < winner.metric:
         said += (
-            f". Beware: a constant forecast, the mean of the training costs, decides better ({race.constant:.4g}); the "
-            "model has learnt nothing that helps"
+            f". {BEWARE}: a constant forecast, the mean of the training costs, decides better ({race.constant:.4g}); "
+            "the model has learnt nothing that helps"
         )
     return said
