@@ -338,3 +338,25 @@ def test_a_fit_that_fails_leaves_no_model_behind() -> None:
         model.set_params(loss="peer").fit(X[:40], C[:40])
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("dates", r"column 'extra' of X holds dates; make it the index, set_index\('extra'\)"),
+        ("text", "column 'extra' of X holds text, such as 'north'; turn categories into numbers"),
+        ("gaps", "column 'extra' of X is NaN or infinite in rows 3, 7: fill these cells"),
+    ],
+)
+def test_a_column_that_holds_no_numbers_is_named(column: str, said: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    task = pear.tasks.shortest_path((2, 2))
+    X, C = (pandas.DataFrame(np.asarray(part)) for part in task.samples(20, degree=2))
+    gaps = np.zeros(20)
+    gaps[[3, 7]] = np.nan, np.inf
+    X["extra"] = {"dates": pandas.date_range("2024-01-01", periods=20), "text": "north", "gaps": gaps}[column]
+    with pytest.raises(pear.ProblemError, match=said):
+        pear.DecisionRegressor(task.problem, max_epochs=1).fit(X, C)
+    C.iloc[2, 1] = np.nan
+    with pytest.raises(pear.ProblemError, match="y is NaN or infinite in row 2"):
+        pear.DecisionRegressor(task.problem, max_epochs=1).fit(X[X.columns[:-1]].to_numpy(), C.to_numpy())

@@ -17,6 +17,7 @@ from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
 from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
+from pear.train.estimator.table_checks import check_numbers
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.samples.memory_samples import SampleBatch
 from pear.train.validation import own_rows
@@ -119,6 +120,8 @@ def read_training_rows(
     fresh, X, y = dtype is None, given["X"], given["y"]
     if fresh:
         estimator._forget()
+    for name, table in (("X", X), ("y", y)):
+        check_numbers(table, name)
     numbers: dict[str, Any] = {"dtype": list(_KINDS), "reset": fresh, "ensure_min_samples": least}
     rows, true = validate_data(estimator, X, y, multi_output=True, y_numeric=True, **numbers)
     if fresh:
