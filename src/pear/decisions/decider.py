@@ -14,7 +14,9 @@ from pear.decisions.continuous_programs import solve_verified
 from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
-from pear.problem.array_conversion import given_fields
+from pear.problem.array_conversion import given_fields, is_per_sample
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivatives, derivatives_at
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
@@ -30,8 +32,10 @@ class Decisions:
 
     Args:
         found: the result of the fused pass or of the pipeline.
-        solve: solves the same batch in the pipeline. It is called where a fused pass cannot give a derivative.
+        solve: solves the samples of the batch that it is given, or all of them, in the pipeline. It is called where a
+            fused pass cannot give a derivative.
         rest: the pipeline's solutions of the samples that the fused pass has left; None where there are none.
+        program: makes the programs of the batch, which derivatives by constraints are computed with.
 
     Attributes:
         x: (B, n) decisions; zero where a sample failed.
@@ -41,11 +45,12 @@ class Decisions:
     def __init__(
         self,
         found: FusedDecisions | VerifiedSolutions,
-        solve: Callable[[], VerifiedSolutions] | None = None,
+        solve: Callable[[Tensor | None], VerifiedSolutions] | None = None,
         rest: VerifiedSolutions | None = None,
+        program: Callable[[], QuadraticProgram] | None = None,
     ) -> None:
         self._fused = found if isinstance(found, FusedDecisions) else None
-        self._solve, self._rest = solve, rest
+        self._solve, self._rest, self._program = solve, rest, program
         if isinstance(found, VerifiedSolutions):
             self.verified = found
             self.x, self.status = torch.where(found.solved[:, None], found.x, 0.0), found.status
@@ -64,7 +69,33 @@ class Decisions:
     def verified(self) -> VerifiedSolutions:
         """The verified solutions; after a fused pass they are computed on first use."""
         assert self._solve is not None
-        return self._solve()
+        return self._solve(None)
+
+    def derivatives(self, w: Tensor, sign: int) -> list[Derivative]:
+        """Functions that return the derivatives by cost, Q, A, b, G, h, lb and ub, one row per sample.
+
+        Args:
+            w: (B, n) upstream gradient.
+            sign: 1 for minimisation, −1 for maximisation.
+
+        Raises:
+            NotUniqueError: a decision is not unique.
+        """
+        fused = self._fused
+        found = None if fused is None else fused.respond(w)
+        if found is None or fused is None or self._program is None or self._solve is None:
+            return all_derivatives(self.verified, w, sign)
+        assert fused.duals is not None
+        assert fused.active is not None
+        point = DecisionPoint(self._program(), self.x, fused.duals, fused.active)
+        by_pass = derivatives_at(point, w, found.p, found.equality, found.inequality, sign)
+        bad = (~found.good).nonzero()[:, 0]
+        if not len(bad):
+            return by_pass
+        return [
+            _replace_rows(*pair, bad)
+            for pair in zip(by_pass, all_derivatives(self._solve(bad), w[bad], sign), strict=True)
+        ]
 
     def project(self, w: Tensor) -> Tensor:
         """Apply the projection P at the decisions to w (B, n); rows of failed samples are zero.
@@ -140,19 +171,26 @@ class Decider:
             smoothing: λ.
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
-            by_rows: whether the caller needs derivatives by constraints. No fused pass gives them.
+            by_rows: whether the caller needs derivatives by constraints.
         """
-        found = None if by_rows or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        found = None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        if by_rows and found is not None and not found.gives_rows:
+            found = None
         left = None if found is None else found.left
 
-        def solve() -> VerifiedSolutions:
-            again = self.solve(cost, smoothing, None, self.row_numbers(keys), **fields)
+        def solve(some: Tensor | None) -> VerifiedSolutions:
+            rows, own, costs = self.row_numbers(keys), fields, cost
+            if some is not None:
+                costs, own = cost[some], {name: _select(name, value, some) for name, value in fields.items()}
+                rows = some if rows is None and self.problem.batch is not None else None if rows is None else rows[some]
+            again = self.solve(costs, smoothing, None, rows, **own)
             if left is None:
                 report_failures(again.status, "raise", "the derivative of the decision layer")
             return again
 
         if found is not None and left is None:
-            return Decisions(found, solve)
+            problem = self.problem_of(keys)
+            return Decisions(found, solve, program=lambda: problem.canonical(cost, smoothing, **fields))
         if found is not None and left is not None and not fields:
             some = None if keys is None else [keys[i] for i in left.tolist()]
             known = self.known_failures("predicted", cost[left], smoothing, some, fields)
@@ -284,6 +322,23 @@ class Decider:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle; ``WarmStarts`` itself pickles as an empty store."""
         return {"problem": self.problem, "solver": self.solver, "starts": self.starts}
+
+
+def _select(name: str, field: Any, rows: Tensor) -> Any:
+    """The rows of a field of a call; a field that all samples share stays as it is."""
+    return field[rows] if isinstance(field, Tensor) and is_per_sample(name, field) else field
+
+
+def _replace_rows(whole: Derivative, part: Derivative, rows: Tensor) -> Derivative:
+    """A derivative in which some rows are replaced by those of another."""
+
+    def derivative() -> Tensor:
+        found = whole()
+        found = found.clone()
+        found[rows] = part()
+        return found
+
+    return derivative
 
 
 def _stored_starts(table: SampleTable[Start], slots: Any) -> Start:

@@ -19,7 +19,7 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import plain_problem, variable_names
 from pear.problem.problem import FIELDS
-from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
+from pear.sensitivity.derivatives import objective_derivatives
 
 
 class DecisionLayer(DecisionModule):
@@ -168,7 +168,7 @@ class _Decision(torch.autograd.Function):
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[3:]
         with naming_variables(ctx.names):
             if any(needed[2:]):
-                found = all_derivatives(decisions.verified, w, ctx.sign)
+                found = decisions.derivatives(w, ctx.sign)
             else:
                 found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
         grads: list[Tensor | None] = [None] * len(needed)

@@ -112,6 +112,7 @@ class RollingLoss(nn.Module):
             )
         ids = as_keys(keys, len(forecasts))
         known = self._known_of(ids, forecasts)
+        ids = list(range(len(forecasts))) if ids is None else ids  # for warm starts
         state = self.rolling.initial_state(len(forecasts), self.initial)
         if self.planner.layer.chosen_smoothing is None:
             first = None if known is None else known[:, 0]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pear.errors import NotUniqueError
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.rule import OPTIMAL
 from pear.problem.matrix import matvec, tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
@@ -28,6 +31,22 @@ def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
     return [lambda: -sign * p, lambda: -0.5 * sign * (_outer(p, z) + _outer(z, p))]
 
 
+class DecisionPoint(NamedTuple):
+    """Solutions of a batch of programs, with their multipliers and tight constraints.
+
+    Attributes:
+        qp: the programs.
+        x: (B, n) decisions.
+        duals: the multipliers.
+        active: the constraints that are tight.
+    """
+
+    qp: QuadraticProgram
+    x: Tensor
+    duals: Duals
+    active: ActiveSet
+
+
 def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
     """Functions that return the derivatives by cost, Q, A, b, G, h, lb and ub, one row per sample.
 
@@ -44,7 +63,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
     p, q_eq, q_in, unique = solved.systems.project(w, least_multipliers=True)
     require_unique(solved, unique)
     p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))
-    return _derivatives_of_projection(solved, w, (p, q_eq, q_in), sign)
+    return derivatives_at(DecisionPoint(solved.qp, solved.x, solved.duals, solved.active), w, p, q_eq, q_in, sign)
 
 
 def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
@@ -80,15 +99,24 @@ def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list
             "makes it unique",
             left,
         )
-    return _derivatives_of_projection(solved, w, (p, q_eq, q_in), sign)
+    return derivatives_at(DecisionPoint(solved.qp, solved.x, solved.duals, solved.active), w, p, q_eq, q_in, sign)
 
 
-def _derivatives_of_projection(
-    solved: VerifiedSolutions, w: Tensor, found: tuple[Tensor, Tensor, Tensor], sign: int
+
+def derivatives_at(
+    point: DecisionPoint, w: Tensor, p: Tensor, q_eq: Tensor, q_in: Tensor, sign: int
 ) -> list[Derivative]:
-    """Functions that return the derivatives from the solution p, q_eq and q_in of the reduced system for w."""
-    qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
-    p, q_eq, q_in = found
+    """The same functions from the solution ``[H Jᵀ; J 0][p; q] = [w; 0]`` of the reduced systems.
+
+    Args:
+        point: the solutions.
+        w: (B, n) upstream gradient.
+        p: (B, n) the projection P w.
+        q_eq: (B, p) the multipliers of the equalities in the reduced systems.
+        q_in: (B, m) those of the inequalities, zero where they are not tight.
+        sign: 1 for minimisation, −1 for maximisation.
+    """
+    qp, z, duals, active = point
 
     def at_bound(where: Tensor) -> Tensor:
         slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)

@@ -111,6 +111,36 @@ class Regrets(TensorRecord):
         )
 
 
+class RowResponse(NamedTuple):
+    """The solution of the reduced systems of the backward pass, from which all derivatives follow.
+
+    Attributes:
+        p: (B, n) the projection P w of the upstream gradient.
+        equality: (B, p) the multipliers of the equalities.
+        inequality: (B, m) those of the inequalities.
+        good: (B,) bool, True where they are accurate.
+    """
+
+    p: Tensor
+    equality: Tensor
+    inequality: Tensor
+    good: Tensor
+
+
+@runtime_checkable
+class RowProjector(Projector, Protocol):
+    """A projector that also gives the multipliers of the rows."""
+
+    def respond(self, w: Tensor, active: ActiveSet) -> RowResponse | None:
+        """Solve the reduced systems of the backward pass; None where the pass cannot.
+
+        Args:
+            w: (B, n) upstream gradients.
+            active: the tight constraints.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class FusedDecisions:
     """Decisions of a batch by a fused pass.
@@ -121,6 +151,7 @@ class FusedDecisions:
         doubtful: True where a decision of the batch may not be unique. The pass then gives no derivatives.
         proven: True where every projection is known to converge, so that its flags need not be read.
         left: (k,) positions of the samples that are left to the pipeline; None where all are solved.
+        duals, active: the multipliers and the tight constraints; None where the pass does not give them.
     """
 
     x: Tensor
@@ -128,6 +159,21 @@ class FusedDecisions:
     doubtful: bool
     proven: bool = False
     left: Tensor | None = None
+    duals: Duals | None = None
+    active: ActiveSet | None = None
+
+    @property
+    def gives_rows(self) -> bool:
+        """Whether ``respond`` may give derivatives by constraints."""
+        known = self.duals is not None and self.left is None and not self.doubtful
+        return known and isinstance(self.projector, RowProjector)
+
+    def respond(self, w: Tensor) -> RowResponse | None:
+        """Solve the reduced systems for upstream gradients w (B, n); None where the pipeline has to."""
+        if not self.gives_rows or self.active is None:
+            return None
+        assert isinstance(self.projector, RowProjector)
+        return self.projector.respond(w, self.active)
 
     def project(self, error: Tensor) -> Tensor | None:
         """Project errors at the decisions.

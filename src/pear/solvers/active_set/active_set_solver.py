@@ -19,7 +19,9 @@ from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.dual_plan import KeptDualPlan
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
+from pear.solvers.active_set.row_multipliers import row_multipliers
 from pear.solvers.candidate import Candidate, empty_candidate
+from pear.solvers.fused import RowResponse
 
 _MANY_ROWS = 150  # of a linear program
 
@@ -116,6 +118,17 @@ class CompiledProjector:
         error = np.ascontiguousarray(e.detach().double().numpy())
         g, good = batch.project_batch(self.programs, error, self.at, self.states, np.arange(len(error)))
         return torch.from_numpy(g), torch.from_numpy(good)
+
+    def respond(self, w: Tensor, active: ActiveSet) -> RowResponse | None:
+        """Solve the reduced systems of the backward pass; None where a sample has no basis.
+
+        Args:
+            w: (B, n) upstream gradients.
+            active: the tight constraints.
+        """
+        p, good = self.project(w)
+        found = row_multipliers(self.programs, self.states, self.at, active, w, p)
+        return None if found is None else RowResponse(p, found[0], found[1], good & found[2])
 
 
 def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:

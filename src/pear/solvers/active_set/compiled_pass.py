@@ -101,12 +101,12 @@ class CompiledPass:
         mine = states if keys is None else States._make(part[slots] for part in states)
         doubtful = not unique and bool(outcome.weak.any()) and not self._is_definite(P)
         projector = CompiledProjector(P, mine, at)
+        if doubtful and len(left):
+            return None
         rest = torch.from_numpy(left) if len(left) else None
-        return (
-            None
-            if doubtful and len(left)
-            else FusedDecisions(torch.from_numpy(outcome.x), projector, doubtful, left=rest)
-        )
+        x, *duals = (torch.from_numpy(part) for part in outcome[2:6])
+        active = ActiveSet(*map(torch.from_numpy, outcome[7:10]))
+        return FusedDecisions(x, projector, doubtful, left=rest, duals=Duals(*duals), active=active)
 
     def solve(self, cost: Tensor, smoothing: float) -> PassSolutions | None:
         """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
