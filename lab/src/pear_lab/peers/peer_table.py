@@ -90,6 +90,10 @@ PEERS: tuple[Peer, ...] = (
         structures=_PORTFOLIO,
     ),
     Peer(
+        "cvxpylayers", "cvxpylayers", "cvxpylayers", WORKERS / "run_cvxpylayers_rolling.py",
+        (_TORCH, "cvxpylayers==1.2.0", "diffcp"), "rolling", note="any convex program; diffcp, its default",
+    ),
+    Peer(
         "qpax", "qpax", "qpax", WORKERS / "run_qpax.py", _QPAX, devices=("cpu", "cuda"),
         options=(("solver_tol", 1e-10), ("target_kappa", 1e-10)), note="batched interior point in JAX, float64",
     ),

@@ -1,0 +1,143 @@
+"""Benchmark: a training step through rollouts of a battery, compared with the same rollout by another layer.
+
+A step is the realised cost of all rollouts and its gradient by all forecasts. Prices are drawn: a daily pattern with
+noise. An epoch is reckoned from the step: as many rollouts as fit into four years of hours without overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import pear
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.timing import measure
+from pear_lab.peers import Peer
+from pear_lab.peers import measure as measure_peer
+from pear_lab.tasks.battery_task import Battery, battery
+
+PEERS = "rolling"
+LABELS = Labels("A training step through rollouts", "in the order of the table", "ms a plan")
+EPOCH_HOURS = 4 * 365 * 24
+
+
+@dataclass(frozen=True)
+class RollingSettings(Settings):
+    """Time a training step through rollouts of a battery, one thread each, beside the error of the gradients."""
+
+    hours: int = option(48, "That a plan has.", least=2, quick=6)
+    steps: int = option(24, "Of a rollout.", least=1, quick=2)
+    rollouts: int = option(16, "In a batch.", least=1, quick=2)
+    repeats: int = option(3, "Measurements; the fastest counts.", least=1, quick=1)
+    limit: float = option(60.0, "Seconds that one side may take.", positive=True)
+    seed: int = option(0, "Of the prices.")
+
+
+SETTINGS = RollingSettings
+
+
+@dataclass(frozen=True)
+class RollingRow:
+    """The times of one method.
+
+    Attributes:
+        who: name of the method.
+        step_seconds: processor seconds of a step.
+        plan_seconds: the same for each plan.
+        epoch_seconds: reckoned seconds of an epoch.
+        ratio: step_seconds relative to ours.
+        gradient_error: largest relative 2-norm error of a rollout's gradient against ours.
+    """
+
+    who: str
+    step_seconds: float
+    plan_seconds: float
+    epoch_seconds: float
+    ratio: float
+    gradient_error: float = math.nan
+
+
+def run(settings: RollingSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Measure PEAR and the peers. Each peer comes with the Python interpreter that can import it."""
+    spec = Battery(hours=settings.hours, sells_rest=True)
+    forecasts, truth = draw_prices(settings)
+    plans = settings.steps * settings.rollouts
+    epoch = EPOCH_HOURS / plans
+    callbacks.on_note(
+        f"{settings.rollouts} rollouts of {settings.steps} steps, plans of {settings.hours} hours, one thread; an "
+        f"epoch is {EPOCH_HOURS:,} plans"
+    )
+    rolling = pear.Rolling(battery(spec), state={"state": "state[0]"})
+    loss = pear.RollingLoss(rolling, smoothing=0.0)
+    rows: list[RollingRow] = []
+
+    def add(who: str, seconds: float, found: Any) -> None:
+        ours = rows[0].step_seconds if rows else seconds
+        off = largest_error(found, exact)
+        rows.append(RollingRow(who, seconds, seconds / plans, epoch * seconds, seconds / ours, off))
+        callbacks.on_row(rows[-1])
+
+    def step() -> dict[str, Any]:
+        moving = forecasts.clone().requires_grad_()
+        loss(moving, truth).backward()
+        assert moving.grad is not None
+        return {"gradient": moving.grad.numpy()}
+
+    callbacks.say("pear")
+    step()  # compiles on first use
+    arrays, seconds = measure(lambda: step, settings.repeats, settings.limit, False, lambda: None, "processor")
+    exact = arrays["gradient"]
+    add("pear", min(seconds), exact)
+    names = ("capacity", "efficiency", "charge", "discharge", "start", "level_penalty", "flow_penalty")
+    data = {"forecasts": forecasts.numpy(), "truth": truth.numpy(), "half": np.array(spec.capacity / 2)}
+    data |= {name: np.array(getattr(spec, name)) for name in names}
+    for peer, python in peers:
+        callbacks.say(peer.name)
+        found = measure_peer(
+            peer, python, data, repeats=settings.repeats, limit=settings.limit, warm_up=False, clock="processor"
+        )
+        add(peer.title, min(found.seconds), found.arrays["gradient"])
+
+
+def draw_prices(settings: RollingSettings) -> tuple[Tensor, Tensor]:
+    """Forecasts and true prices of all plans, (B, S, T) each: a daily pattern with noise, and errors of 20 %."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    length = settings.steps + settings.hours - 1
+    noise = torch.randn(settings.rollouts, length, generator=generator, dtype=torch.float64)
+    hour = torch.arange(length) + torch.randint(24, (settings.rollouts, 1), generator=generator)
+    price = 35 * torch.exp(0.3 * torch.sin(2 * math.pi * hour / 24) + 0.15 * noise)
+    truth = price.unfold(1, settings.hours, 1).contiguous()
+    return truth * torch.exp(0.2 * torch.randn(truth.shape, generator=generator, dtype=torch.float64)), truth
+
+
+def largest_error(found: Any, exact: Any) -> float:
+    """Return the largest relative error of a rollout's gradient."""
+    a, b = (np.asarray(part).reshape(len(part), -1) for part in (found, exact))
+    size = np.linalg.norm(b, axis=1)
+    return float((np.linalg.norm(a - b, axis=1)[size > 0] / size[size > 0]).max(initial=0.0))
+
+
+def tables(rows: list[RollingRow]) -> list[TextTable]:
+    """Make the table of all methods."""
+    columns = {
+        "who": lambda row: row.who,
+        "ms a step": lambda row: format_number(1e3 * row.step_seconds),
+        "ms a plan": lambda row: format_number(1e3 * row.plan_seconds),
+        "s an epoch": lambda row: format_number(row.epoch_seconds),
+        "step /\npear": lambda row: format_number(row.ratio),
+        "gradient\ndifference": lambda row: format_error(row.gradient_error),
+    }
+    return [TextTable.of("A training step through rollouts", rows, columns)]
+
+
+def series(rows: list[RollingRow]) -> list[Series]:
+    """Return the milliseconds of a plan, one point per method."""
+    return [Series(row.who, [i + 1.0], [1e3 * row.plan_seconds], row.who == "pear") for i, row in enumerate(rows)]
