@@ -162,7 +162,13 @@ class Decider:
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     def decide(
-        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any], by_rows: bool
+        self,
+        cost: Tensor,
+        smoothing: float,
+        keys: list[Hashable] | None,
+        fields: dict[str, Any],
+        by_rows: bool,
+        by_matrices: bool = False,
     ) -> Decisions:
         """Decide for a batch, by the fused pass where that is possible.
 
@@ -172,8 +178,10 @@ class Decider:
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
             by_rows: whether the caller needs derivatives by constraints.
+            by_matrices: whether these are derivatives by A or G too, which depend on the multipliers where rows are
+                dependent. They are always those of the pipeline.
         """
-        found = None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        found = None if by_matrices or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
         if by_rows and found is not None and not found.gives_rows:
             found = None
         left = None if found is None else found.left

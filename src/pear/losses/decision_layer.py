@@ -115,9 +115,11 @@ class DecisionLayer(DecisionModule):
             given["Q"] = self.curvature_of_call(given["Q"], ids)
         given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
         fields |= given
-        by_rows = torch.is_grad_enabled() and any(requires_gradient(given.get(name)) for name in FIELDS[1:])
+        followed = {name for name in given if torch.is_grad_enabled() and requires_gradient(given[name])}
         with self.decider.locked(ids):
-            decisions = self.decider.decide(cost.detach(), lam, ids, given, by_rows)
+            decisions = self.decider.decide(
+                cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
+            )
         self._report_failures(decisions, cost)
         decision: Tensor = _Decision.apply(
             decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()

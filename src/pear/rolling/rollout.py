@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from pear.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
@@ -71,6 +74,20 @@ class Rollout:
         for name, values in self.decisions.items():
             columns |= _columns(name, values.reshape(steps, -1))
         return pandas.DataFrame(columns, index=pandas.Index(self.label[:: self.step], name="period"))
+
+    def plot(self, path: str | os.PathLike[str] | None = None, most: int = 240) -> Figure:
+        """Draw states, what was done in the last steps, and the cost summed up.
+
+        Args:
+            path: a file to save the picture to, in the format that its name ends with.
+            most: the number of steps that are drawn one by one.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pear.rolling.rollout_figure import draw_rollout
+
+        return draw_rollout(self, None if path is None else Path(path), most)
 
     def __repr__(self) -> str:
         word = "cost" if self.sense == "min" else "value"

@@ -18,7 +18,7 @@ def row_multipliers(
 
     The basis of a working set determines q. A basic variable at a bound, or the slack of a tight row among the basic
     variables, leaves q a direction in which it is not determined; q is then the solution of least norm, with rows
-    scaled to length one.
+    scaled to length one on the free variables.
 
     Args:
         P: the programs.
@@ -34,7 +34,7 @@ def row_multipliers(
     """
     if not (states.has_start == BASIS_START).all():
         return None
-    J, norm = (torch.from_numpy(field if len(field) == 1 else field[at]) for field in (P.J, P.norm))
+    J = torch.from_numpy(P.J if len(P.J) == 1 else P.J[at])
     basis, inverse = torch.from_numpy(states.basis).long(), torch.from_numpy(states.inverse)
     n, equalities = p.shape[1], P.equalities
     rest = w - _curvature_times(P, at, p)
@@ -49,10 +49,13 @@ def row_multipliers(
     tight = torch.cat(
         [active.lower | active.upper, torch.ones_like(q[:, :equalities], dtype=torch.bool), active.rows], 1
     )
-    q = _least_norm(q, inverse * tight.gather(1, basis)[:, :, None], norm)
-    left = torch.where(active.lower | active.upper, 0.0, rest - _transpose_times(J, q)).abs().amax(1)
+    free = ~(active.lower | active.upper)
+    length = free.double() @ J[0].square().T if len(J) == 1 else (J.square() @ free.double()[:, :, None])[:, :, 0]
+    directions = inverse * tight.gather(1, basis)[:, :, None]
+    q = _least_norm(q, directions, torch.where(length > 0, length, 1.0))
+    left = torch.where(~free, 0.0, rest - _transpose_times(J, q)).abs().amax(1)
     top = torch.maximum(w.abs().amax(1), _transpose_times(J.abs(), q.abs()).amax(1))
-    return q[:, :equalities], q[:, equalities:], left <= PROJECTED * top
+    return q[:, :equalities], torch.where(active.rows, q[:, equalities:], 0.0), left <= PROJECTED * top
 
 
 def _curvature_times(P: Programs, at: Index, p: Tensor) -> Tensor:
@@ -76,7 +79,7 @@ def _least_norm(q: Tensor, directions: Tensor, norm: Tensor) -> Tensor:
     Args:
         q: (B, R) multipliers.
         directions: (B, R, R) rows along which q is not determined; the others are zero.
-        norm: (1, R) or (B, R) squared lengths of the rows.
+        norm: (B, R) squared lengths of the rows.
     """
     if not q.shape[1]:
         return q
@@ -84,7 +87,7 @@ def _least_norm(q: Tensor, directions: Tensor, norm: Tensor) -> Tensor:
     some = (along.abs().amax(1) > FEASIBLE * (norm * q.abs()).amax(1)).nonzero()[:, 0]
     if not len(some):
         return q
-    N, scale = directions[some], norm.expand(len(q), -1)[some]
+    N, scale = directions[some], norm[some]
     gram = (N * scale[:, None]) @ N.mT
     gram.diagonal(dim1=1, dim2=2).add_((N.abs().amax(2) == 0).double())
     factors, failed = torch.linalg.cholesky_ex(gram)

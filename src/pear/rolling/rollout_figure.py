@@ -1,0 +1,57 @@
+"""The picture of a rollout: its states and what was done over time, and the cost summed up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pear.pages.figure_style import INK, OTHERS, OURS, require_packages, save_figure, styled_figure, write_headline
+from pear.wording import format_amount
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pear.rolling.rollout import Rollout
+
+
+def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
+    """Draw the last ``most`` steps of a rollout, and save the picture where a path is given.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    require_packages("plot", "matplotlib")
+    steps = slice(max(0, len(found.cost) - most), None)
+    when = found.label[:: found.step]
+    with styled_figure((11.0, 4.2), widths=(1.6, 1.0)) as (figure, (left, right)):
+        for color, (name, values) in zip(_colors(OURS), found.states.items(), strict=False):
+            left.plot(when[steps], _total(values[1:])[steps], color=color, linewidth=1.8, label=name)
+        for color, (name, values) in zip(_colors(OTHERS), found.decisions.items(), strict=False):
+            if name not in found.states:
+                done = _total(values).reshape(len(found.cost), found.step).sum(1)
+                left.step(when[steps], done[steps], where="mid", color=color, linewidth=1.1, label=name)
+        left.legend(loc="upper left", bbox_to_anchor=(0.0, -0.1), ncols=4)
+        left.set_title("states reached, and what was done")
+        right.plot(when, np.cumsum(found.cost), color=INK, linewidth=1.6)
+        right.set_title("cost" if found.sense == "min" else "value")
+        for axes in (left, right):
+            axes.grid(axis="y")
+            axes.tick_params(axis="x", labelrotation=20 if np.issubdtype(when.dtype, np.datetime64) else 0)
+        word = "cost" if found.sense == "min" else "brought"
+        headline = f"{len(found.cost):,} steps {word} {format_amount(found.total)}"
+        write_headline(figure, headline, f"{format_amount(found.mean)} a step")
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+
+def _colors(palette: tuple[str, ...]) -> list[str]:
+    """Colours for any number of lines."""
+    return list(palette) * 8
+
+
+def _total(values: Any) -> Any:
+    """The sum over all entries of an array with a row for each period."""
+    return values.reshape(len(values), -1).sum(1)
