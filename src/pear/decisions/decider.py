@@ -20,7 +20,7 @@ from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivati
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import FusedDecisions, FusedPass
+from pear.solvers.fused import FusedDecisions, FusedPass, RowPass
 from pear.solvers.registry import choose, get
 from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
 
@@ -181,7 +181,7 @@ class Decider:
             by_matrices: whether these are derivatives by A or G too, which depend on the multipliers where rows are
                 dependent. They are always those of the pipeline.
         """
-        found = None if by_matrices or self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        found = None if by_matrices else self._decide_in_pass(cost, smoothing, keys, fields, by_rows)
         if by_rows and found is not None and not found.gives_rows:
             found = None
         left = None if found is None else found.left
@@ -206,6 +206,15 @@ class Decider:
             return Decisions(found, solve, self.solve(cost[left], smoothing, some, rows, known))
         known = self.known_failures("predicted", cost, smoothing, keys, fields)
         return Decisions(self.solve(cost, smoothing, keys, known=known, **fields))
+
+    def _decide_in_pass(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any], by_rows: bool
+    ) -> FusedDecisions | None:
+        """Decide by the fused pass; None where there is none for this, or where the pipeline has to decide."""
+        if not by_rows:
+            return None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
+        one = self.fused
+        return one.decide_with_rows(cost, smoothing, keys, fields) if isinstance(one, RowPass) else None
 
     def solve(
         self,

@@ -102,7 +102,6 @@ def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list
     return derivatives_at(DecisionPoint(solved.qp, solved.x, solved.duals, solved.active), w, p, q_eq, q_in, sign)
 
 
-
 def derivatives_at(
     point: DecisionPoint, w: Tensor, p: Tensor, q_eq: Tensor, q_in: Tensor, sign: int
 ) -> list[Derivative]:

@@ -260,6 +260,17 @@ class FusedPass(Protocol):
         ...
 
 
+@runtime_checkable
+class RowPass(Protocol):
+    """A pass whose decisions also have derivatives by right-hand sides and bounds."""
+
+    def decide_with_rows(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> FusedDecisions | None:
+        """Decide for a batch as ``FusedPass.decide`` does."""
+        ...
+
+
 def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
     """Add the normal component to a projection: g + β (‖g‖/‖n‖) n with n = H⁻¹e − g.
 

@@ -22,7 +22,7 @@ from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
-from pear.solvers.active_set.dual_plan import make_dual_plan, replace_rows
+from pear.solvers.active_set.dual_plan import make_dual_plan, no_dual_plan, replace_rows
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Array, Index
@@ -86,7 +86,22 @@ class CompiledPass:
             keys: sample ids, or None.
             fields: values that replace fields of the problem in this call.
         """
+        return self._decide(self.prepare(cost, smoothing, keys, fields), cost, keys)
+
+    def decide_with_rows(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> FusedDecisions | None:
+        """Decide as ``decide`` does, by the primal method, whose bases give derivatives by rows and bounds."""
         prepared = self.prepare(cost, smoothing, keys, fields)
+        if prepared is None:
+            return None
+        P, default, at = prepared
+        return self._decide((P._replace(dual=no_dual_plan()), default, at), cost, keys)
+
+    def _decide(
+        self, prepared: tuple[Programs, States, Index] | None, cost: Tensor, keys: list[Hashable] | None
+    ) -> FusedDecisions | None:
+        """Decide for a batch from the result of ``prepare``."""
         if prepared is None:
             return None
         P, default, at = prepared
