@@ -64,7 +64,7 @@ def through_rollouts(task: RollingBattery, network: PriceNetwork, seed: int, giv
     drawn = torch.randperm(cut - given.rollout_steps, generator=torch.Generator().manual_seed(seed))[: given.rollouts]
     apart = hours[cut :: max(1, 10 * (len(hours) - cut) // given.rollouts)]
     train, held_out = (task.rollouts(starts, given.rollout_steps) for starts in (hours[drawn], apart))
-    return fit(network, loss, train, held_out, seed, given, f"rollout, seed {seed}", batch=4)
+    return fit(network, loss, train, held_out, seed, given, f"rollout, seed {seed}", batch=given.batch)
 
 
 def on_single_plans(task: RollingBattery, network: PriceNetwork, seed: int, given: argparse.Namespace) -> str:
@@ -103,7 +103,7 @@ def fit(
         progress=lambda check: say(f"{what}: {check}"), checkpoint=given.out / f"{what}.checkpoint",
     )  # fmt: skip
     network.eval()
-    return f"{len(history.checks)} checks, best at epoch {history.best_epoch}"
+    return f"{history.epochs} epochs, {history.best}"
 
 
 def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Namespace) -> tuple[Tensor, float, str]:
@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--epochs", type=int, default=2, help="epochs of the trainings on decisions")
     parser.add_argument("--start-epochs", type=int, default=10, help="epochs of the squared error")
+    parser.add_argument("--batch", type=int, default=4, help="rollouts in a batch")
     parser.add_argument("--rollouts", type=int, default=600, help="rollouts in an epoch, from hours drawn at random")
     parser.add_argument("--rollout-steps", type=int, default=24, help="steps of a rollout in training")
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the trainings on decisions")
