@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pear
@@ -13,6 +14,7 @@ SOURCE = Path(pear.__file__).parent
 LAB = Path(pear_lab.__file__).parent
 LIBRARY = sorted(SOURCE.rglob("*.py"))
 FILES = [*LIBRARY, *sorted(LAB.rglob("*.py"))]
+ROOT = Path(__file__).parents[2]
 MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 # Triton and numba compile these as single units; splitting them would cost time at every step.
 KERNELS = {
@@ -170,3 +172,15 @@ def test_formulas_keep_their_letters():
     """A docstring that begins with a formula does not turn its vector into a matrix: g = P e."""
     found = [name(path) for path in FILES if re.search(r'"""[A-Z] (=|\+|−=) [^ ]+ [a-z]', path.read_text("utf-8"))]
     assert found == []
+
+
+def test_the_rooms_stand_in_contributing_in_the_order_of_the_contract():
+    """Rooms are packages; the single files below them are left out there."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for package, source in (("pear", SOURCE), ("pear_lab", LAB)):
+        layers = next(one["layers"] for one in contracts if one.get("containers") == [package])
+        rooms = [layer for layer in reversed(layers) if (source / layer).is_dir()]
+        (said,) = re.findall(rf"^    {package}: +(.+)$", page, re.MULTILINE)
+        assert said.split(" → ") == rooms
+    assert {room for room in rooms if f"| `{room}` |" not in (ROOT / "lab/README.md").read_text("utf-8")} == set()
