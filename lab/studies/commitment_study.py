@@ -4,10 +4,10 @@
 
 A ridge forecast of demand is fitted on all days before each fold of two months; its errors in a cross-validation by
 blocks of days make the quantiles and the scenarios. ``--stands``: outputs are decided a day ahead, too, and only what
-is missing or too much is settled. ``--averse`` adds a plan by half CVaR, ``--reduce`` one by k-means, ``--train``
-scenarios that are trained on what their plans lose. The table has the regret of each rule, and its difference to the
-fixed quantile that was best on the very days that are tested. ``--out`` keeps what is done, fold by fold; folds that
-are there already are not run again.
+is missing or too much is settled. ``--averse`` adds a plan by half CVaR, ``--even`` and ``--reduce`` scenarios that are
+chosen with more care, ``--train`` scenarios that are trained. The table has the regret of each rule, and its difference
+to the fixed quantile that was best on the very days that are tested. ``--out`` keeps what is done, fold by fold; folds
+that are there already are not run again.
 """
 
 from __future__ import annotations
@@ -115,6 +115,9 @@ def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dic
         judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
     drawn = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, S)
     judge(f"{S} past errors", plan, drawn)
+    if args.even:
+        even = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, S, draw="even")
+        judge(f"{S} past errors, evenly", plan, even)
     if args.reduce:
         centres, weights = pear.scenarios.reduce(fold.errors, S, keep="one")
         shares = weights.expand(len(true), -1)
@@ -167,6 +170,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=3, help="test every so many days")
     parser.add_argument("--stands", action="store_true", help="outputs are decided a day ahead, too")
     parser.add_argument("--averse", action="store_true", help="plan by half CVaR as well")
+    parser.add_argument("--even", action="store_true", help="plan by past errors at even steps as well")
     parser.add_argument("--reduce", action="store_true", help="plan by one past error of each cluster as well")
     parser.add_argument("--out", type=Path, help="file of results, a line for each fold")
     parser.add_argument("--one", action="store_true", help="stop after one more fold")

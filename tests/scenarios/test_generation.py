@@ -22,6 +22,16 @@ def test_residual_scenarios_are_whole_days_drawn_once():
     assert residual_scenarios(forecasts, errors, 20).shape == (3, 20, 4)
 
 
+def test_even_scenarios_are_whole_days_from_low_to_high():
+    random = np.random.default_rng(5)
+    errors = (random.normal(size=(100, 1)) + 0.1 * random.normal(size=(100, 3))) * [1.0, 100.0, 0.01]
+    found = residual_scenarios(np.zeros((1, 3)), errors, 10, draw="even")[0].numpy()
+    assert all((errors == row).all(1).any() for row in found)
+    levels = (errors / errors.std(0)).mean(1)
+    expected = np.sort(levels)[np.arange(5, 100, 10)]
+    np.testing.assert_allclose((found / errors.std(0)).mean(1), expected)
+
+
 def test_quantile_scenarios_have_the_quantiles_of_the_errors():
     errors = np.random.default_rng(1).normal(size=(50, 2))
     found = quantile_scenarios([[1.0, 2.0]], errors, 4)[0].numpy()
@@ -80,6 +90,7 @@ def test_reducing_to_all_scenarios_changes_no_decision():
     [
         (lambda: residual_scenarios([[1.0]], [[1.0, 2.0]], 3), "with the same k"),
         (lambda: residual_scenarios([[1.0]], [[float("nan")]], 3), "must be finite"),
+        (lambda: residual_scenarios([[1.0]], [[1.0]], 3, draw="all"), "'random' or 'even'"),
         (lambda: quantile_scenarios([[1.0]], [[1.0]], 0), "whole number"),
         (lambda: reduce([1.0], 2), "must have shape"),
         (lambda: reduce([[1.0]], 2, [-1.0]), "not negative"),

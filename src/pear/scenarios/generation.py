@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,9 @@ from pear.errors import ProblemError
 from pear.problem.array_conversion import to_float64
 
 
-def residual_scenarios(forecasts: Any, residuals: Any, count: int, seed: int = 0) -> Tensor:
+def residual_scenarios(
+    forecasts: Any, residuals: Any, count: int, draw: Literal["random", "even"] = "random", seed: int = 0
+) -> Tensor:
     """Scenarios ``forecast + past error``: whole rows of errors, so that values that err together keep doing so.
 
     Take errors of days that the forecaster was not fitted on, from a cross-validation or of the last weeks: those of
@@ -20,8 +22,10 @@ def residual_scenarios(forecasts: Any, residuals: Any, count: int, seed: int = 0
     Args:
         forecasts: (B, k) forecasts of any forecaster.
         residuals: (N, k) true values less forecasts of past days.
-        count: S, the number of scenarios; each is a day of the past, drawn without replacement where there are enough.
-        seed: of the draw, which is the same for all B samples.
+        count: S, the number of scenarios; each is a day of the past.
+        draw: "random" days, without replacement where there are enough; or "even": days are sorted by their mean error,
+            each value in units of its deviation, and taken at even steps, so that few scenarios span high and low.
+        seed: of the random draw, which is the same for all B samples.
 
     Returns:
         (B, S, k) float64.
@@ -32,6 +36,13 @@ def residual_scenarios(forecasts: Any, residuals: Any, count: int, seed: int = 0
     """
     centre, errors = _read_pair(forecasts, residuals)
     _check_count(count)
+    if draw not in ("random", "even"):
+        raise ProblemError(f"draw must be 'random' or 'even'; got {draw!r}")
+    if draw == "even":
+        spread = errors.std(0, correction=0)
+        level = (errors / torch.where(spread > 0, spread, 1.0)).mean(1)
+        steps = (torch.arange(count) + 0.5) * len(errors) / count
+        return centre[:, None] + errors[level.argsort(stable=True)[steps.long()]]
     generator = torch.Generator().manual_seed(seed)
     rounds = -(-count // len(errors))
     drawn = torch.cat([torch.randperm(len(errors), generator=generator) for _ in range(rounds)])[:count]
