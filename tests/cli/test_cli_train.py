@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import safetensors.torch
+import torch
 from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
+from pear.cli.train import _print_outcomes
+from pear.losses.regret_metrics import Outcome
 from pear.train.estimator import progress_display
+from pear.train.history import RaceRow
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -157,6 +162,19 @@ def test_a_wrong_column_gets_a_sentence(run: Run, arguments: tuple[str, ...], sa
     assert result.exit_code == 2
     assert said in result.output
     assert not Path("model.pear").exists()
+
+
+@pytest.mark.parametrize("epochs", [0, 8])
+def test_a_start_that_was_kept_is_no_gain_of_the_loss(epochs: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a time cap the start of PEAR may differ from the training on the squared error beside it."""
+    regret = {"MSE": torch.tensor([2.0, 4.0]), "PEAR": torch.tensor([1.0, 1.0])}
+    judged = {name: Outcome(part, torch.ones(2)) for name, part in regret.items()}
+    history = pear.train.History(epochs=epochs, race=(RaceRow("start", 0, 1.0, 0.1, 0.0, 0.0, (0.0, 0.0)),))
+    trained = {name: SimpleNamespace(n_iter_=1, history_=history) for name in regret}
+    _print_outcomes(judged, trained)
+    said = capsys.readouterr().out
+    assert ("Gained over MSE: 2 a row" in said) == (epochs > 0)
+    assert ("no training with PEAR was clearly better than its start" in said) == (epochs == 0)
 
 
 def test_dates_are_told_from_other_texts(run: Run) -> None:

@@ -254,9 +254,18 @@ def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegre
     out.print(table)
     print_plain(f"The best decisions are worth {float(best.mean()):.6g} a row.")
     for kept in [name for name in trained if name != "MSE" and name in judged]:
-        mse, ours = judged["MSE"], judged[kept]
-        print_plain(gain_sentence(mse.normalized, ours.normalized, kept), "bold")
-        for name in ("MSE", GIVEN):
+        ours, own = judged[kept], _was_trained_on_decisions(trained[kept])
+        if own:
+            print_plain(gain_sentence(judged["MSE"].normalized, ours.normalized, kept), "bold")
+        else:
+            print_plain(f"Nothing was gained here: no training with {kept} was clearly better than its start.", "bold")
+        for name in ("MSE", GIVEN) if own else (GIVEN,):
             if name in judged:
                 gained = float((judged[name].regret - ours.regret).mean())
                 print_plain(f"Gained over {name}: {gained:.6g} a row, in the unit of the objective.")
+
+
+def _was_trained_on_decisions(estimator: DecisionRegressor) -> bool:
+    """Whether the forecaster has weights of a training on the loss, and not those that a race started from."""
+    history = estimator.history_
+    return not history.race or history.epochs > 0
