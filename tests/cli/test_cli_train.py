@@ -262,7 +262,7 @@ def test_ctrl_c_before_the_first_check_saves_nothing(run: Run, monkeypatch: pyte
 
 def test_what_was_gained_is_said(run: Run) -> None:
     """More epochs, so that the two trainings differ."""
-    result = run("train", "knapsack.mps", "data.csv", "--seed", "1", "--time-cap", "20", "--max-epochs", "100")
+    result = run("train", "knapsack.mps", "data.csv", "--seed", "1", "--max-epochs", "100")
     assert result.exit_code == 0, result.output
     assert "trained with PEAR lose" in result.output
     assert "Gained over MSE: " in result.output
