@@ -20,8 +20,8 @@ from pear_lab.report.paired_comparison import format_signed_interval
 INTRODUCTION = (
     "Decision-focused methods, ours among them, on tasks of the literature: the same start, samples, batches, "
     "patience, number of tries and time for each. Nothing is chosen by test regret, all settings are listed, and every "
-    "number on this page comes from the database in `docs/results/field`. Budgets are small here, so that all methods fit; "
-    "[two published protocols](protocols.md) are repeated in full. The page is written by these commands:"
+    "number on this page comes from the database in `docs/results/field`. Budgets are small here, so that all methods "
+    "fit; [two published protocols](protocols.md) are repeated in full. The page is written by these commands:"
 )
 
 _DECIMALS = 2
