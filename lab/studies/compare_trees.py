@@ -60,6 +60,35 @@ true = torch.stack([torch.from_numpy(days[name]) for name in [*names, *prices]],
 draw = torch.Generator().manual_seed(0)
 shake = lambda size: size * true.std(0) * torch.randn(true.shape, generator=draw, dtype=torch.float64)
 """
+BATTERY = """
+import os, numpy as np, cvxpy as cp
+days = np.load(os.environ["PEAR_DATA"] + "/battery/pjm_days.npz")
+train = int(0.8 * len(days["X"]))
+X, Y = (torch.tensor(days[name][:train]).double() for name in "XY")
+price, state, into, out = cp.Parameter(24), cp.Variable(25), cp.Variable(24), cp.Variable(24)
+cost = price @ (into - out) + 0.1 * cp.sum_squares(state - 0.5) + 0.05 * (cp.sum_squares(into) + cp.sum_squares(out))
+rules = [state[0] == 0.5, state[1:] == state[:-1] + 0.9 * into - out, state >= 0, state <= 1]
+rules += [into >= 0, into <= 0.5, out >= 0, out <= 0.2]
+model = pear.from_cvxpy(cp.Problem(cp.Minimize(cost), rules), [price])
+
+def epochs(count):
+    torch.manual_seed(0)
+    net, loss = torch.nn.Linear(101, 24).double(), pear.PEARLoss(model, smoothing=0.0, injection=0.0)
+    adam = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(count):
+        for rows in torch.arange(train).split(32):
+            adam.zero_grad()
+            loss(net(X[rows]), Y[rows], keys=rows.tolist()).backward()
+            adam.step()
+            loss.step()
+"""
+DENSE = """
+generator = torch.Generator().manual_seed(0)
+draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
+cost, true, rows, own, limits = draw(64, 40), draw(64, 40), draw(60, 40), draw(64, 60, 40), 0.5 + draw(64, 60).abs()
+problem = pear.Problem(G=rows, h=limits[0], lb=-1.0, ub=1.0)
+layer = pear.DecisionLayer(problem, smoothing=0.3)
+"""
 JOBS = {
     "gradient-paths": PATHS
     + """
@@ -99,6 +128,26 @@ def train():
              config=pear.FitConfig(max_epochs=10, check_every=5, start="mse"))
 fastest(train, 3)
 """,
+    "dense-solve": DENSE + "fastest(lambda: pear.solve(problem, cost, smoothing=0.3), 5)",
+    "dense-own-limits": DENSE
+    + "fastest(lambda: (layer(cost.clone().requires_grad_(), h=limits) * true).sum().backward(), 5)",
+    "dense-own-rows": DENSE
+    + """
+fastest(lambda: (layer(cost.clone().requires_grad_(), G=own, h=limits) * true).sum().backward(), 5)
+""",
+    "dense-equalities": DENSE
+    + """
+many = pear.Problem(A=rows[:30], b=rows[:30] @ torch.full((40,), 0.5, dtype=torch.float64), lb=0.0, ub=1.0)
+fastest(lambda: pear.regret_gradient(many, cost, true, smoothing=0.3), 5)
+""",
+    "dense-singular-injection": DENSE
+    + """
+flat = pear.Problem(Q=rows[:5].mT @ rows[:5], A=rows[:10], b=rows[:10].sum(1), lb=0.0, ub=2.0)
+loss = pear.PEARLoss(flat, smoothing=0.0)
+fastest(lambda: loss(cost.clone().requires_grad_(), true).backward(), 5)
+""",
+    "battery-first-epoch": BATTERY + "fastest(lambda: epochs(1), 1)",
+    "battery-five-epochs": BATTERY + "fastest(lambda: epochs(5), 1)",
     "scaling-grid": """
 task = pear.tasks.shortest_path((40, 40))
 c = torch.rand(2, task.problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -20,7 +20,7 @@ from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivati
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import FusedDecisions, FusedPass, RowPass
+from pear.solvers.fused import FusedDecisions, FusedPass, RowPass, solved_status
 from pear.solvers.registry import choose, get
 from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
 
@@ -55,7 +55,7 @@ class Decisions:
             self.verified = found
             self.x, self.status = torch.where(found.solved[:, None], found.x, 0.0), found.status
         else:
-            self.x, self.status = found.x, torch.zeros(len(found.x), dtype=torch.int8, device=found.x.device)
+            self.x, self.status = found.x, solved_status(found.x)
             if rest is not None and found.left is not None:
                 self.x[found.left] = torch.where(rest.solved[:, None], rest.x, 0.0)
                 self.status[found.left] = rest.status

@@ -150,6 +150,8 @@ def follow_costs(function: Function) -> Function:
 
 def first_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
     """Return the first tensor among the arguments of a call, which are its costs; None without any."""
+    if args and isinstance(args[0], Tensor):
+        return args[0]
     return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pear.decisions.solution import Solution
 from pear.problem import Problem
-from pear.problem.matrix import matvec
 from pear.solvers.fused import SolvingPass
 from pear.solvers.registry import Backend, choose, get
 from pear.solvers.warm_starts import WarmStarts
@@ -33,37 +33,38 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
     """
     if problem.is_sparse or problem.phi is not None:
         return None
-    row = choose("qp" if problem.Q is not None or smoothing > 0 else "lp") if solver == "auto" else get(solver)
-    one, lock = problem.prepare_once(f"pass of {row.name}", lambda _: (_solving_pass(problem, row), Lock()))
+    kind = "qp" if problem.Q is not None or smoothing > 0 else "lp"
+    one, lock = problem.prepare_once(
+        f"pass of {solver} for {kind}",
+        lambda _: (_solving_pass(problem, choose(kind) if solver == "auto" else get(solver)), Lock()),
+    )
     if one is None:
         return None
     with lock:  # the pass holds the programs of one smoothing
         found = one.solve(cost, float(smoothing))
     if found is None:
         return None
-    x, sign = found.x, problem.sign
-    curvature = sign * smoothing * x if problem.Q is None else matvec(_batched(problem.Q), x) + sign * smoothing * x
-    status = torch.zeros(len(x), dtype=torch.int8)
+    count = len(found.x)
     return Solution(
-        x=x,
-        value=(x * (0.5 * curvature + cost.detach().to(x))).sum(1),
-        status=status,
+        x=found.x,
+        value=found.value,
+        status=_zeros(count, np.int8),
         active=found.active,
         weak=found.weak,
         duals=found.duals,
         kkt_residual=found.kkt_residual,
-        repaired=status.bool(),
-        gap=torch.zeros_like(x[:, 0]),
-        unchecked=torch.zeros_like(status, dtype=torch.bool),
+        repaired=_zeros(count, np.bool_),
+        gap=_zeros(count, np.float64),
+        unchecked=_zeros(count, np.bool_),
     )
+
+
+def _zeros(count: int, kind: type[np.generic]) -> Tensor:
+    """Return zeros (count,); torch takes several times as long to make as few."""
+    return torch.from_numpy(np.zeros(count, kind))
 
 
 def _solving_pass(problem: Problem, row: Backend) -> SolvingPass | None:
     """Return the solver's pass for this problem; None where it has none, or where the pass gives decisions alone."""
     one = row.fused_pass(problem, WarmStarts())
     return one if isinstance(one, SolvingPass) else None
-
-
-def _batched(Q: Tensor) -> Tensor:
-    """Return a curvature (B, n, n) or (n, n) with a leading dimension."""
-    return Q if Q.dim() == 3 else Q[None]

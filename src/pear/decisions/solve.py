@@ -82,6 +82,10 @@ def solve(
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     if model is not None:
         refuse_fields(overrides)
+    if model is None and time_limit is None and not given_fields(**overrides):
+        found = _solve_in_one_pass(plain, costs, smoothing, solver)
+        if found is not None:
+            return _in_kind(found, costs)
     what = "the problem"
     with within(time_limit):
         if model is not None:
@@ -93,24 +97,34 @@ def solve(
         else:
             solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
     report_failures(solution.status, on_failure, what, gap=solution.gap, unchecked=solution.unchecked)
-    if costs.dtype == torch.float64:  # that of every solution
-        return solution
-    return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)
+    return _in_kind(solution, costs)
 
 
 def _solve_continuous(
     problem: Problem, cost: Tensor, smoothing: float | Literal["auto"], solver: str, fields: dict[str, Any]
 ) -> Solution:
-    """Solve a continuous problem: by one call of a solver where that is possible, otherwise in the pipeline."""
-    check_smoothing(smoothing)
-    if smoothing != "auto" and not fields:
-        found = solve_in_one_pass(problem, cost, smoothing, solver)
-        if found is not None:
-            return found
+    """Solve a continuous problem in the pipeline."""
     scale = choose_smoothing(problem, cost, smoothing, **fields)
     scaled = scale.problem(problem)
     solved = solve_verified(scaled, scale.times_units(cost), scale.value, solver, **scale.fields(fields))
     return _in_own_units(as_solution(scaled, solved), scale)
+
+
+def _solve_in_one_pass(
+    problem: Problem, cost: Tensor, smoothing: float | Literal["auto"], solver: str
+) -> Solution | None:
+    """Solve all samples by one call of a solver; None where that is not possible."""
+    if isinstance(problem, Oracle) or problem.is_integer:
+        return None
+    check_smoothing(smoothing)
+    return None if smoothing == "auto" else solve_in_one_pass(problem, cost, float(smoothing), solver)
+
+
+def _in_kind(solution: Solution, costs: Tensor) -> Solution:
+    """Return a solution with its floating-point results in the dtype of the costs."""
+    if costs.dtype == torch.float64:  # that of every solution
+        return solution
+    return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)
 
 
 def check_solver(solver: str) -> None:

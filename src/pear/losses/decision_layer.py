@@ -128,10 +128,10 @@ class DecisionLayer(DecisionModule):
 
     def _report_failures(self, decisions: Decisions, inputs: Tensor) -> None:
         """Store the statuses; raise an error or warn where samples failed."""
-        self.status = decisions.status
+        self.__dict__["status"] = decisions.status  # Module.__setattr__ takes longer, to find out what it is
         if not decisions.all_solved:
             trained = torch.is_grad_enabled() and inputs.requires_grad
-            report_failures(self.status, self.on_failure, "the decision layer", spreads=trained)
+            report_failures(decisions.status, self.on_failure, "the decision layer", spreads=trained)
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
         """Solve the elastic problem under predicted values (B, k); returns differentiable decisions (B, n)."""

@@ -252,8 +252,9 @@ class DecisionModule(nn.Module):
             keys: sample ids, or None.
             **fields: fields that replace those of the problem in this call.
         """
-        chosen, costs = self._chosen, costs.detach()
+        chosen = self._chosen
         if chosen is None:
+            costs = costs.detach()
             if self.recourse_model is None:
                 own = self.decider.problem_of(keys)
                 chosen = choose_smoothing(own, costs, self._smoothing, self._problem, **fields)

@@ -23,7 +23,7 @@ from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
 from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.array_conversion import as_batch, count_true
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import variable_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
@@ -296,7 +296,7 @@ class PEARLoss(DecisionModule):
         if weights is not None:
             weights = torch.where((regrets.status == 0) & (regrets.true_status == 0), weights, 0.0)
             value = _reduce_weighted(value, weights, self.reduction)
-        self._calls += int(wanted)
+        self.__dict__["_calls"] = self._calls + int(wanted)
         if self._calls == _MANY_CALLS and self._alpha > 0:
             logger.warning(
                 f"PEARLoss was asked for {_MANY_CALLS:,} gradients since its last step, and guidance is still "
@@ -351,8 +351,7 @@ class PEARLoss(DecisionModule):
 
     def count(self, samples: int, reused: int) -> None:
         """Add to the totals ``samples`` and ``reused``."""
-        self.samples += samples
-        self.reused += reused
+        self.__dict__.update(samples=self.samples + samples, reused=self.reused + reused)  # Module.__setattr__ is slow
 
     def record(
         self,
@@ -371,9 +370,9 @@ class PEARLoss(DecisionModule):
             reused: how many samples kept their working set; counted from ``parts`` where left out.
             finder: what computed the regrets; regrets of predicted costs where left out.
         """
-        reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
+        reused, samples = count_true(parts.reused) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
-        self.last = last = LastCall(
+        last = LastCall(
             decision=parts.x if self.recourse_model is not None else self.times_units(parts.x),
             regret=parts.value,
             reuse_rate=reused / max(samples, 1),
@@ -383,6 +382,7 @@ class PEARLoss(DecisionModule):
             _call=call._replace(predicted=call.predicted.clone()),  # a copy, because the caller may change the tensor
             _finder=CostRegrets(self.decider) if finder is None else finder,
         )
+        self.__dict__["last"] = last
         return last
 
 

@@ -22,6 +22,7 @@ SIZE_LIMIT = 2 * 2**30
 """Largest number of bytes of a dense float64 field."""
 NO_BOUND = 1e20
 """A bound or right-hand side of this absolute size or more counts as absent."""
+_FLOATS = (torch.float32, torch.float64)
 _OUTWARD = {"lb": -1.0, "ub": 1.0, "h": 1.0}
 
 
@@ -49,6 +50,8 @@ def as_batch(
         >>> as_batch(torch.zeros(4, 3)).dtype
         torch.float32
     """
+    if isinstance(cost, Tensor) and cost.ndim == 2 and cost.dtype in _FLOATS and cost.layout == torch.strided:
+        return cost
     tensor = to_tensor(name, cost)
     if tensor.ndim not in (1, 2):
         raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape_of(tensor)}")
@@ -216,6 +219,16 @@ def all_finite(values: Tensor) -> bool:
     if values.device.type != "cpu":
         return bool(values.isfinite().all())
     return bool(np.isfinite(values.detach().numpy()).all())  # a tenth of the time that torch takes for a small batch
+
+
+def count_true(marks: Tensor) -> int:
+    """Count the marked entries of a bool tensor.
+
+    Example:
+        >>> count_true(torch.tensor([True, False, True]))
+        2
+    """
+    return int(marks.sum()) if marks.device.type != "cpu" else int(np.count_nonzero(marks.numpy()))
 
 
 def is_per_sample(name: str, value: Tensor) -> bool:

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.optimality.definiteness import is_convex, is_definite, is_flat, is_singular
+from pear.optimality.definiteness import is_convex, is_definite, is_singular
 from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.inverse_curvature import apply_dense_inverse
 from pear.optimality.natural_sizes import positive
-from pear.optimality.rule import INDEFINITE, RANK
+from pear.optimality.rule import INDEFINITE
 from pear.problem.matrix import row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.kept_by_sets import keep_by_sets
@@ -70,31 +71,19 @@ def apply_inverse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) ->
         active: the active inequalities and bounds.
         e: (B, n) vectors.
     """
-    by_sign = qp.is_sparse or qp.diagonal
-    flat = (is_singular_program(qp) if by_sign else is_flat(qp.H)).expand(len(e))
+    if not (qp.is_sparse or qp.diagonal):
+        return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
+    flat = is_singular_program(qp).expand(len(e))
     if not bool(flat.any()):
         return apply_inverse_curvature(qp, e)
+    if not qp.is_sparse:
+        return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
     solved, rest = torch.empty_like(e), (~flat).nonzero()[:, 0]
     if len(rest):
         solved[rest] = apply_inverse_curvature(qp[rest], e[rest])
     singular = flat.nonzero()[:, 0]
-    solve = _solve_sparse_on_rows if qp.is_sparse else _solve_dense_on_rows
-    solved[singular] = solve(qp[singular], active[singular], e[singular])
+    solved[singular] = _solve_sparse_on_rows(qp[singular], active[singular], e[singular])
     return solved
-
-
-def _solve_dense_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
-    """Solve ``(H + ρJᵀJ) x = e`` for dense programs, (B, n); with the least norm where the matrix is singular."""
-    size = positive(qp.H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
-    A, G = (rows / positive(row_squares(rows).sqrt())[..., None] for rows in (qp.A, qp.G))
-    gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())
-    K = qp.H + size * gram
-    factor, info = torch.linalg.cholesky_ex(K)
-    solved = torch.cholesky_solve(e.unsqueeze(-1), factor)
-    rest = (info > 0).nonzero()[:, 0]
-    if len(rest):
-        solved[rest] = torch.linalg.pinv(K[rest], rtol=RANK, hermitian=True) @ e[rest].unsqueeze(-1)
-    return solved.squeeze(-1)
 
 
 def _solve_sparse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:

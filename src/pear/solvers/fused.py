@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -199,6 +200,7 @@ class PassSolutions:
 
     Attributes:
         x: (B, n) decisions.
+        value: (B,) values of the objective, in the problem's own sense.
         duals: their multipliers.
         active: the tight constraints.
         weak: those of them whose multiplier is zero.
@@ -206,6 +208,7 @@ class PassSolutions:
     """
 
     x: Tensor
+    value: Tensor
     duals: Duals
     active: ActiveSet
     weak: ActiveSet
@@ -269,6 +272,13 @@ class RowPass(Protocol):
     ) -> FusedDecisions | None:
         """Decide for a batch as ``FusedPass.decide`` does."""
         ...
+
+
+def solved_status(x: Tensor) -> Tensor:
+    """Return the statuses (B,) of decisions (B, n) that are all solved; NumPy is faster than torch on a CPU."""
+    if x.device.type != "cpu":
+        return torch.zeros(len(x), dtype=torch.int8, device=x.device)
+    return torch.from_numpy(np.zeros(x.shape[0], np.int8))
 
 
 def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:

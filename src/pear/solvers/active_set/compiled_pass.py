@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pear.optimality.definiteness import is_convex, is_definite
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.inverse_curvature import apply_dense_inverse
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
@@ -24,13 +25,22 @@ from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
 from pear.solvers.active_set.dual_plan import make_dual_plan, no_dual_plan, replace_rows
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
-from pear.solvers.active_set.kernel_arrays import SOLVED, CompiledRegrets, Programs, SampleCosts, SolutionTable, States
+from pear.solvers.active_set.kernel_arrays import (
+    SOLVED,
+    CompiledRegrets,
+    CompiledSolutions,
+    Programs,
+    SampleCosts,
+    SolutionTable,
+    States,
+)
 from pear.solvers.active_set.kernel_calls import Array, Index
 from pear.solvers.active_set.solution_store import SolutionStore, void_true_solutions
 from pear.solvers.fused import FusedDecisions, FusedPass, PassSolutions, RegretCall, Regrets, add_normal
 from pear.solvers.warm_starts import WarmStarts, curvature_fingerprint
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
+_MOST_FACTORS = 1 << 28  # bytes of the factors of a problem's own Hessians that are kept
 _OWN = np.inf  # fingerprint of the problem's own curvature
 
 
@@ -114,7 +124,7 @@ class CompiledPass:
             return None
         # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = not unique and bool(outcome.weak.any()) and not self._is_definite(P)
+        doubtful = not unique and bool(np.count_nonzero(outcome.weak)) and not self._is_definite(P)
         projector = CompiledProjector(P, mine, at)
         if doubtful and len(left):
             return None
@@ -134,13 +144,17 @@ class CompiledPass:
         if prepared is None or not self._takes_own_programs(smoothing):
             return None
         P, default, at = prepared
-        states, slots = self.store.states(None, len(cost))
-        found = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default)
-        if not (found.code == SOLVED).all():
+        c = _float64_array(cost)
+        states, slots = self.store.states(None, len(c))
+        found = kernel_calls.solve_batch(P, c, at, states, slots, default)
+        if np.count_nonzero(found.code):  # SOLVED is 0
             return None
-        x, *duals, kkt_residual = (torch.from_numpy(part) for part in found[2:7])
-        active, weak = (ActiveSet(*map(torch.from_numpy, part)) for part in (found[7:10], found[10:13]))
-        return PassSolutions(x, Duals(*duals), active, weak, kkt_residual)
+        # arrays as far as possible: an operation on small tensors takes several times as long
+        x, *duals, kkt_residual = map(torch.from_numpy, found[2:7])
+        active, weak = ActiveSet(*map(torch.from_numpy, found[7:10])), ActiveSet(*map(torch.from_numpy, found[10:13]))
+        return PassSolutions(
+            x, torch.from_numpy(_objective_values(P, c, found.x)), Duals(*duals), active, weak, kkt_residual
+        )
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Compute regrets and gradients of a batch.
@@ -159,19 +173,21 @@ class CompiledPass:
             void_true_solutions(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
         true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
-        if true is None or not (call.injection == 0 or self._is_definite(P)):
+        if true is None:
             return None
         if Q is None:
             self.store.void_changed(table, slots, _OWN, self._smoothing)
-        strength = call.injection if len(P.Q) == 0 or call.injection == 0 else -1.0
+        inverse_is_known = len(P.Q) == 0 and P.smoothing > 0  # to the compiled code
+        strength = call.injection if inverse_is_known or call.injection == 0 else -1.0
         samples = SampleCosts(_float64_array(predicted), _float64_array(call.true), at, slots)
         results = kernel_calls.regret_batch(kernel_calls.program_pair(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, results.outcome.weak
-        if weak.any() and not self._is_definite(P):  # a weakly active constraint may hide an ambiguous decision
+        # a weakly active constraint may hide an ambiguous decision
+        if np.count_nonzero(weak) and not self._is_definite(P):
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
-            rescaled = torch.cholesky_solve(parts.injected.unsqueeze(-1), self._factor(P, at)).squeeze(-1)
+            rescaled = self._apply_inverse(P, at, results.outcome, parts.injected)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(np.flatnonzero(left))
 
@@ -308,13 +324,21 @@ class CompiledPass:
             self._own_definite = P.smoothing > 0 or _all_definite(P)
         return self._own_definite
 
+    def _apply_inverse(self, P: Programs, at: Index, outcome: CompiledSolutions, e: Tensor) -> Tensor:
+        """Compute H⁻¹ e at the solutions of a call (B, n); see ``apply_dense_inverse``."""
+        if self._is_definite(P):
+            return torch.cholesky_solve(e.unsqueeze(-1), self._factor(P, at)).squeeze(-1)
+        A, G = (torch.from_numpy(J if len(J) == 1 else J[at]) for J in (P.J[:, : P.equalities], P.J[:, P.equalities :]))
+        active = ActiveSet(*map(torch.from_numpy, (outcome.rows, outcome.lower, outcome.upper)))
+        return apply_dense_inverse(_hessians(P, at), A, G, active, e)
+
     def _factor(self, P: Programs, at: Index) -> Tensor:
-        """Return the Cholesky factors of the Hessians of a call; that of the problem's own, shared Hessian is kept."""
-        if self._own is None or P is not self._own[0] or len(P.Q) > 1:
-            return _factorise(P, at)
+        """Return the Cholesky factors of the Hessians of a call; those of the problem's own Hessians are kept."""
+        if self._own is None or P is not self._own[0] or P.Q.nbytes > _MOST_FACTORS:
+            return torch.linalg.cholesky(_hessians(P, at))
         if self._own_factor is None:
-            self._own_factor = _factorise(P, at)
-        return self._own_factor
+            self._own_factor = torch.linalg.cholesky(_hessians(P, np.arange(len(P.Q))))
+        return self._own_factor if len(P.Q) == 1 else self._own_factor[torch.from_numpy(at)]
 
 
 def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
@@ -327,21 +351,35 @@ def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
     outcome = results.outcome
     arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
     value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
-    solved, never = torch.zeros(len(value), dtype=torch.int8), torch.zeros(len(value), dtype=torch.bool)
-    return Regrets(value, exact, injected, x, ideal, solved, solved.clone(), residual, reused, never)
+    solved, true_solved = (torch.from_numpy(np.zeros(len(outcome.x), np.int8)) for _ in range(2))
+    never = torch.from_numpy(np.zeros(len(outcome.x), np.bool_))
+    return Regrets(value, exact, injected, x, ideal, solved, true_solved, residual, reused, never)
 
 
 def _float64_array(value: Tensor) -> Array:
-    array: Array = value.detach().to(torch.float64).contiguous().numpy()
-    return array
+    array: Array = value.detach().numpy()
+    return np.ascontiguousarray(array, np.float64)
+
+
+def _objective_values(P: Programs, cost: Array, x: Array) -> Array:
+    """Return the values (B,) of the objective at x (B, n), in the problem's own sense."""
+    slope = 0.5 * P.sign * P.smoothing * x + cost
+    if len(P.Q) == 1:
+        slope += 0.5 * (x @ P.Q[0])
+    elif len(P.Q) > 1:
+        slope += 0.5 * np.matmul(P.Q, x[..., None])[..., 0]
+    values: Array = np.einsum("ij,ij->i", x, slope)
+    return values
 
 
 def _all_definite(P: Programs) -> bool:
     return P.smoothing > 0 if len(P.Q) == 0 else bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
 
 
-def _factorise(P: Programs, at: Index) -> Tensor:
-    """Return the Cholesky factors of positive definite Hessians H, (1, n, n) or (B, n, n)."""
-    H = P.sign * torch.from_numpy(P.Q if len(P.Q) == 1 else P.Q[at])
+def _hessians(P: Programs, at: Index) -> Tensor:
+    """Return the Hessians H of samples, (1, n, n) or (B, n, n)."""
+    n = P.lb.shape[1]
+    Q = np.zeros((1, n, n)) if len(P.Q) == 0 else P.Q if len(P.Q) == 1 else P.Q[at]
+    H = P.sign * torch.from_numpy(Q)
     H.diagonal(dim1=1, dim2=2).add_(P.smoothing)
-    return torch.linalg.cholesky(H)
+    return H

@@ -1,0 +1,96 @@
+"""Measure what one row costs through the public functions, beside the compiled method that they call.
+
+    python lab/studies/small_calls_study.py [--structures path-5 battery …] [--rounds 20]
+
+prints a table for docs/speed.md. The measured calls take turns, many times, on one thread; a number is the least
+processor time of a call, in microseconds, and stands beside its ratio to the compiled method on the same arrays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import pear
+from pear.solvers.active_set import kernel_calls
+from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.kernel_arrays import SampleCosts, new_states
+from pear.solvers.warm_starts import WarmStarts
+from pear_lab.benchmarks.program_structures import Structure, choose_structures
+
+STRUCTURES = ("path-5", "sectors", "battery", "assignment", "polytope", "dense-100")
+CALLS = 30  # of one function in a row
+Calls = dict[str, Callable[[], object]]
+
+
+def calls_of(structure: Structure) -> Calls:
+    """Return the calls to compare for the first sample of a structure."""
+    draw = structure.draw(np.random.default_rng(0), structure.size, 1)
+    problem, smoothing = pear.Problem(**draw.fields), draw.smoothing
+    cost, true = torch.tensor(draw.cost), torch.tensor(draw.true)
+    prepared = CompiledPass(problem, WarmStarts()).prepare(cost, smoothing, None, {})
+    assert prepared is not None
+    P, default, at = prepared
+    rows, pair, none = P.J.shape[1], kernel_calls.program_pair(P, P), np.zeros(0, np.int64)
+    arrays = draw.cost, draw.true
+    layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0)
+
+    def solve_compiled() -> object:
+        return kernel_calls.solve_batch(P, arrays[0], at, new_states(1, problem.n, rows), at, default)
+
+    def find_regret_compiled() -> object:
+        table = kernel_calls.temporary_table(1, problem.n, P.equalities, rows - P.equalities)
+        return kernel_calls.regret_batch(pair, SampleCosts(*arrays, at, none), table, default, 0.1)
+
+    return {
+        "compiled solve": solve_compiled,
+        "solve": lambda: pear.solve(problem, cost, smoothing=smoothing),
+        "layer": lambda: layer(cost),
+        "compiled regret": find_regret_compiled,
+        "loss": lambda: loss(cost, true),
+        "loss and gradient": lambda: loss(cost.clone().requires_grad_(), true).backward(),
+    }
+
+
+def measure(calls: Calls, rounds: int) -> dict[str, float]:
+    """Return the least processor time of each call, in microseconds."""
+    least = dict.fromkeys(calls, np.inf)
+    for _ in range(rounds):
+        for name, call in calls.items():
+            began = time.process_time()
+            for _ in range(CALLS):
+                call()
+            least[name] = min(least[name], 1e6 * (time.process_time() - began) / CALLS)
+    return least
+
+
+def row_of(structure: Structure, rounds: int) -> str:
+    """Return a structure's row of the table."""
+    found = measure(calls_of(structure), rounds)
+    cells = [structure.name]
+    for name, microseconds in found.items():
+        base = found["compiled regret" if name.startswith("loss") else "compiled solve"]
+        ratio = "" if name.startswith("compiled") else f" ({microseconds / base:.1f})"
+        cells.append(f"{microseconds:.0f}{ratio}")
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--structures", nargs="+", default=list(STRUCTURES))
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| one row of | compiled solve | solve | layer | compiled regret | loss | loss and gradient |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for structure in choose_structures(options.structures):
+        print(row_of(structure, options.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
