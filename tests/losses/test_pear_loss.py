@@ -21,6 +21,7 @@ import pear
 from pear import losses
 from pear.losses.pyepo import PyEPOLoss
 from pear.solvers import Candidate, Duals
+from pear.solvers.fused import RegretCall
 
 NAN, INF = float("nan"), float("inf")
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
@@ -483,3 +484,30 @@ def test_a_masked_sample_of_one_variable() -> None:
         warnings.simplefilter("ignore")
         for _ in range(2):
             assert function(predicted, true, keys=[0, 1])[0] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["singular", "singular for each", "linear", "definite for each"])
+def test_injection_is_that_of_the_closed_form_whatever_the_curvature(kind):
+    """Compiled pass and pipeline project and inject alike; a part of the samples takes its own curvatures."""
+    r = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, generator=r, dtype=torch.float64)  # noqa: E731
+    W = draw(6, 8, 3)
+    Q = {
+        "singular": W[0] @ W[0].mT,
+        "singular for each": W @ W.mT,
+        "linear": None,
+        "definite for each": W @ W.mT + 0.1 * torch.eye(8),
+    }[kind]
+    A = draw(3, 8)
+    problem = pear.Problem(Q=Q, A=A, b=A @ torch.full((8,), 0.5, dtype=torch.float64), lb=0.0, ub=1.0)
+    cost, true = draw(6, 8), draw(6, 8)
+    loss = pear.PEARLoss(problem, smoothing=0.0, injection=0.3, guidance=0.0, reduction="sum")
+    found = loss.decider.fused.regret(RegretCall(cost, true, 0.0, 0.3))
+    assert found is not None
+    assert len(found[1]) == 0
+    expected = pear.regret_gradient(problem, cost, true, smoothing=0.0, injection=0.3)
+    some = [4, 1, 2]
+    for rows in (range(6), some):
+        leaf = cost[list(rows)].clone().requires_grad_()
+        loss(leaf, true[list(rows)], keys=rows).backward()
+        torch.testing.assert_close(leaf.grad, expected[list(rows)], rtol=1e-9, atol=1e-10)

@@ -121,6 +121,8 @@ class DecisionLayer(DecisionModule):
                 cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
             )
         self._report_failures(decisions, cost)
+        if not (torch.is_grad_enabled() and any(map(requires_gradient, (cost, *fields.values())))):
+            return scale.times_units(decisions.x.to(cost.dtype, copy=True))
         decision: Tensor = _Decision.apply(
             decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()
         )
