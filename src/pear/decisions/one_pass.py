@@ -33,11 +33,8 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
     """
     if problem.is_sparse or problem.phi is not None:
         return None
-    kind = "qp" if problem.Q is not None or smoothing > 0 else "lp"
-    one, lock = problem.prepare_once(
-        f"pass of {solver} for {kind}",
-        lambda _: (_solving_pass(problem, choose(kind) if solver == "auto" else get(solver)), Lock()),
-    )
+    row = choose("qp" if problem.Q is not None or smoothing > 0 else "lp") if solver == "auto" else get(solver)
+    one, lock = problem.prepare_once(f"pass of {row.name}", lambda _: (_solving_pass(problem, row), Lock()))
     if one is None:
         return None
     with lock:  # the pass holds the programs of one smoothing

@@ -19,6 +19,9 @@ bounds leave little freedom: there the dual method begins far from the solution,
 ``pear bench gradient`` measures both.
 """
 
+_FEW_VARIABLES = 10
+"""Variables below which equalities, and rows of each sample's own, cost the primal method next to nothing."""
+
 
 def no_dual_plan() -> DualPlan:
     """Make the empty plan of programs that the primal method solves."""
@@ -88,9 +91,11 @@ def _pays(P: Programs) -> bool:
     """True where the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
     _, rows, n = P.J.shape
     inequalities, many = rows - P.equalities, _ROWS_PER_VARIABLE * n
-    if n + inequalities > MOST_CONSTRAINTS:
+    if n + inequalities > MOST_CONSTRAINTS or (len(P.J) > 1 and n < _FEW_VARIABLES):
         return False
-    return rows >= many if len(P.start) == 0 else inequalities >= many and inequalities > P.equalities
+    if len(P.start) == 0 and n >= _FEW_VARIABLES:
+        return rows >= many
+    return inequalities >= many and inequalities > P.equalities
 
 
 def _split_by_rows(A: Array) -> tuple[Array, Array]:
