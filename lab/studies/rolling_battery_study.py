@@ -12,6 +12,7 @@ two-stage forecast to a quantile of its errors on the training hours; ``yesterda
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import time
 from pathlib import Path
@@ -58,13 +59,14 @@ def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
 
 def through_rollouts(task: RollingBattery, network: PriceNetwork, seed: int, given: argparse.Namespace) -> str:
     """Train a network through rollouts from hours drawn at random, in place; returns how it went."""
-    loss = pear.RollingLoss(task.rolling, smoothing=0.0, terminal=worth)
+    loss = pear.RollingLoss(task.rolling, terminal=worth)
     hours = task.training_hours()[: -given.rollout_steps]
     cut = int((1 - HELD_OUT) * len(hours))
     drawn = torch.randperm(cut - given.rollout_steps, generator=torch.Generator().manual_seed(seed))[: given.rollouts]
     apart = hours[cut :: max(1, 10 * (len(hours) - cut) // given.rollouts)]
     train, held_out = (task.rollouts(starts, given.rollout_steps) for starts in (hours[drawn], apart))
-    return fit(network, loss, train, held_out, seed, given, f"rollout, seed {seed}", batch=given.batch)
+    exact = pear.RollingLoss(task.rolling, smoothing=0.0, terminal=worth)
+    return fit(network, (loss, exact), (train, held_out), seed, given, f"rollout, seed {seed}", batch=16)
 
 
 def on_single_plans(task: RollingBattery, network: PriceNetwork, seed: int, given: argparse.Namespace) -> str:
@@ -73,37 +75,52 @@ def on_single_plans(task: RollingBattery, network: PriceNetwork, seed: int, give
     cut = int((1 - HELD_OUT) * len(hours))
     drawn = torch.randperm(cut, generator=torch.Generator().manual_seed(seed))[: given.rollouts * given.rollout_steps]
     parts = [(task.features[some], task.windows(some)) for some in (hours[drawn], hours[cut::7])]
-    loss = pear.PEARLoss(task.rolling.model, smoothing=0.0, injection=0.0, guidance=0.0)
-    return fit(network, loss, *parts, seed, given, f"one-step, seed {seed}", batch=64)
+    loss, exact = pear.PEARLoss(task.rolling.model), pear.PEARLoss(task.rolling.model, 0.0, 0.0, 0.0)
+    return fit(network, (loss, exact), (parts[0], parts[1]), seed, given, f"one-step, seed {seed}", batch=64)
 
 
 def fit(
     network: PriceNetwork,
-    loss: Any,
-    train: Any,
-    held_out: Any,
+    losses: tuple[Any, Any],
+    parts: tuple[Any, Any],
     seed: int,
     given: argparse.Namespace,
     what: str,
     batch: int,
 ) -> str:
-    """Train with Adam at the rate of the call, and keep the epoch that decides best on the hours held out."""
+    """Train with Adam, and keep the epoch that decides best on the hours held out, or the start where none is better.
+
+    Args:
+        network: the network, which is changed.
+        losses: the loss that is trained on, and the one without smoothing that judges.
+        parts: samples to train on, and those held out.
+        seed: of the order.
+        given: the command line.
+        what: the name of the training.
+        batch: samples in a batch.
+    """
     config = pear.FitConfig(
-        learning_rate=given.rate, batch_size=batch, max_epochs=given.epochs, check_every=1, patience=4,
-        min_improvement=1e-4, seed=seed, start="given", clip_norm=None, time_cap=given.minutes * 60,
+        learning_rate=given.rate, batch_size=batch, max_epochs=given.epochs, check_every=1, min_improvement=1e-4,
+        seed=seed, start="given", time_cap=given.minutes * 60,
     )  # fmt: skip
-    optimizer = torch.optim.Adam(network.parameters(), given.rate)
-    network.train()
-    train, held_out = (
-        tuple(part.float() if part.is_floating_point() else part for part in one) for one in (train, held_out)
-    )
+    train, held_out = (tuple(part.float() if part.is_floating_point() else part for part in one) for one in parts)
+
+    def judge(predicted: Tensor, true: Tensor) -> float:
+        with torch.no_grad():
+            return float(losses[1](predicted, true))
+
+    with torch.no_grad():
+        before, weights = judge(network(held_out[0]), held_out[1]), copy.deepcopy(network.state_dict())
     history = pear.fit(
-        network, loss, train, held_out, config=config, optimizer=optimizer,
-        metric=None if isinstance(loss, pear.RollingLoss) else lambda predicted, true: float(loss(predicted, true)),
+        network, losses[0], train, held_out, judge, config,
+        optimizer=torch.optim.Adam(network.parameters(), given.rate),
         progress=lambda check: say(f"{what}: {check}"), checkpoint=given.out / f"{what}.checkpoint",
     )  # fmt: skip
     network.eval()
-    return f"{history.epochs} epochs, {history.best}"
+    assert history.best is not None
+    if history.best.metric >= before:
+        network.load_state_dict(weights)
+    return f"{history.epochs} epochs, held-out {before:.3f} at the start, {history.best.metric:.3f} at best"
 
 
 def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Namespace) -> tuple[Tensor, float, str]:
@@ -166,12 +183,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--epochs", type=int, default=2, help="epochs of the trainings on decisions")
+    parser.add_argument("--epochs", type=int, default=3, help="epochs of the trainings on decisions")
     parser.add_argument("--start-epochs", type=int, default=10, help="epochs of the squared error")
-    parser.add_argument("--batch", type=int, default=4, help="rollouts in a batch")
-    parser.add_argument("--rollouts", type=int, default=600, help="rollouts in an epoch, from hours drawn at random")
+    parser.add_argument("--rollouts", type=int, default=320, help="rollouts in an epoch, from hours drawn at random")
     parser.add_argument("--rollout-steps", type=int, default=24, help="steps of a rollout in training")
-    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the trainings on decisions")
+    parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of the trainings on decisions")
     parser.add_argument("--minutes", type=float, default=1e6, help="most minutes of a training on decisions")
     parser.add_argument("--steps", type=int, help="steps of the test rollout; all where left out")
     parser.add_argument("--out", type=Path, default=Path("build/rolling-battery"))
