@@ -24,6 +24,11 @@ INTRODUCTION = (
     "fit; [two published protocols](protocols.md) are repeated in full. The page is written by these commands:"
 )
 
+_ADDED = (
+    " SPO+ by pear.fit was added when PEAR by pear.fit led after the first seeds, to see whether pear.fit alone does "
+    "it."
+)
+
 _DECIMALS = 2
 
 
@@ -47,7 +52,8 @@ def protocol_section(found: Sequence[TaskResults]) -> Section:
         "pear.fit(model, loss, train, validation) with its defaults and those of the loss, in the time that the others "
         "have for the start and all their tries; its seconds include a start of its own. Neither chooses a setting. "
         "pear.fit judges several trainings and averages of weights on the validation samples, whatever the loss; what "
-        "that brings is seen where another method is trained by it, too.",
+        "that brings is seen where another method is trained by it, too."
+        + (_ADDED if any("spo+-fit" in one.done for one in found) else ""),
         f"A difference is the mean regret less that of the method with the lowest mean on the task, paired by seed, "
         f"with a percentile interval of {LEVEL:.0%} from {RESAMPLES:,} bootstrap resamples of the seeds. The best "
         "method is the one with the lowest test regret, so that differences to it lean upwards; intervals of few seeds "

@@ -35,6 +35,7 @@ METHODS: Mapping[str, str] = {
     "ltr-pointwise": "it is the listwise LTR with another loss on the same pool",
     "ltr-pairwise": "it is the listwise LTR with another loss on the same pool",
     "rfwo": "it has the decisions of RFYL and another loss",
+    "pfyl-fit": "its runs did not end in the time that there was; SPO+ by pear.fit shows what pear.fit brings",
     "lava": "it does not apply to three of the tasks, and the neighbours of its vertices take seconds on others",
 }
 """By the name of a method, why the published comparison does not run it: of near relatives one was taken."""
@@ -51,7 +52,8 @@ def left_out_section(found: Sequence[TaskResults]) -> Section | None:
         return None
     words = (
         "The comparison covers what fits into its time. What is left out was decided before the runs, by what it costs "
-        "and by what applies, and by no result. The command above runs it where it is named in --tasks and --methods."
+        "and by what applies, and by no result, unless its runs did not end. The command above runs what is "
+        "named in --tasks and --methods."
     )
     grids = [Grid(name, (name[:-1], "Reason"), tuple(rows)) for name, rows in (("Tasks", tasks), ("Methods", methods))]
     return Section("left-out", "What is left out", (words,), tuple(grid for grid in grids if grid.rows))
