@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,38 +53,66 @@ def solve_distinct(
     if qp.c.is_cuda or not qp.shares_matrices or not qp.batch:
         return solve(qp)
     owner = qp if qp.is_sparse else problem  # the plan of a sparse program serves all right-hand sides
-    cache: BoundedCache[IntegerResults] = owner.prepare_once(_NAME, lambda _: BoundedCache(_ROOM))
+    cache: BoundedCache[_PackedResult] = owner.prepare_once(_NAME, lambda _: BoundedCache(_ROOM))
     keys = _digests(qp, solver)
-    known: dict[bytes, IntegerResults | None] = dict(zip(keys, cache.find(keys), strict=True))
-    new = [key for key, result in known.items() if result is None]
+    first: dict[bytes, int] = {}
+    for k, key in enumerate(keys):
+        first.setdefault(key, k)
+    known = dict(zip(first, cache.find([*first]), strict=True))
+    new = [key for key, kept in known.items() if kept is None]
     if new:
-        index = torch.tensor([keys.index(key) for key in new])
-        results = solve(qp if len(new) == qp.batch else qp[index])
-        for k, key in enumerate(new):
-            known[key] = one = results[k : k + 1].map(torch.clone)  # a view would keep the whole batch alive
-            if int(one.found.status) == Status.SOLVED:
-                cache.put(key, one, one.found.x.nbytes + 2 * qp.n + qp.m + len(key))
+        results = solve(qp if len(new) == qp.batch else qp[torch.tensor([first[key] for key in new])])
+        packed = _pack(results)
+        for key, one, status in zip(new, packed, results.found.status.tolist(), strict=True):
+            known[key] = one
+            if status == Status.SOLVED:
+                cache.put(key, one, one.numbers.nbytes + len(key))
         if len(new) == qp.batch:
             return results
-    return _join([one for key in keys if (one := known[key]) is not None])
+    return _unpack([one for key in keys if (one := known[key]) is not None])
 
 
-def _join(singles: list[IntegerResults]) -> IntegerResults:
-    """Join the results of single programs."""
-    joined: IntegerResults = singles[0].map(lambda value: value.repeat(len(singles), *(1 for _ in value.shape[1:])))
-    for i, one in enumerate(singles):
-        joined.put(torch.tensor([i]), one)
+@dataclass(frozen=True)
+class _PackedResult:
+    """The result of one program as one row of numbers: cheap to copy, and it keeps no other program's result alive.
+
+    Attributes:
+        numbers: (width,) float64, the entries of all tensors; flags and statuses are whole numbers, kept exactly.
+        like: results of no programs, with the shapes and dtypes of the tensors.
+    """
+
+    numbers: np.ndarray
+    like: IntegerResults
+
+
+def _pack(results: IntegerResults) -> list[_PackedResult]:
+    """Copy the results of a batch into one row for each program."""
+    numbers = torch.cat([value.reshape(len(value), -1).double() for value in results.tensors()], 1)
+    like = results.map(lambda value: value.new_empty(0, *value.shape[1:]))
+    return [_PackedResult(row.copy(), like) for row in numbers.numpy()]
+
+
+def _unpack(packed: list[_PackedResult]) -> IntegerResults:
+    """Join rows into the results of a batch."""
+    rows, at = torch.from_numpy(np.stack([one.numbers for one in packed])), 0
+
+    def read(like: Tensor) -> Tensor:
+        nonlocal at
+        start, at = at, at + like.shape[1:].numel()
+        return rows[:, start:at].to(like.dtype).reshape(len(rows), *like.shape[1:])
+
+    joined: IntegerResults = packed[0].like.map(read)
     return joined
 
 
 def _digests(qp: QuadraticProgram, solver: str) -> list[bytes]:
     """Return a digest of the numbers of each program; the matrices are left out, because all programs share them."""
     assert qp.integer is not None
-    columns = [[_digest(row) for row in getattr(qp, name)] for name in _VECTORS]
+    columns = [[_digest(row) for row in getattr(qp, name).contiguous().numpy()] for name in _VECTORS]
     wide = [column * qp.batch if len(column) == 1 else column for column in columns]
-    head = solver.encode() + _digest(qp.integer)
+    head = solver.encode() + _digest(qp.integer.numpy())
     return [head + b"".join(parts) for parts in zip(*wide, strict=True)]
 
 
-def _digest(values: Tensor) -> bytes:
-    return blake2b(values.contiguous().numpy().tobytes(), digest_size=16).digest()
+def _digest(values: np.ndarray) -> bytes:
+    return blake2b(values.tobytes(), digest_size=16).digest()

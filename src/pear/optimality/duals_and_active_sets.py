@@ -79,6 +79,12 @@ class TensorRecord:
             elif isinstance(mine, Tensor):
                 mine[index] = theirs
 
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in the order in which ``map`` visits them."""
+        values = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
+        nested = [one.tensors() if isinstance(one, TensorRecord) else [one] for one in values]
+        return [one for part in nested for one in part if isinstance(one, Tensor)]
+
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
         """A copy with ``function`` applied to every tensor."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
