@@ -89,7 +89,10 @@ class Decisions:
         assert fused.active is not None
         point = DecisionPoint(self._program(), self.x, fused.duals, fused.active)
         by_pass = derivatives_at(point, w, found.p, found.equality, found.inequality, sign)
-        bad = (~found.good).nonzero()[:, 0]
+        good = found.good.clone()
+        if fused.left is not None:
+            good[fused.left] = False
+        bad = (~good).nonzero()[:, 0]
         if not len(bad):
             return by_pass
         return [
@@ -196,14 +199,19 @@ class Decider:
                 report_failures(again.status, "raise", "the derivative of the decision layer")
             return again
 
+        problem = self.problem_of(keys)
+
+        def program() -> QuadraticProgram:
+            return problem.canonical(cost, smoothing, **fields)
+
         if found is not None and left is None:
-            problem = self.problem_of(keys)
-            return Decisions(found, solve, program=lambda: problem.canonical(cost, smoothing, **fields))
-        if found is not None and left is not None and not fields:
+            return Decisions(found, solve, program=program)
+        if found is not None and left is not None:
             some = None if keys is None else [keys[i] for i in left.tolist()]
-            known = self.known_failures("predicted", cost[left], smoothing, some, fields)
+            own = {name: _select(name, value, left) for name, value in fields.items()}
+            known = self.known_failures("predicted", cost[left], smoothing, some, own)
             rows = None if self.problem.batch is None else left
-            return Decisions(found, solve, self.solve(cost[left], smoothing, some, rows, known))
+            return Decisions(found, solve, self.solve(cost[left], smoothing, some, rows, known, **own), program)
         known = self.known_failures("predicted", cost, smoothing, keys, fields)
         return Decisions(self.solve(cost, smoothing, keys, known=known, **fields))
 

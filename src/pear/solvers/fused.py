@@ -166,7 +166,7 @@ class FusedDecisions:
     @property
     def gives_rows(self) -> bool:
         """Whether ``respond`` may give derivatives by constraints."""
-        known = self.duals is not None and self.left is None and not self.doubtful
+        known = self.duals is not None and not self.doubtful
         return known and isinstance(self.projector, RowProjector)
 
     def respond(self, w: Tensor) -> RowResponse | None:

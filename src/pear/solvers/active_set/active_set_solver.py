@@ -18,7 +18,7 @@ from pear.problem.quadratic_program import MIN_VARIABLES, QuadraticProgram
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.dual_plan import KeptDualPlan
 from pear.solvers.active_set.gpu import gpu_plan as gpu
-from pear.solvers.active_set.kernel_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
+from pear.solvers.active_set.kernel_arrays import BASIS_START, GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.active_set.row_multipliers import row_multipliers
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.fused import RowResponse
@@ -120,15 +120,25 @@ class CompiledProjector:
         return torch.from_numpy(g), torch.from_numpy(good)
 
     def respond(self, w: Tensor, active: ActiveSet) -> RowResponse | None:
-        """Solve the reduced systems of the backward pass; None where a sample has no basis.
+        """Solve the reduced systems of the backward pass, for the samples that have a basis; None where none has.
 
         Args:
             w: (B, n) upstream gradients.
             active: the tight constraints.
         """
+        based = np.flatnonzero(self.states.has_start == BASIS_START)
+        some = torch.from_numpy(based)
         p, good = self.project(w)
-        found = row_multipliers(self.programs, self.states, self.at, active, w, p)
-        return None if found is None else RowResponse(p, found[0], found[1], good & found[2])
+        states = States._make(part[based] for part in self.states)
+        found = row_multipliers(self.programs, states, self.at[based], active[some], w[some], p[some])
+        if found is None or not len(based):
+            return None
+        if len(based) == len(w):
+            return RowResponse(p, found[0], found[1], good & found[2])
+        equality, inequality = (w.new_zeros(len(w), part.shape[1]) for part in found[:2])
+        accurate = torch.zeros_like(good)
+        equality[some], inequality[some], accurate[some] = found
+        return RowResponse(p, equality, inequality, good & accurate)
 
 
 def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
