@@ -58,15 +58,15 @@ def solve_distinct(
     first: dict[bytes, int] = {}
     for k, key in enumerate(keys):
         first.setdefault(key, k)
-    known = dict(zip(first, cache.find([*first]), strict=True))
+    known: dict[bytes, _PackedResult | None] = dict(zip(first, cache.find([*first]), strict=True))
     new = [key for key, kept in known.items() if kept is None]
     if new:
         results = solve(qp if len(new) == qp.batch else qp[torch.tensor([first[key] for key in new])])
         packed = _pack(results)
-        for key, one, status in zip(new, packed, results.found.status.tolist(), strict=True):
-            known[key] = one
+        for key, result, status in zip(new, packed, results.found.status.tolist(), strict=True):
+            known[key] = result
             if status == Status.SOLVED:
-                cache.put(key, one, one.numbers.nbytes + len(key))
+                cache.put(key, result, result.numbers.nbytes + len(key))
         if len(new) == qp.batch:
             return results
     return _unpack([one for key in keys if (one := known[key]) is not None])
