@@ -64,7 +64,7 @@ class Compiled:
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.plan = active_set.prepare(qp)
-        self.programs, self.default = self.plan.programs, self.plan.default
+        self.programs, self.default, self.dual = self.plan.programs, self.plan.default, self.plan.dual
 
     def solve(self, qp: QuadraticProgram, curvature: Any = None) -> Any:
         there = active_set.solve(qp, 0.0, self.plan)

@@ -326,7 +326,7 @@ def test_what_is_refused_in_words(fitted: Any) -> None:
         regressor(loss="peer").fit(X, C)
     with pytest.raises(ProblemError, match=r"pass its problem: task\.problem"):
         pear.DecisionRegressor(TASK).fit(X, C)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="X is NaN or infinite in rows"):
         regressor().fit(np.where(X > 2, np.nan, X), C)
     with pytest.raises(NotFittedError):
         regressor().decide(X)
