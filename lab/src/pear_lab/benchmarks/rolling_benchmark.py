@@ -31,7 +31,7 @@ EPOCH_HOURS = 4 * 365 * 24
 
 @dataclass(frozen=True)
 class RollingSettings(Settings):
-    """Time a training step through rollouts of a battery, one thread each, beside the error of the gradients."""
+    """Time a step through rollouts of a battery, one thread each, beside the error of the gradients."""
 
     hours: int = option(48, "That a plan has.", least=2, quick=6)
     steps: int = option(24, "Of a rollout.", least=1, quick=2)

@@ -22,7 +22,7 @@ BENCHMARKS = {
     "sparse-solvers": "Time the solution of large sparse programs by several solvers, each to a verified solution.",
     "memory": "Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone.",
     "epoch": "Time an epoch of portfolio training, one thread each, beside the error of the gradients.",
-    "rolling": "Time a training step through rollouts of a battery, one thread each, beside the error of the gradients.",
+    "rolling": "Time a step through rollouts of a battery, one thread each, beside the error of the gradients.",
     "files": "Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers.",
     "streams": "Train on paths from Parquet files that are written first, and on a part of them in memory.",
     "workers": "Measure training on one worker and on some, and predict time and core hours for more of both.",
