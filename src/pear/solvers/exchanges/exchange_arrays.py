@@ -37,6 +37,9 @@ LIFT = 1e-7
 HELD = 1e18
 """Diagonal entry, relative to the curvature, that takes a variable or a row out of a system."""
 
+WIDEST_UNITS = 300.0
+"""The largest ratio of the units of two variables; beyond it one factorisation of the whole system loses digits."""
+
 
 class CSR(NamedTuple):
     """A sparse matrix by rows: the entries of row i are those at ``start[i] : start[i + 1]``."""
@@ -103,6 +106,8 @@ def make_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
     whole = equilibrated_program(qp)
     pattern = whole.pattern
     if not (pattern.direct and pattern.affordable):
+        return None
+    if float(whole.columns.max()) > WIDEST_UNITS * float(whole.columns.min()):
         return None
     largest = float(pattern.curvature.max(initial=0.0)) or 1.0
     lift, shift = (0.0, SHIFT) if definite else (LIFT, LIFT)
