@@ -18,13 +18,16 @@ class TooSlowError(RunError):
 def at_most(seconds: float, what: str) -> Iterator[None]:
     """Raise ``TooSlowError`` in the block after some time of the processor; without effect outside the main thread.
 
+    Compiled code is not interrupted: the error is raised when it returns to Python.
+
     Args:
         seconds: the limit, in seconds of processor time of this process.
         what: the subject of the message, such as "a step on 4 samples".
 
     Example:
         >>> with at_most(0.01, "a long sum"):
-        ...     sum(range(10**10))
+        ...     while True:
+        ...         pass
         Traceback (most recent call last):
             ...
         pear_lab.field.hard_limit.TooSlowError: a long sum takes more than 0.01 s
