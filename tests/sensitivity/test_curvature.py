@@ -73,6 +73,14 @@ def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: boo
     assert bool(is_singular_program(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
 
 
+@every_scale
+def test_singular_whatever_the_sign_of_the_last_pivot(scale: float) -> None:
+    """In half of the directions rounding leaves the zero pivot of a flat curvature above zero."""
+    for least, flat in ((0.0, True), (1e-9, False)):
+        qp = pear.Problem(Q=scale * spectrum(least)).canonical(torch.zeros(20, n))
+        assert is_singular_program(qp).tolist() == [flat] * 20
+
+
 @pytest.mark.parametrize("diagonal", [True, False])
 def test_inverse(diagonal: bool) -> None:
     Q = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0], dtype=torch.float64)) if diagonal else spectrum(0.1)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.rule import INDEFINITE, RANK
+from pear.optimality.rule import FLAT, INDEFINITE, RANK
 from pear.problem.quadratic_program import QuadraticProgram
 
 _COARSE = 1e-6  # rounding error of a float32 factorisation per row, with a safety margin
@@ -44,10 +44,14 @@ def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 
 
 def is_singular(qp: QuadraticProgram) -> Tensor:
-    """Whether the dense or diagonal H of the programs is not positive definite. Shape (B or 1,), bool."""
+    """Whether the dense or diagonal H of the programs is not positive definite. Shape (B or 1,), bool.
+
+    A pivot of a dense H counts as zero up to rounding of the diagonal entry that it is computed from.
+    """
+    diagonal = qp.H.diagonal(dim1=1, dim2=2)
     if qp.diagonal:
-        return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
-    return torch.linalg.cholesky_ex(qp.H).info > 0
+        return (diagonal <= 0).any(1)
+    return torch.linalg.cholesky_ex(qp.H - torch.diag_embed(FLAT * diagonal)).info > 0
 
 
 def is_flat(H: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.exact_refinement import refine_projection
-from pear.solvers.linalg.dense_factors import CholeskyFactor, factor_cholesky
+from pear.solvers.linalg.dense_factors import factor_cholesky
 
 _SHIFT = 1e-7  # δ, relative to the curvature
 _REFINEMENTS = 4
@@ -65,7 +65,9 @@ class ReducedKKT:
         self._max_curvature = torch.where(h > 0, h, torch.ones_like(h))
         self._delta = (_SHIFT / self._max_curvature)[:, None]
         self._from_rows = qp.diagonal and not qp.is_linear and self._J.shape[1] < f
-        self._factored = self._factor()
+        M = self._definite_matrix()
+        self._factored = factor_cholesky(M)
+        self._definite = self._factored.clears_rounding(M)
 
     @classmethod
     def replayed(
@@ -120,12 +122,12 @@ class ReducedKKT:
 
         Returns:
             x (B, n), zero on fixed variables; the multipliers (B, p) and (B, m), zero on inactive rows; and (B,) bool,
-            True where the residual vanished up to rounding.
+            True where the residual vanished up to rounding and no pivot is as small as its rounding error.
         """
         f_free, r = self._gather(f, r_eq, r_in)
         x, v = self._refined(f_free, r)
         good = self._residual_vanishes(*self._residual(f_free, r, x, v), f_free, r, x, v)
-        return *self._scatter(x, v), good
+        return *self._scatter(x, v), good & self._definite
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``solve`` without the check of the residual, for callers that verify the result themselves."""
@@ -234,14 +236,14 @@ class ReducedKKT:
         rows = qp.G[0][self._rows] if qp.G.shape[0] == 1 else _take(qp.G, self._rows)
         return _columns(rows * self._rows_mask[:, :, None], self._free)
 
-    def _factor(self) -> CholeskyFactor:
-        """Factor [H Jᵀ; J −δI] by H + JᵀJ/δ, or, for diagonal H, by the Schur complement J H⁻¹ Jᵀ + δI."""
+    def _definite_matrix(self) -> Tensor:
+        """Eliminate one block of [H Jᵀ; J −δI]: H + JᵀJ/δ, or, for diagonal H, the Schur complement J H⁻¹ Jᵀ + δI."""
         H, J, delta = self._H, self._J, self._delta
         if not self._from_rows:
-            return factor_cholesky(torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H)
+            return torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H
         S = (J / H.diagonal(dim1=1, dim2=2)[:, None, :]) @ J.mT
         S.diagonal(dim1=1, dim2=2).add_(delta)
-        return factor_cholesky(S)
+        return S
 
     def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
         """Corrections (dx, dv) for the residuals (rest_f, rest_r); NaN where a system could not be factored."""

@@ -37,6 +37,17 @@ class CholeskyFactor:
             return tmatvec(self.matrix, matvec(self.matrix, right))
         return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)
 
+    def clears_rounding(self, M: Tensor) -> Tensor:
+        """Whether every pivot of M, which was factored, is larger than its rounding error. Shape (B,), bool.
+
+        The last pivot of a singular matrix is a rounding error of either sign, so that its factorisation succeeds on
+        some processors and fails on others.
+        """
+        pivots = self.matrix.diagonal(dim1=1, dim2=2).square()
+        pivots = pivots.reciprocal() if self.is_inverse else pivots
+        error = M.shape[1] * torch.finfo(M.dtype).eps
+        return (pivots > error * M.diagonal(dim1=1, dim2=2)).all(1) & self.good
+
 
 def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
     """Factor positive definite matrices; only their lower triangles are read.
