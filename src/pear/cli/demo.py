@@ -133,6 +133,8 @@ def _train_with_progress_bar(
         if history.interrupted:
             out.print("Stopped; nothing is saved.")
             raise typer.Exit(130)
+        if not history.epochs:
+            bar.update(line, state="solved in closed form, without epochs")
         bar.update(line, total=history.epochs, completed=history.epochs)  # full, though it stopped early
     return history
 
