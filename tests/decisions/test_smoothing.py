@@ -16,6 +16,7 @@ import pear
 from pear.decisions import smoothing
 from pear.problem.derived_problems import in_units
 from pear.train.compiled import LinearEpochs
+from pear.train.flat_regret import FlatRegret
 
 RHO = smoothing.STRENGTH
 NAN, INF = float("nan"), float("inf")
@@ -330,6 +331,18 @@ def test_a_warning_where_most_gradients_are_zero(
     learn(problem, ones, monkeypatch, compiled, smoothing=1e-6, guidance=1.0)  # which pulls: no warning
     learn(problem, ones, monkeypatch, compiled, guidance=0.0)
     assert caplog.messages == [text]
+
+
+def test_no_advice_that_was_followed_already(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Defaults are not advised to those who have them; what is advised depends on what was set."""
+    problem, ones = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), torch.ones(5).double()
+    assert not FlatRegret(pear.PEARLoss(problem)).watching
+    assert FlatRegret(pear.PEARLoss(problem, guidance=0.0)).watching
+    caplog.set_level(logging.WARNING, logger="pear")
+    monkeypatch.setattr("pear.losses.pear_loss.DECAY", 0.1)  # guidance is over at once
+    learn(problem, ones, monkeypatch, compiled=False, smoothing=1e-6)
+    (text,) = caplog.messages
+    assert "Pass a larger smoothing (λ is 1e-06; 'auto' picks one), or begin" in text
 
 
 def test_a_range_is_the_distance_between_the_bounds() -> None:

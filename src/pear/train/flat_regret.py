@@ -23,11 +23,13 @@ class FlatRegret:
     """Counts the samples of each epoch with a positive regret whose gradient is exactly zero; warns once for a loss.
 
     Args:
-        loss: only a ``PEARLoss`` is watched.
+        loss: a ``PEARLoss`` is watched if its user has set λ, or has turned guidance off. Neither another loss nor one
+            with its defaults is watched, because its user could change nothing.
     """
 
     def __init__(self, loss: Any) -> None:
-        self.loss = loss if isinstance(loss, PEARLoss) else None
+        changed = isinstance(loss, PEARLoss) and (loss.smoothing != "auto" or not loss.guidance)
+        self.loss = loss if changed else None
         self.count: float | Tensor = 0.0
         self.epochs = 0  # in a row
 
@@ -62,10 +64,14 @@ class FlatRegret:
         loss.warned_of_flat = True
         if not ranks.first:
             return
+        advice = [f"a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one)"]
+        if loss.smoothing == "auto":
+            advice = [f"a larger smoothing than 'auto' has picked (λ is {loss.chosen_smoothing:.3g})"]
+        if not loss.guidance:
+            advice.append("guidance=1.0, which pulls where regret is flat")
         logger.warning(
             f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
             "regret, and of more than half in the epochs before: their decisions are corners, which a small change of "
-            "the forecast does not move, so that nothing is learnt from them. Pass a larger smoothing "
-            f"(λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), guidance=1.0, which pulls where regret is flat, or "
-            "begin with a model that predicts the mean of the training costs",
+            "the forecast does not move, so that nothing is learnt from them. "
+            f"Pass {', '.join(advice)}, or begin with a model that predicts the mean of the training costs",
         )
