@@ -17,6 +17,7 @@ from pear.decisions import smoothing
 from pear.problem.derived_problems import in_units
 from pear.train.compiled import LinearEpochs
 from pear.train.flat_regret import FlatRegret
+from pear.train.ranks import Ranks
 
 RHO = smoothing.STRENGTH
 NAN, INF = float("nan"), float("inf")
@@ -333,16 +334,29 @@ def test_a_warning_where_most_gradients_are_zero(
     assert caplog.messages == [text]
 
 
-def test_no_advice_that_was_followed_already(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Defaults are not advised to those who have them; what is advised depends on what was set."""
-    problem, ones = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), torch.ones(5).double()
-    assert not FlatRegret(pear.PEARLoss(problem)).watching
-    assert FlatRegret(pear.PEARLoss(problem, guidance=0.0)).watching
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({}, None),
+        ({"smoothing": 1e-6}, "Pass a larger smoothing (λ is 1e-06; 'auto' picks one), or begin"),
+        ({"guidance": 0.0}, "Pass a larger smoothing than 'auto' has picked (λ is 0.5), guidance=1.0, which"),
+    ],
+)
+def test_no_advice_that_was_followed_already(
+    options: dict[str, Any], advice: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After ten epochs in which all gradients are zero, and guidance has faded."""
     caplog.set_level(logging.WARNING, logger="pear")
-    monkeypatch.setattr("pear.losses.pear_loss.DECAY", 0.1)  # guidance is over at once
-    learn(problem, ones, monkeypatch, compiled=False, smoothing=1e-6)
-    (text,) = caplog.messages
-    assert "Pass a larger smoothing (λ is 1e-06; 'auto' picks one), or begin" in text
+    loss = pear.PEARLoss(pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), **options)
+    if loss.smoothing == "auto":
+        loss._use_smoothing(smoothing.Smoothing.given(0.5))
+    loss.step(10_000)
+    flat = FlatRegret(loss)
+    with Ranks() as alone:
+        for epoch in range(1, 13):
+            flat.end(epoch, compiled=4.0, seen=4, ranks=alone)
+    assert len(caplog.messages) == (advice is not None)
+    assert advice is None or advice in caplog.messages[0]
 
 
 def test_a_range_is_the_distance_between_the_bounds() -> None:

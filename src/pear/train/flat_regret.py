@@ -67,7 +67,7 @@ class FlatRegret:
         advice = [f"a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one)"]
         if loss.smoothing == "auto":
             advice = [f"a larger smoothing than 'auto' has picked (λ is {loss.chosen_smoothing:.3g})"]
-        if not loss.guidance:
+        if loss.guidance < 1.0:
             advice.append("guidance=1.0, which pulls where regret is flat")
         logger.warning(
             f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
