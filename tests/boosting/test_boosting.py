@@ -220,7 +220,7 @@ def test_what_is_refused() -> None:
         pear.boosting.objective(TASK.problem, X[TRAIN])
     with pytest.raises(ProblemError, match="60 samples have true values, and forecasts came for 120"):
         pear.boosting.objective(TASK.problem, C[HELD_OUT])(C[TRAIN], FORECAST)
-    with pytest.raises(ProblemError, match="decay must be between 0 and 1; got 2"):
+    with pytest.raises(ProblemError, match="decay must be a number from 0 to 1; got 2"):
         pear.boosting.objective(TASK.problem, decay=2)
-    with pytest.raises(ProblemError, match="guidance must be a number"):
+    with pytest.raises(ProblemError, match="guidance must be a finite number"):
         pear.boosting.objective(TASK.problem, guidance=-1)

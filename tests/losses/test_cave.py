@@ -150,7 +150,7 @@ def test_forecasts_that_are_all_wrong_or_zero_have_a_finite_gradient() -> None:
     ("options", "message"),
     [
         ({"inner_ratio": 1.5}, "inner_ratio must be a number from 0 to 1; got 1.5"),
-        ({"solve_ratio": -0.1}, "solve_ratio must be a finite number of at least 0; got -0.1"),
+        ({"solve_ratio": -0.1}, "solve_ratio must be a number from 0 to 1; got -0.1"),
     ],
 )
 def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:

@@ -165,7 +165,7 @@ def test_masked_samples_have_no_pull() -> None:
 def test_what_guidance_refuses() -> None:
     problem = pear.Problem(lb=0.0, ub=1.0, n=2)
     for wrong in (-1.0, math.nan, "much", True):
-        with pytest.raises(pear.ProblemError, match="guidance must be a number of at least 0; got"):
+        with pytest.raises(pear.ProblemError, match="guidance must be a finite number of at least 0; got"):
             pear.PEARLoss(problem, guidance=wrong)  # type: ignore[arg-type]
     with pytest.raises(pear.ProblemError, match="a derivative by the true costs was asked for"):
         pear.PEARLoss(problem, 0.1)(*(torch.zeros(1, 2, requires_grad=True) for _ in range(2)))

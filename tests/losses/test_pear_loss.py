@@ -344,7 +344,7 @@ def entry_points(**how: Any) -> dict[str, Callable[[], Any]]:
 
 ALL = ("solve", "regret_gradient", "PEARLoss", "DecisionLayer")
 NUMBER = r"^smoothing must be a number of at least 0, or 'auto'; got "
-STRENGTH = r"^injection must be a number of at least 0; got "
+STRENGTH = r"^injection must be a finite number of at least 0; got "
 OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "on_failure": (ALL, {"on_failure": "ignore"}, r"^on_failure must be 'raise' or 'mask'; got 'ignore'$"),
     "smoothing negative": (ALL, {"smoothing": -0.1}, NUMBER + r"-0\.1$"),

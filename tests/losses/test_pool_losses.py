@@ -396,8 +396,8 @@ def test_a_state_of_another_problem_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make_it", "message"),
     [
-        (lambda: NCELoss(ITEMS, solve_ratio=1.5), "solve_ratio is a share of the steps, at most 1; got 1.5"),
-        (lambda: NCELoss(ITEMS, solve_ratio=-0.1), "solve_ratio must be a finite number of at least 0; got -0.1"),
+        (lambda: NCELoss(ITEMS, solve_ratio=1.5), "solve_ratio must be a number from 0 to 1; got 1.5"),
+        (lambda: NCELoss(ITEMS, solve_ratio=-0.1), "solve_ratio must be a number from 0 to 1; got -0.1"),
         (lambda: NCELoss(ITEMS, pool_size=1), "pool_size must be a whole number of at least 2; got 1"),
         (lambda: PairwiseLTRLoss(ITEMS, margin=-1.0), "margin must be a finite number of at least 0; got -1.0"),
         (lambda: ListwiseLTRLoss(ITEMS, temperature=0.0), "temperature must be a finite number above 0; got 0.0"),

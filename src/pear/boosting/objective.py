@@ -16,11 +16,12 @@ import torch
 
 from pear.decisions.failures import OnFailure
 from pear.errors import ProblemError
-from pear.losses.defaults import BOOSTING, check_strength
+from pear.losses.defaults import BOOSTING
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
 from pear.problem.row_pairing import check_paired_rows
+from pear.setting_checks import check_number, check_share
 from pear.train.long_table import group_rows
 from pear.train.validation import RegretMetric, own_rows
 
@@ -85,10 +86,8 @@ class Objective(_CallReader):
         self, problem: Problem | Model, true: Any, groups: Any, loss: PEARLoss, guidance: float, decay: float
     ) -> None:
         super().__init__(problem, true, groups)
-        check_strength("guidance", guidance)
-        if not 0 <= decay <= 1:
-            raise ProblemError(f"decay must be between 0 and 1; got {decay!r}")
-        self.loss, self.guidance, self.decay, self.rounds = loss, float(guidance), float(decay), 0
+        self.guidance, self.decay = check_number("guidance", guidance, least=0.0), check_share("decay", decay)
+        self.loss, self.rounds = loss, 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
         """Return gradient and second derivative of this round, in the shape of the forecasts.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import ProblemError
+from pear.setting_checks import check_count
 
 Rows = NDArray[np.intp]
 
@@ -54,10 +55,8 @@ class TimeSplits:
     def __post_init__(self) -> None:
         for name, least in (("folds", 1), ("gap", 0), ("window", 1), ("test_rows", 1)):
             value = getattr(self, name)
-            if value is None and name in ("window", "test_rows"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ProblemError(f"{name} of TimeSplits must be a whole number of at least {least}; got {value!r}")
+            if value is not None or name not in ("window", "test_rows"):
+                check_count(f"{name} of TimeSplits", value, least)
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the row numbers of each fold: those to train on and those to test on.

@@ -11,13 +11,14 @@ from torch import Tensor
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cosine import cosine_distance
-from pear.losses.decision_loss import Decide, check_number
+from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import plain_problem
 from pear.problem.oracle import program_of
+from pear.setting_checks import check_share
 
 
 class CaVELoss(DrawingLoss):
@@ -64,11 +65,8 @@ class CaVELoss(DrawingLoss):
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
         if plain_problem(program_of(self.problem, "CaVE")).is_sparse:
             raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
-        for name, value in (("inner_ratio", inner_ratio), ("solve_ratio", solve_ratio)):
-            check_number(name, value, least=0.0)
-            if value > 1:
-                raise ProblemError(f"{name} must be a number from 0 to 1; got {value!r}")
-        self.inner_ratio, self.solve_ratio = float(inner_ratio), float(solve_ratio)
+        self.inner_ratio = check_share("inner_ratio", inner_ratio)
+        self.solve_ratio = check_share("solve_ratio", solve_ratio)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the distance of each sample with its projection held fixed, which has the same derivative."""

@@ -7,9 +7,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
+from pear.setting_checks import check_positive
 
 
 class DBBLoss(DecisionLoss):
@@ -47,8 +48,7 @@ class DBBLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        check_number("interpolation", interpolation, least=0.0, strict=True)
-        self.interpolation = float(interpolation)
+        self.interpolation = check_positive("interpolation", interpolation)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample; its gradient comes from the interpolation."""

@@ -20,6 +20,7 @@ from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import describe_problem, problem_and_cost_map, recourse_model
 from pear.problem.oracle import decided_by
 from pear.problem.oracle_calls import argument_names
+from pear.setting_checks import check_number, check_positive
 from pear.solvers.warm_starts import WarmStarts
 
 Result = TypeVar("Result")
@@ -66,17 +67,16 @@ class DecisionLoss(nn.Module):
         super().__init__()
         self._decide = decide
         self._decide_takes_keys = decide is not None and takes_keys(decide)
+        self.cost_unit: float | Literal["auto"] = "auto"
         if cost_unit != "auto":
-            check_number("cost_unit", cost_unit, least=0.0, strict=True)
-        self.cost_unit: float | Literal["auto"] = cost_unit if cost_unit == "auto" else float(cost_unit)
+            self.cost_unit = check_positive("cost_unit", cost_unit)
         self.problem = problem
         if self.problem.is_curved and self.linear_alone:
             raise ProblemError(
                 f"{type(self).__name__} is made for linear objectives, and the problem has a curvature or a smooth "
                 "term; use PEARLoss"
             )
-        check_number("mse_weight", mse_weight, least=0.0)
-        self.mse_weight = float(mse_weight)
+        self.mse_weight = check_number("mse_weight", mse_weight, least=0.0)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     @eager
@@ -283,11 +283,3 @@ def takes_keys(function: Callable[..., Any]) -> bool:
 def call_with_keys(function: Callable[..., Result], rows: Tensor, ids: list[Hashable] | None) -> Result:
     """Call a function with ``rows`` (B, n), and with the sample ids where it takes ``keys``."""
     return function(rows, keys=ids) if takes_keys(function) else function(rows)
-
-
-def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:
-    """Raise ProblemError unless ``value`` is a finite number of at least ``least``; greater where ``strict``."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and least <= value < float("inf")) or (strict and value == least):
-        bound = "" if least == -float("inf") else f" {'above' if strict else 'of at least'} {least:g}"
-        raise ProblemError(f"{name} must be a finite number{bound}; got {value!r}")

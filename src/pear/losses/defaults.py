@@ -7,10 +7,7 @@ other defaults; each says why.
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
-
-from pear.errors import ProblemError
 
 
 class Strengths(NamedTuple):
@@ -38,10 +35,3 @@ DECISION = Strengths(0.0, 0.0, 0.0)
 
 DECAY = 0.995
 """The factor that multiplies α after every step; α halves in 138 steps and vanishes in the end."""
-
-
-def check_strength(name: str, value: float) -> None:
-    """Raise ProblemError unless β or α, called ``name`` in the message, is a finite number of at least 0."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and 0 <= value < math.inf):
-        raise ProblemError(f"{name} must be a number of at least 0; got {value!r}")

@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, check_number
-from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.decision_loss import Decide
+from pear.losses.random_draws import DrawingLoss
 from pear.losses.surrogate_gradient import estimate_by_score, with_gradient
 from pear.problem import Model, Problem
+from pear.setting_checks import check_count, check_positive
 
 
 class DPOLoss(DrawingLoss):
@@ -51,9 +52,7 @@ class DPOLoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        self.samples = check_count("samples", samples)
-        check_number("sigma", sigma, least=0.0, strict=True)
-        self.sigma = float(sigma)
+        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample's mean decision; its gradient is that of the class."""

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number
-from pear.losses.random_draws import check_count
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.optimality.rule import RANK, ROUNDOFF, SHARP, TIGHT
 from pear.problem import Model, Problem
+from pear.setting_checks import check_count, check_positive
 
 Array = NDArray[np.float64]
 
@@ -161,9 +161,7 @@ class FrankWolfeLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        check_number("strength", strength, least=0.0, strict=True)
-        self.strength = float(strength)
-        self.max_iter = check_count("max_iter", max_iter)
+        self.strength, self.max_iter = check_positive("strength", strength), check_count("max_iter", max_iter)
         self.last: HullPoints | None = None
 
     def regularised(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:

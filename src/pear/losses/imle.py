@@ -8,10 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, check_number
-from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.decision_loss import Decide
+from pear.losses.random_draws import DrawingLoss
 from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
+from pear.setting_checks import check_count, check_positive
 
 GAMMA_TERMS = 10
 """s, the number of gamma variables in a sum; as published."""
@@ -69,10 +70,8 @@ class IMLELoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        for name, value in (("sigma", sigma), ("interpolation", interpolation), ("kappa", kappa)):
-            check_number(name, value, least=0.0, strict=True)
-        self.samples = check_count("samples", samples)
-        self.sigma, self.interpolation, self.kappa = float(sigma), float(interpolation), float(kappa)
+        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
+        self.interpolation, self.kappa = check_positive("interpolation", interpolation), check_positive("kappa", kappa)
         self.two_sided = bool(two_sided)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
@@ -154,8 +153,7 @@ class AIMLELoss(IMLELoss):
         super().__init__(
             problem, decide, samples, sigma, 1.0, kappa, two_sided, seed, mse_weight, cost_unit
         )  # fmt: skip
-        check_number("target", target, least=0.0, strict=True)
-        self.target = float(target)
+        self.target = check_positive("target", target)
         self.alpha, self.entries = 1.0, self.target
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:

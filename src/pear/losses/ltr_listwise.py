@@ -7,10 +7,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, check_number
+from pear.losses.decision_loss import Decide
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
+from pear.setting_checks import check_positive
 
 
 class ListwiseLTRLoss(PoolLoss):
@@ -55,8 +56,7 @@ class ListwiseLTRLoss(PoolLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
-        check_number("temperature", temperature, least=0.0, strict=True)
-        self.temperature = float(temperature)
+        self.temperature = check_positive("temperature", temperature)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
         """Compute the cross-entropy of the probabilities under the true and under the predicted costs."""

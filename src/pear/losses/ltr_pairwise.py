@@ -6,10 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, check_number
+from pear.losses.decision_loss import Decide
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
+from pear.setting_checks import check_number
 
 
 class PairwiseLTRLoss(PoolLoss):
@@ -55,8 +56,7 @@ class PairwiseLTRLoss(PoolLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
-        check_number("margin", margin, least=0.0)
-        self.margin = float(margin)
+        self.margin = check_number("margin", margin, least=0.0)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
         """Compute the mean over the pairs of the pool's best solution and another one."""

@@ -18,7 +18,7 @@ from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError, naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
-from pear.losses.defaults import DECAY, GUIDED, check_strength
+from pear.losses.defaults import DECAY, GUIDED
 from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
 from pear.losses.sample_weights import read_weights
@@ -27,6 +27,7 @@ from pear.problem.array_conversion import as_batch, count_true
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import variable_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.setting_checks import check_number
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")
@@ -156,8 +157,7 @@ class PEARLoss(DecisionModule):
         super().__init__(problem, smoothing, solver, on_failure)
         if reduction not in ("mean", "sum", "none"):
             raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
-        check_strength("injection", injection)
-        self.injection = float(injection)
+        self.injection = check_number("injection", injection, least=0.0)
         self.guidance = guidance
         self.reduction = reduction
         self.last: LastCall | None = None
@@ -171,8 +171,7 @@ class PEARLoss(DecisionModule):
 
     @guidance.setter
     def guidance(self, guidance: float) -> None:
-        check_strength("guidance", guidance)
-        self._guidance = self._alpha = float(guidance)
+        self._guidance = self._alpha = check_number("guidance", guidance, least=0.0)
         self._calls = 0  # calls with a gradient since the last step
 
     @property

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Model, Problem
+from pear.setting_checks import check_positive
 
 Difference = Literal["forward", "backward", "central"]
 """Where the two costs of a finite difference lie: beyond ĉ, before it, or on both sides."""
@@ -54,11 +55,9 @@ class PGLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        check_number("width", width, least=0.0, strict=True)
         if difference not in get_args(Difference):
             raise ProblemError(f"difference must be 'forward', 'backward' or 'central'; got {difference!r}")
-        self.width = float(width)
-        self.difference = difference
+        self.width, self.difference = check_positive("width", width), difference
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the difference with both decisions held fixed, so that its derivative is that of the class."""

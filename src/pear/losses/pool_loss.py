@@ -9,15 +9,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, check_number, takes_keys
-from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.decision_loss import Decide, takes_keys
+from pear.losses.random_draws import DrawingLoss
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, is_per_sample
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.oracle import Oracle
 from pear.problem.problem import FIELDS
+from pear.setting_checks import check_count, check_share
 
 
 class PoolLoss(DrawingLoss):
@@ -52,10 +52,10 @@ class PoolLoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        check_number("solve_ratio", solve_ratio, least=0.0)
-        if solve_ratio > 1:
-            raise ProblemError(f"solve_ratio is a share of the steps, at most 1; got {solve_ratio!r}")
-        self.solve_ratio, self.pool_size = float(solve_ratio), check_count("pool_size", pool_size, least=2)
+        self.solve_ratio, self.pool_size = (
+            check_share("solve_ratio", solve_ratio),
+            check_count("pool_size", pool_size, 2),
+        )
         self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
 
     @property

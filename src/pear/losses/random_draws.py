@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Model, Problem
 
@@ -88,11 +87,3 @@ class DrawingLoss(DecisionLoss):
         """Restore the unit of the costs and the random generator from a saved state."""
         super().set_extra_state(state)
         self.draws.load_state(state)
-
-
-def check_count(name: str, value: int, least: int = 1) -> int:
-    """Return ``value`` as an int; raise ProblemError unless it is a whole number of at least ``least``."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or value != int(value) or value < least:
-        raise ProblemError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)

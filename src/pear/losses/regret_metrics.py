@@ -17,7 +17,7 @@ from pear.decisions.regrets import gradient_error
 from pear.decisions.smoothing import choose_smoothing
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, naming_variables
-from pear.losses.defaults import GRADIENT, check_strength
+from pear.losses.defaults import GRADIENT
 from pear.losses.sample_weights import read_weights
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import ROUNDOFF
@@ -30,6 +30,7 @@ from pear.problem.oracle import program_of
 from pear.problem.predicted_curvature import without_curvature
 from pear.problem.row_pairing import check_paired_rows, shared_index
 from pear.sensitivity.projection import inject_normal, project
+from pear.setting_checks import check_number
 from pear.solvers.time_limit import within
 
 
@@ -74,7 +75,7 @@ def regret_gradient(
         tensor([[-0.2000,  0.2000]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
-    check_strength("injection", injection)
+    check_number("injection", injection, least=0.0)
     problem = program_of(bring_known(problem, known, predicted), "regret_gradient")
     plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
     names, problem = variable_names(problem), plain.relaxed()

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, call_with_keys, check_number, takes_keys, typical_deviation
-from pear.losses.random_draws import DrawingLoss, check_count
+from pear.losses.decision_loss import Decide, call_with_keys, takes_keys, typical_deviation
+from pear.losses.random_draws import DrawingLoss
 from pear.losses.regret_metrics import RecourseOutcome
 from pear.losses.surrogate_gradient import estimate_by_score
 from pear.problem import CostMap, Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import plain_problem, recourse_model
+from pear.setting_checks import check_count, check_positive
 
 TaskLoss = Callable[..., Tensor]
 """A function from decisions (N, n) and true costs or values (N, k) to what each decision costs, (N,); less is better.
@@ -84,8 +85,7 @@ class SFGELoss(DrawingLoss):
                 "mse_weight is for costs alone, and this model predicts right-hand sides, whose errors have other "
                 "units; pass mse_weight=0"
             )
-        check_number("sigma", sigma, least=0.0, strict=True)
-        self.samples, self.sigma = check_count("samples", samples), float(sigma)
+        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
         self.task_loss = task_loss
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:

@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, check_number
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
+from pear.setting_checks import check_positive
 
 
 class SSVMLoss(DecisionLoss):
@@ -51,8 +52,7 @@ class SSVMLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        check_number("margin", margin, least=0.0, strict=True)
-        self.margin = float(margin)
+        self.margin = check_positive("margin", margin)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the hinge with both decisions held fixed, so that its derivative is the gradient of the class."""

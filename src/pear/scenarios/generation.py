@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.problem.array_conversion import to_float64
+from pear.setting_checks import check_count
 
 
 def residual_scenarios(
@@ -35,7 +36,7 @@ def residual_scenarios(
         [[[11.0, 22.0], [9.0, 18.0]]]
     """
     centre, errors = _read_pair(forecasts, residuals)
-    _check_count(count)
+    count = check_count("count", count)
     if draw not in ("random", "even"):
         raise ProblemError(f"draw must be 'random' or 'even'; got {draw!r}")
     if draw == "even":
@@ -67,7 +68,7 @@ def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
         [[[9.5], [10.5]]]
     """
     centre, errors = _read_pair(forecasts, residuals)
-    _check_count(count)
+    count = check_count("count", count)
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     return centre[:, None] + errors.quantile(levels, dim=0)
 
@@ -122,8 +123,3 @@ def _read_pair(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
     if not bool(errors.isfinite().all()):
         raise ProblemError("residuals must be finite; leave out the days without a true value")
     return centre, errors
-
-
-def _check_count(count: Any) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ProblemError(f"count must be a whole number of at least 1; got {count!r}")

@@ -21,6 +21,7 @@ from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.risk import Risk, read_risk
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.two_stages import TwoStages
+from pear.setting_checks import check_count
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ class Stochastic:
         solver: str = "auto",
     ) -> None:
         check_solver(solver)
-        if isinstance(scenarios, bool) or not isinstance(scenarios, int) or scenarios < 1:
-            raise ProblemError(f"scenarios must be a whole number of at least 1; got {scenarios!r}")
+        scenarios = check_count("scenarios", scenarios)
         self.model, self.first, self.scenarios, self.solver = model, tuple(first), scenarios, solver
         self.risk = read_risk(risk)
         self.weights = read_scenario_weights(weights, scenarios).detach()

@@ -16,6 +16,7 @@ from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.array_conversion import ArrayLike, as_batch, to_float64
+from pear.setting_checks import check_count
 from pear.tasks.synthetic_task import Array, SyntheticTask
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
@@ -163,9 +164,7 @@ def random_knapsack(
         >>> task.name, task.problem
         ('knapsack_4_items', Problem(max, n=4, 2 inequalities, bounds, 4 integer))
     """
-    for name, value in (("items", items), ("dimensions", dimensions)):
-        if value != int(value) or value < 1:
-            raise ProblemError(f"{name} must be a whole number of at least 1; got {value!r}")
+    items, dimensions = check_count("items", items), check_count("dimensions", dimensions)
     weights = _draw_weights(np.random.RandomState(seed), dimensions, items)
     return _make_knapsack(weights, _check_capacity_ratio(capacity_ratio) * weights.sum(1), seed, jobs)
 

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 
 from pear.errors import ProblemError
+from pear.setting_checks import check_count, check_share
 from pear.train.early_stopping import EarlyStopping
 
 Mixing = Literal["mean", "each"]
@@ -91,10 +92,8 @@ class FitConfig:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
         if self.start not in get_args(Start):
             raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
-        if self.label_neighbours != int(self.label_neighbours) or self.label_neighbours < 0:
-            raise ProblemError(f"label_neighbours must be a whole number of at least 0; got {self.label_neighbours!r}")
-        if not 0 <= self.label_own_weight <= 1:
-            raise ProblemError(f"label_own_weight must be a number from 0 to 1; got {self.label_own_weight!r}")
+        check_count("label_neighbours", self.label_neighbours, least=0)
+        check_share("label_own_weight", self.label_own_weight)
         if self.label_mixing not in get_args(Mixing):
             raise ProblemError(f"label_mixing must be 'mean' or 'each'; got {self.label_mixing!r}")
         self.stopping()  # checks patience and min_improvement

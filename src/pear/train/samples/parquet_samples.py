@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import DataError, MissingExtraError, ProblemError
+from pear.setting_checks import check_count
 from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
@@ -76,9 +77,7 @@ class ParquetSamples:
         costs: Names,
         buffer: int = BUFFER,
     ) -> None:
-        if isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1:
-            raise ProblemError(f"buffer must be a number of samples, at least 1; got {buffer!r}")
-        self.buffer = buffer
+        self.buffer = check_count("buffer", buffer)
         self.several = isinstance(features, Mapping)
         named = features if isinstance(features, Mapping) else {"features": features}
         if not named:
