@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -288,14 +288,7 @@ def test_a_file_that_is_damaged_inside_is_named(tmp_path: Path) -> None:
 
 
 def test_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name="pyarrow")
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(pear.MissingExtraError, match=r"pip install 'pear-dfl\[arrow\]'"):
         pear.ParquetSamples(folder, "x", "cost")
 

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pear.errors import DataError, MissingExtraError, list_positions
+from pear.errors import DataError, list_positions
+from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -23,17 +24,12 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
         DataError: the file is missing, empty or no table.
         MissingExtraError: pandas is not installed.
     """
+    reader = import_pandas("a table")
     try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "tables are read by pandas, not installed here; run pip install 'pear-dfl[sklearn]'"
-        ) from error
-    try:
-        table = pandas.read_csv(path, skipinitialspace=True)
+        table: pandas.DataFrame = reader.read_csv(path, skipinitialspace=True)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; expected a CSV file with a heading for every column") from error
-    except (pandas.errors.EmptyDataError, pandas.errors.ParserError, UnicodeDecodeError, OSError) as error:
+    except (reader.errors.EmptyDataError, reader.errors.ParserError, UnicodeDecodeError, OSError) as error:
         raise DataError(
             f"{path} cannot be read as a table ({str(error).strip()}); expected a CSV file in UTF-8, with commas "
             "between columns and a heading for each"

@@ -13,12 +13,13 @@ from pear.diagnosis.advising.program_structure import describe_structure, find_r
 from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions, measure_integrality
 from pear.diagnosis.advising.subject_and_findings import Finding, Findings, Subject
 from pear.diagnosis.advising.training_advice import name_solvers, suggest_loss, time_epochs
-from pear.errors import MissingExtraError
+from pear.optional_packages import import_pandas
 from pear.problem import Model, Problem
 
 if TYPE_CHECKING:
     import pandas
 
+_TABLES = "a table of advice", "or read advice.numbers"
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
 """Time limit of each examination in seconds. All examinations together take about ten for 1,000 variables."""
 
@@ -77,19 +78,19 @@ class Advice:
     def frame(self) -> pandas.DataFrame:
         """Return a table of all numbers: topic, name, value. Needs pandas."""
         rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
-        return _import_pandas().DataFrame(rows, columns=["topic", "number", "value"])
+        return import_pandas(*_TABLES).DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
         """Return a table of the rows of A and G: redundancy, how often they bind, and a factor that rescales them."""
-        return _import_pandas().DataFrame(dict(self._rows)).set_index("row")
+        return import_pandas(*_TABLES).DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
         """Return a table of the variables: how often they are at their bounds, and their units."""
-        return _import_pandas().DataFrame(dict(self._variables)).set_index("variable")
+        return import_pandas(*_TABLES).DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
         """Return a table of the predicted values: mean size, deviation, and a factor that rescales them."""
-        return _import_pandas().DataFrame(dict(self._values)).set_index("value")
+        return import_pandas(*_TABLES).DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
         lines = [self.problem]
@@ -158,15 +159,3 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
         {"variable": s.variables, **findings.variables},
         {"value": s.names, **findings.values},
     )
-
-
-def _import_pandas() -> Any:
-    """Import pandas, or raise ``MissingExtraError`` with the command that installs it."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "tables of advice are made by pandas, not installed here; run pip install 'pear-dfl[sklearn]', or read "
-            "advice.numbers"
-        ) from error
-    return pandas

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
-from pear.errors import MissingExtraError, ProblemError
+from pear.errors import ProblemError
 from pear.losses.regret_metrics import share_of_best
+from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -293,11 +294,5 @@ def _shares_of_sum(parts: Array) -> Array:
 
 def _diagnosis_frame(columns: Any) -> pandas.DataFrame:
     """Make a DataFrame, or raise ``MissingExtraError`` if pandas is not installed."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError(
-            "tables need pandas; install it with: pip install 'pear-dfl[sklearn]'. Every number is an array of the "
-            "diagnosis, too"
-        ) from error
-    return pandas.DataFrame(columns)
+    table: pandas.DataFrame = import_pandas("a table", "or read the arrays of the diagnosis").DataFrame(columns)
+    return table

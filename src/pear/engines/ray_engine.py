@@ -14,7 +14,8 @@ import torch
 from pear.compile import thread_pools
 from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
 from pear.engines.watch import ends_within
-from pear.errors import EngineError, MissingExtraError
+from pear.errors import EngineError
+from pear.optional_packages import import_optional
 
 _LOOK_SECONDS = 2.0
 """The resources of the cluster are read this often, since machines come and go."""
@@ -41,12 +42,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
         EngineError: the cluster cannot be reached, or another one is in use.
         MissingExtraError: Ray is not installed.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "the engine 'ray' needs the package ray, which is not installed; pip install 'pear-dfl[ray]'"
-        ) from error
+    ray = import_optional("ray", "ray", "the engine 'ray'")
     in_use = ray.is_initialized()
     if in_use and address is not None:
         raise EngineError(

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.errors import MissingExtraError, ProblemError
+from pear.errors import ProblemError
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.losses.regret_metrics import Outcome
+from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -166,7 +167,7 @@ class WalkForward:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        pandas = _import_pandas()
+        pandas = import_pandas("to_frame", "or read rows")
         if by == "forecaster":
             return pandas.DataFrame(self.rows).set_index("forecaster").astype(float)
         if by == "fold":
@@ -203,14 +204,3 @@ class WalkForward:
 
     def __repr__(self) -> str:
         return f"WalkForward({len(self.names)} forecasters, {len(self.sample)} tested rows, {self.fold.max()} folds)"
-
-
-def _import_pandas() -> Any:
-    """Import pandas, or raise ``MissingExtraError`` with the command that installs it."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "to_frame needs pandas, not installed here; run pip install 'pear-dfl[sklearn]', or read rows"
-        ) from error
-    return pandas

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pear.errors import MissingExtraError, ProblemError
+from pear.errors import ProblemError
+from pear.optional_packages import import_optional
 
 Array = NDArray[np.float64]
 Function = Callable[..., Any]
@@ -246,13 +247,8 @@ def _make_caller(function: Function, batched: bool) -> Callable[..., Any]:
 
 def _run_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
     """Run one part of the work in each process; joblib keeps the processes for the next call."""
-    try:
-        from joblib import Parallel, delayed
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "processes= of an Oracle needs joblib, not installed here; run pip install 'pear-dfl[sklearn]'"
-        ) from error
-    results: list[Any] = Parallel(n_jobs=len(work))(delayed(call)(*one) for one in work)
+    joblib = import_optional("joblib", "sklearn", "processes= of an Oracle")
+    results: list[Any] = joblib.Parallel(n_jobs=len(work))(joblib.delayed(call)(*one) for one in work)
     return results
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.errors import MissingExtraError
+from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -63,17 +63,15 @@ class Rollout:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError("a table needs pandas; run pip install 'pear-dfl[sklearn]'") from error
+        tables = import_pandas("a table")
         steps = len(self.cost)
         columns: dict[str, Array] = {"cost": self.cost, "status": self.status}
         for name, values in self.states.items():
             columns |= _columns(f"{name} before", values[:-1].reshape(steps, -1))
         for name, values in self.decisions.items():
             columns |= _columns(name, values.reshape(steps, -1))
-        return pandas.DataFrame(columns, index=pandas.Index(self.label[:: self.step], name="period"))
+        table: pandas.DataFrame = tables.DataFrame(columns, tables.Index(self.label[:: self.step], name="period"))
+        return table
 
     def plot(self, path: str | os.PathLike[str] | None = None, most: int = 240) -> Figure:
         """Draw states, what was done in the last steps, and the cost summed up.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pear.errors import MissingExtraError
+from pear.optional_packages import import_optional
 from pear.problem import Problem
 from pear.tasks import Split
 from pear_lab.judge.judged_program import Array, Mask, problem_fields, programs
@@ -61,10 +61,7 @@ class PlainProgram:
     """
 
     def __init__(self, problem: Problem, smoothing: float) -> None:
-        try:
-            import osqp
-        except ImportError as error:
-            raise MissingExtraError("the plain loop needs OSQP; run pip install 'pear-dfl[osqp]'") from error
+        osqp = import_optional("osqp", "osqp", "the plain loop")
         self.sign, self.smoothing, self.n = problem.sign, smoothing, problem.n
         self.J, self.lower, self.upper = _stack_rows(problem)
         self.equal = self.lower == self.upper

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pear.problem.importers.files_and_packages import import_optional
+from pear.optional_packages import import_optional
 from pear_lab.benchmarks.random_programs import random_entries
 from pear_lab.judge.judged_program import Array
 

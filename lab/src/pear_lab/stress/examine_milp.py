@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from pear import FailedSamplesWarning, Problem, Status, solve
 from pear.errors import PearError
-from pear.problem.importers.files_and_packages import import_optional
+from pear.optional_packages import import_optional
 from pear_lab.judge.integer_programs import violation
 from pear_lab.judge.judged_program import Array, Program
 from pear_lab.stress.milp_problems import MilpCase, draw_milp

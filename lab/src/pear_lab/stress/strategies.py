@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pear.errors import MissingExtraError
+from pear.optional_packages import import_optional
 from pear_lab.stress.recipes import FAMILIES, Recipe
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ def recipes(families: list[str] | None = None, batch: int = 4, largest: int = 12
     Raises:
         MissingExtraError: hypothesis is not installed.
     """
-    try:
-        from hypothesis import strategies as st
-    except ImportError as error:
-        raise MissingExtraError("strategies need the package hypothesis; run pip install 'pear-dfl[dev]'") from error
+    st = import_optional("hypothesis.strategies", "dev", "a strategy")
     return st.builds(
         Recipe,
         family=st.sampled_from(list(FAMILIES) if families is None else families),

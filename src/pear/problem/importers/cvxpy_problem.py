@@ -13,6 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError
+from pear.optional_packages import import_optional
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.cvxpy_known import (
     KnownTerms,
@@ -34,7 +35,6 @@ from pear.problem.importers.cvxpy_matrices import (
     sign_of,
 )
 from pear.problem.importers.cvxpy_structure import independent_names
-from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.row_limits import RowLimits, check_recourse_type
 from pear.problem.model import Model

@@ -11,7 +11,7 @@ from typing import Any
 from pear.errors import DataError, PluginError
 from pear.plugins import load_all
 from pear.problem.importers import mps, osqp_mat
-from pear.problem.importers.files_and_packages import suffix_of
+from pear.problem.importers.packed_files import suffix_of
 from pear.problem.model import Model
 
 

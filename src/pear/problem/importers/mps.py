@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError
-from pear.problem.importers.files_and_packages import import_optional, plain_file, suffix_of
+from pear.optional_packages import import_optional
 from pear.problem.importers.highs_model import highs_arrays, semi_variable
 from pear.problem.importers.model_arrays import Names
+from pear.problem.importers.packed_files import plain_file, suffix_of
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")

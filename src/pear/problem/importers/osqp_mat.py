@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.files_and_packages import plain_file
 from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.packed_files import plain_file
 from pear.problem.importers.row_limits import RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 

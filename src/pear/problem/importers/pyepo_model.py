@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.optional_packages import import_optional
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.gurobi_model import gurobi_arrays
 from pear.problem.importers.highs_model import highs_arrays
 from pear.problem.importers.linear_map import linear_map

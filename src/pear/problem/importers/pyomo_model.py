@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.files_and_packages import import_optional
+from pear.optional_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model

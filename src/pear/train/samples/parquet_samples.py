@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.errors import DataError, MissingExtraError, ProblemError
+from pear.errors import DataError, ProblemError
+from pear.optional_packages import import_optional
 from pear.setting_checks import check_count
 from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
 
@@ -227,13 +228,9 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
 
 def _open_file(path: Path) -> Any:
     """Open a file as a fragment of ``pyarrow.dataset``; only its footer is read."""
-    try:
-        import pyarrow
-        from pyarrow import dataset, fs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "ParquetSamples needs pyarrow, not installed here; run pip install 'pear-dfl[arrow]'"
-        ) from error
+    pyarrow, dataset, fs = (
+        import_optional(name, "arrow", "ParquetSamples") for name in ("pyarrow", "pyarrow.dataset", "pyarrow.fs")
+    )
     try:
         options = dataset.ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_READ_AHEAD, pre_buffer=False

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from scipy.io import loadmat
 
 from pear.errors import DataError
-from pear.problem.importers.files_and_packages import plain_file, suffix_of
 from pear.problem.importers.mps import read_highs
 from pear.problem.importers.osqp_mat import load_osqp_arrays
+from pear.problem.importers.packed_files import plain_file, suffix_of
 from pear_lab.judge.judged_program import Array, Program, from_limits
 
 _NONE = 1e20  # limits of this size are none

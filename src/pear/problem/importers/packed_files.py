@@ -1,4 +1,4 @@
-"""Access to the files and optional packages that importers need."""
+"""Access to the files that importers read, also where they are compressed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,9 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from pear.errors import DataError, MissingExtraError
-
-
-def import_optional(name: str, extra: str, what: str) -> Any:
-    """Import an optional package when it is needed, and return it.
-
-    Args:
-        name: the name of the package.
-        extra: the extra of pear-dfl that installs it.
-        what: the feature that needs it, for the error message.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{what} needs the package {name.split('.')[0]}; run pip install 'pear-dfl[{extra}]'"
-        ) from error
+from pear.errors import DataError
 
 
 def suffix_of(path: Path) -> str:
