@@ -21,7 +21,7 @@ from pear.losses.decision_module import DecisionModule, eager, on_decision_devic
 from pear.losses.defaults import DECAY, GUIDED
 from pear.losses.guided_regret import GuidedRegret
 from pear.losses.regret_metrics import check_pair, true_curvature
-from pear.losses.sample_weights import read_weights
+from pear.losses.sample_weights import Reduction, check_reduction, read_weights, reduce_weighted
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, count_true
 from pear.problem.keys_and_columns import as_keys
@@ -31,8 +31,6 @@ from pear.setting_checks import check_number
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")
-
-Reduction = Literal["mean", "sum", "none"]
 
 _MANY_CALLS = 1000  # gradients without a call of ``step``, after which a warning reminds the user of it
 
@@ -155,8 +153,7 @@ class PEARLoss(DecisionModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(problem, smoothing, solver, on_failure)
-        if reduction not in ("mean", "sum", "none"):
-            raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
+        check_reduction(reduction)
         self.injection = check_number("injection", injection, least=0.0)
         self.guidance = guidance
         self.reduction = reduction
@@ -294,7 +291,7 @@ class PEARLoss(DecisionModule):
         )
         if weights is not None:
             weights = torch.where((regrets.status == 0) & (regrets.true_status == 0), weights, 0.0)
-            value = _reduce_weighted(value, weights, self.reduction)
+            value = reduce_weighted(value, weights, self.reduction)
         self.__dict__["_calls"] = self._calls + int(wanted)
         if self._calls == _MANY_CALLS and self._alpha > 0:
             logger.warning(
@@ -383,15 +380,6 @@ class PEARLoss(DecisionModule):
         )
         self.__dict__["last"] = last
         return last
-
-
-def _reduce_weighted(each: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce losses (B,) by weights (B,), which are zero for samples that failed."""
-    weighted = weights.to(each) * each
-    if reduction == "none":
-        return weighted
-    total = weights.sum().to(each)
-    return weighted.sum() if reduction == "sum" else weighted.sum() / torch.where(total > 0, total, 1.0)
 
 
 def _detached(value: Any) -> Any:

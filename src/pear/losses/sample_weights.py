@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.array_conversion import to_tensor
+
+Reduction = Literal["mean", "sum", "none"]
+"""How the losses of a batch become one number; "none" keeps them."""
+
+
+def check_reduction(reduction: Any) -> None:
+    """Raise ProblemError unless ``reduction`` is one of ``Reduction``."""
+    if reduction not in get_args(Reduction):
+        raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
 
 
 def read_weights(weight: Any, count: int, name: str = "weight") -> Tensor:
@@ -70,3 +80,17 @@ def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
         return each.mean()
     weight = weight.to(each)
     return (weight * each.flatten(1).mean(1) if each.ndim > 1 else weight * each).sum() / weight.sum()
+
+
+def reduce_weighted(each: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce losses (B,) by weights (B,), which are zero for samples that failed; the mean of none is 0.
+
+    Example:
+        >>> reduce_weighted(torch.tensor([1.0, 4.0]), torch.tensor([2.0, 0.0]), "mean")
+        tensor(1.)
+    """
+    weighted = weights.to(each) * each
+    if reduction == "none":
+        return weighted
+    total = weights.sum().to(each)
+    return weighted.sum() if reduction == "sum" else weighted.sum() / torch.where(total > 0, total, 1.0)

@@ -16,7 +16,7 @@ from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.errors import ProblemError
 from pear.losses.decision_layer import fit_to_input
 from pear.losses.decision_module import eager
-from pear.losses.sample_weights import read_weights
+from pear.losses.sample_weights import Reduction, check_reduction, read_weights, reduce_weighted
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model
 from pear.problem.array_conversion import as_batch
@@ -82,15 +82,14 @@ class ScenarioLoss(nn.Module):
         plan: Stochastic,
         smoothing: float | Literal["auto"] = "auto",
         on_failure: OnFailure = "raise",
-        reduction: Literal["mean", "sum", "none"] = "mean",
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
         if not isinstance(plan, Stochastic):
             raise ProblemError(f"ScenarioLoss takes a pear.Stochastic; got {type(plan).__name__}")
         check_on_failure(on_failure)
         check_smoothing(smoothing)
-        if reduction not in ("mean", "sum", "none"):
-            raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
+        check_reduction(reduction)
         self.plan, self.smoothing, self.on_failure, self.reduction = plan, smoothing, on_failure, reduction
         self.last: LastScenarios | None = None
         self._use(None if smoothing == "auto" else Smoothing.given(float(smoothing)))
@@ -163,7 +162,8 @@ class ScenarioLoss(nn.Module):
         self.last = LastScenarios(torch.where(good[:, None], x.detach(), 0.0), regret, status)
         slope = torch.where(good[:, None], realised.slope, 0.0)
         each = regret + (slope * (x - x.detach())).sum(1)
-        return self._reduce(each, good, weight).to(predicted.dtype)
+        counted = good.double() if weight is None else good * read_weights(weight, len(each))
+        return reduce_weighted(each, counted, self.reduction).to(predicted.dtype)
 
     def _first_stage(self, values: Tensor, ids: list[Hashable] | None, weights: Any) -> tuple[Tensor, Tensor]:
         """Decide under the scenarios; returns differentiable first stages (B, n₁) in float64, and statuses."""
@@ -177,14 +177,6 @@ class ScenarioLoss(nn.Module):
         data = [cost, *(fields.get(name) for name in FIELDS)]
         x: Tensor = _FirstStage.apply(solved, self._extensive.first, self._strict, *data)
         return x, solved.status
-
-    def _reduce(self, each: Tensor, good: Tensor, weight: Any) -> Tensor:
-        """Reduce the losses (B,) of the samples that are solved."""
-        count = good.double() if weight is None else good * read_weights(weight, len(each))
-        if self.reduction == "none":
-            return count * each if weight is not None else each
-        total = (count * each).sum()
-        return total if self.reduction == "sum" else total / count.sum().clamp(min=torch.finfo(count.dtype).tiny)
 
     def _use(self, chosen: Smoothing | None) -> None:
         """Build the programs with a smoothing."""
