@@ -18,7 +18,7 @@ from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set import compiled_pass
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.registry import Backend
-from pear_lab.benchmarks.hard_models import HardModel, as_problem, hard_instances
+from pear_lab.benchmarks.hard_models import HardModel, as_dense_problem, hard_instances
 from pear_lab.judge.judged_program import problem_fields, programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
@@ -44,7 +44,7 @@ def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
 
 def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
     """Solve one instance given densely, and judge the answer by residuals recomputed in numpy."""
-    problem, cost = as_problem(instance, dense=True)
+    problem, cost = as_dense_problem(instance)
     costs = torch.from_numpy(cost)[None]
     solution = pear.solve(problem, costs, **options)
     assert solution.duals is not None
@@ -76,7 +76,7 @@ def test_instances_are_reproducible_and_of_the_sizes_they_claim() -> None:
 
 @pytest.mark.parametrize("name", INSTANCES)
 def test_instances_are_degenerate_and_badly_scaled(name: str) -> None:
-    problem = as_problem(INSTANCES[name], dense=True)[0]
+    problem = as_dense_problem(INSTANCES[name])[0]
     A = array(problem.A)
     assert np.linalg.matrix_rank(A / np.linalg.norm(A, axis=1, keepdims=True)) < len(A)
     assert (array(problem.lb) == array(problem.ub)).any()
@@ -133,7 +133,7 @@ def test_no_solver_beyond_the_first_two_is_asked_and_iterations_are_few(monkeypa
 
 
 def test_a_batch_equals_single_solves() -> None:
-    problem, cost = as_problem(INSTANCES[COUPLED[1]], dense=True)
+    problem, cost = as_dense_problem(INSTANCES[COUPLED[1]])
     costs = torch.from_numpy(cost * np.random.default_rng(0).uniform(0.8, 1.2, (3, len(cost))))
     together = pear.solve(problem, costs, smoothing=0.1)
     for i in range(3):
@@ -175,7 +175,7 @@ def test_linear_programs_with_many_rows_of_few_nonzeros_are_not_for_the_active_s
 
 
 def test_dense_programs_of_few_nonzeros_have_a_sparse_form() -> None:
-    problem, cost = as_problem(INSTANCES[COUPLED[0]], dense=True)
+    problem, cost = as_dense_problem(INSTANCES[COUPLED[0]])
     qp = problem.canonical(torch.from_numpy(cost)[None], 0.1)
     sparse_qp = qp.sparse_form()
     assert sparse_qp.is_sparse

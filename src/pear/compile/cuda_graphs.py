@@ -134,18 +134,15 @@ def captured_function(
     return made
 
 
-def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGraph:
-    """Capture a function as a CUDA graph.
+def capture(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """Capture a function without arguments and without a result as a CUDA graph.
 
-    Args:
-        function: takes no arguments and returns nothing.
-        times: how often it runs before the capture, so that libraries create their handles and workspaces.
+    It runs once before the capture, so that libraries create their handles and workspaces.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(times):
-            function()
+        function()
     torch.cuda.current_stream().wait_stream(side)
     graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
     gc.disable()  # a collection may free memory of the device, which would abort the capture

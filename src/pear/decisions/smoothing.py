@@ -237,7 +237,7 @@ def smoothing_from_decisions(
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
     units, deciding, costs = _variable_ranges(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
-    known, spread = units.isfinite(), _standard_deviation(costs, 0)
+    known, spread = units.isfinite(), _standard_deviation(costs)
     if not bool(known.any()):  # nothing limits the decisions: any unit would do
         units, known = torch.ones_like(units), ~known
     units = torch.where(known, units, _units_from_costs(spread, units, known))
@@ -324,12 +324,12 @@ def _median_cost_of_exchange(costs: Tensor, decisions: Tensor, curvature: _Curva
 def _cost_size(costs: Tensor) -> float:
     """Return the standard deviation of all costs (k, n); their mean size if all are equal, and 1 if all are zero."""
     entries = costs.flatten()
-    return float(_standard_deviation(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
+    return float(_standard_deviation(entries)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 
 
-def _standard_deviation(values: Tensor, dim: int) -> Tensor:
-    """Return the standard deviation along ``dim``; 0 where there are no values."""
-    return values.std(dim, correction=0) if len(values) else values.sum(dim)
+def _standard_deviation(values: Tensor) -> Tensor:
+    """Return the standard deviation over the first dimension; 0 where there are no values."""
+    return values.std(0, correction=0) if len(values) else values.sum(0)
 
 
 def _units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:

@@ -204,8 +204,8 @@ class FutureEngine(Engine):
         on_update(TaskLoss(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
 
 
-def throttle(send: SendMessage, seconds: float = MESSAGE_SECONDS) -> SendMessage:
-    """Wrap ``send``: a message is dropped where another one was sent within the last ``seconds``.
+def throttle(send: SendMessage) -> SendMessage:
+    """Wrap ``send``: a message is dropped where another one was sent within the last ``MESSAGE_SECONDS``.
 
     Example:
         >>> sent = []
@@ -217,7 +217,7 @@ def throttle(send: SendMessage, seconds: float = MESSAGE_SECONDS) -> SendMessage
 
     def send_sometimes(message: Any) -> None:
         nonlocal last
-        if time.monotonic() - last >= seconds:
+        if time.monotonic() - last >= MESSAGE_SECONDS:
             last = time.monotonic()
             send(message)
 

@@ -26,19 +26,15 @@ _FLOATS = (torch.float32, torch.float64)
 _OUTWARD = {"lb": -1.0, "ub": 1.0, "h": 1.0}
 
 
-def as_batch(
-    cost: ArrayLike, name: str = "cost", dtype: torch.dtype = torch.float64, device: torch.device | None = None
-) -> Tensor:
+def as_batch(cost: ArrayLike, name: str = "cost") -> Tensor:
     """Costs as a (B, n) floating tensor; a single (n,) vector becomes a batch of one.
 
     Tensors keep their device and their gradient. Values with a floating type of their own keep it (half precision
-    becomes float32); lists and integers have none and become ``dtype``. Whatever is not a tensor goes to ``device``.
+    becomes float32); lists and integers have none and become float64.
 
     Args:
         cost: (n,) or (B, n).
         name: the name of the value in error messages.
-        dtype: floating type for values without one.
-        device: the device for values that are no tensors; None means the CPU.
 
     Returns:
         (B, n), float32 or float64.
@@ -55,7 +51,7 @@ def as_batch(
     tensor = to_tensor(name, cost)
     if tensor.ndim not in (1, 2):
         raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape_of(tensor)}")
-    tensor = tensor.to(dtype=float_type(cost) or dtype, device=None if isinstance(cost, Tensor) else device)
+    tensor = tensor.to(float_type(cost) or torch.float64)
     return tensor if tensor.ndim == 2 else tensor.unsqueeze(0)
 
 

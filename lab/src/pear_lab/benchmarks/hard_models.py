@@ -65,13 +65,13 @@ def small_instances(rng: Generator) -> list[HardModel]:
     return [_hard_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
 
 
-def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array]:
-    """The instance as a ``Problem`` and its cost (n,); dense, or sparse where the problem keeps it so."""
+def as_dense_problem(instance: HardModel) -> tuple[Problem, Array]:
+    """The instance as a dense ``Problem`` and its cost (n,)."""
     n = len(instance.q)
     bounds, whole = (instance.l[-n:], instance.u[-n:]), np.zeros(n, bool)
     rows = sparse.csr_array(instance.A)[:-n]
     p = from_limits(instance.P, instance.q, rows, instance.l[:-n], instance.u[:-n], *bounds, whole)
-    Q, A, G = ((M.toarray() if dense else sparse.csr_array(M)) if M.nnz else None for M in (p.H, p.A, p.G))
+    Q, A, G = (M.toarray() if M.nnz else None for M in (p.H, p.A, p.G))
     b, h = None if A is None else p.b, None if G is None else p.h
     return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c
 

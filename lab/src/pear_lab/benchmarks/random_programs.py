@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear_lab.benchmarks.hard_models import as_problem, small_instances
+from pear_lab.benchmarks.hard_models import as_dense_problem, small_instances
 from pear_lab.judge.judged_program import Array
 
 Fields = dict[str, Any]
@@ -285,7 +285,7 @@ def badly_scaled_problems(rng: Rng, share: float) -> Iterator[GradientCase]:
 def hard_model_cases(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Degenerate planning models in the manner of netlib's, with rows that follow from others, in mixed units."""
     for instance in small_instances(rng):
-        problem, cost = as_problem(instance, dense=True)
+        problem, cost = as_dense_problem(instance)
         true = cost * rng.uniform(0.7, 1.3, (_scaled_count(30, share), len(cost)))
         yield _case_of_arrays(problem, true * rng.uniform(0.7, 1.3, true.shape), true, 0.5)
 

@@ -137,10 +137,6 @@ class TaggedRows:
         rows, self.total = locate_tags([one.tag for one in tagged], respond)
         self._rows = tuple(zip(tagged, rows, strict=True))
 
-    def constraint_of(self, row: int) -> TaggedConstraint | None:
-        """The tagged constraint that a row belongs to, if any."""
-        return next((one for one, at in self._rows if (at == row).any()), None)
-
     def mask(self) -> NDArray[np.bool_]:
         """Which rows belong to tagged constraints, (r,) bool. These rows may not become bounds."""
         found = np.zeros(self.total, dtype=bool)
