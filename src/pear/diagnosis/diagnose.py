@@ -22,7 +22,8 @@ from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.diagnosis.recourse_attribution import RecourseAttribution
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.constraint_map import refuse_coefficients

@@ -12,7 +12,8 @@ from pear.decisions.decision_device import bring_together
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, list_positions
 from pear.losses.forecast_judge import ForecastJudge
-from pear.losses.regret_metrics import RecourseOutcome, check_pair
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.regret_metrics import check_pair
 from pear.problem import Model, Problem, Projection
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order

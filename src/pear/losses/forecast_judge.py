@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pear.decisions.decision_device import bring_together
 from pear.decisions.solve import solve
-from pear.losses.regret_metrics import Outcome, RecourseOutcome, check_pair, compare_decisions
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import select_rows

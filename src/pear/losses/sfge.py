@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, call_with_keys, takes_keys, typical_deviation
 from pear.losses.random_draws import DrawingLoss
-from pear.losses.regret_metrics import RecourseOutcome
+from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.surrogate_gradient import estimate_by_score
 from pear.problem import CostMap, Model, Problem
 from pear.problem.keys_and_columns import select_rows

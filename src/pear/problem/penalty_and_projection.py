@@ -120,9 +120,6 @@ class Projection:
         return Penalty(**priced).prices(problem, constraints)
 
 
-Recourse = Penalty | Projection
-
-
 def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
     """Check that a recourse fits the predicted rows. None passes, because a recourse may be added later.
 

@@ -13,7 +13,8 @@ from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, SolveError
 from pear.losses.forecast_judge import ForecastJudge, rows_and_costs
-from pear.losses.regret_metrics import Outcome, best_status
+from pear.losses.recourse_outcome import best_status
+from pear.losses.regret_metrics import Outcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys

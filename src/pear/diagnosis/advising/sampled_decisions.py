@@ -16,7 +16,8 @@ from pear.decisions.recourse_decider import RecourseDecider
 from pear.decisions.solve import solve
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.errors import FailedSamplesWarning, SolveError
-from pear.losses.regret_metrics import Outcome, RecourseOutcome, compare_decisions
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.regret_metrics import Outcome, compare_decisions
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.problem import Model

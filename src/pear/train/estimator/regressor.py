@@ -374,17 +374,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Drop the results of an earlier training, so that a fit that fails leaves no model."""
-        for name in (
-            "model_",
-            "loss_",
-            "history_",
-            "n_iter_",
-            "smoothing_",
-            "base_",
-            "updates_",
-            "_optimizer",
-            "intervals_",
-        ):
+        for name in _RESULTS:
             self.__dict__.pop(name, None)
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
