@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +12,12 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
-from pear.losses.mse import MSELoss
-from pear.train.base_forecast import Correction, as_offsets, forecast_of, offsets_for_fit, typical_error
+from pear.train.base_forecast import Correction
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
-from pear.train.history import Callback, Check, History
+from pear.train.fit_correction import fit_correction
+from pear.train.fit_job import FitJob
+from pear.train.history import Callback, History
 from pear.train.loss_interface import check_takes_weight, loss_counts, problem_of_loss
 from pear.train.racing.fit_by_race import fit_by_race
 from pear.train.ranks import Ranks
@@ -30,16 +28,14 @@ from pear.train.samples.features import Keys, check_costs, check_weight_rows
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
+from pear.train.squared_error_first import train_in_two_parts
 from pear.train.time_order import describe_order, sort_samples
 from pear.train.training_labels import check_labels, training_labels
-from pear.train.training_run import FitJob, train_on_loss
-from pear.train.training_start import is_fresh
 from pear.train.validation import (
     Metric,
     Score,
     check_can_hold_out,
     default_score,
-    evaluate,
     held_out_note,
     own_rows,
     with_validation,
@@ -159,7 +155,7 @@ def fit(
         def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
-        return _note_order(_fit_correction(base, model, train, validation, fit_corrected), moved)
+        return _note_order(fit_correction(base, model, train, validation, fit_corrected), moved)
     began = read_clock()
     with Ranks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
@@ -202,7 +198,7 @@ def fit(
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
             file = RunFile.open(path, lambda: run_identity(*said))
             job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
-            history = _train_in_two_parts(job, loss, training_labels(samples, config, model), optimizer)
+            history = train_in_two_parts(job, loss, training_labels(samples, config, model), optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note
@@ -215,46 +211,6 @@ def _note_order(history: History, moved: bool) -> History:
     return history
 
 
-def _fit_correction(
-    base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
-) -> History:
-    """Train a model as a correction of a base.
-
-    Args:
-        base: the forecaster that is corrected.
-        model: the model, whose last layer is set to zero.
-        train: the training samples.
-        validation: None, the share to hold out, or samples of their own.
-        fit_corrected: trains a ``Correction`` on samples and validation samples.
-    """
-    samples, features = _read_corrected(train, "train", model)
-    offsets, made = offsets_for_fit(base, features, samples.costs)
-    corrected = Correction(model, typical_error(offsets, samples.costs)).to(samples.costs)
-    last = corrected.output_layer()
-    corrected.check_start(features[:1])
-    train = MemorySamples(samples.all._replace(features=(features, offsets)))
-    if not (validation is None or isinstance(validation, (bool, int, float))):
-        held_out, features = _read_corrected(validation, "validation", model)
-        values = forecast_of(made.base, features)
-        shape = held_out.costs.shape[0], held_out.costs.shape[1]
-        beside = torch.from_numpy(as_offsets(values, shape, "forecasts of the base")).to(held_out.costs)
-        validation = MemorySamples(held_out.all._replace(features=(features, beside)))
-    history = fit_corrected(corrected, train, validation)
-    with torch.no_grad():
-        for parameter in last.parameters():
-            parameter.mul_(corrected.scale.to(parameter))
-    history.note = "; ".join(filter(None, (history.note, made.note)))
-    return history
-
-
-def _read_corrected(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
-    """Read the samples of a correction, and their features; raise unless they are in memory and have one input."""
-    samples = as_samples(data, name, model)
-    if not isinstance(samples, MemorySamples) or not isinstance(samples.features, Tensor):
-        raise ProblemError(f"base= needs samples in memory with one input; {name} is something else")
-    return samples, samples.features
-
-
 def _check_keys(samples: SampleSource, problem: Any) -> None:
     """Raise ProblemError where a problem has fields per sample, and the samples do not say which is which."""
     if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
@@ -263,58 +219,6 @@ def _check_keys(samples: SampleSource, problem: Any) -> None:
             f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
             "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
         )
-
-
-def _train_in_two_parts(
-    job: FitJob,
-    loss: Callable[..., Tensor],
-    train: SampleSource,
-    optimizer: torch.optim.Optimizer | None,
-) -> History:
-    """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
-    given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, job.resumes("loss")
-    if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
-        before = _train_on_squared_error(job, train.finite())
-        job.model.train(was_training)
-        if before.stopped in ("interrupted", "time_cap", "callback"):
-            return before
-    return train_on_loss(job, loss, train, optimizer, "loss", given, before)
-
-
-def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
-    """Train on the squared error, unless the model is already trained; the model gets the best weights.
-
-    Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
-    they are better.
-    """
-    model, look, began = job.model, train.look(), read_clock()
-    fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
-    if job.resumes("mse") and fresh is False:
-        fresh = True  # the model has the weights of the interrupted training
-    history = History(stopped="patience")
-    if fresh is not True:
-        try:
-            value = job.ranks.from_rank_0("the first check", lambda: evaluate(model, job.validation, job.score))
-        except KeyboardInterrupt:
-            return History(stopped="interrupted")
-        history.best = Check(0, read_clock() - began, math.nan, value) if math.isfinite(value) else None
-    if fresh is False or not len(look):
-        return history
-    callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
-    job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
-    found = train_on_loss(job, MSELoss(), train, None, "mse", given, None)
-    if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
-        model.load_state_dict(given)
-        found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
-        return found
-    found.start = "; ".join(filter(None, (found.start, "the model was trained on the squared error first")))
-    return found
-
-
-def _with_part_mse(callback: Callback) -> Callback:
-    """Wrap a callback so that it gets progress with the part "mse"."""
-    return lambda now: callback(replace(now, part="mse"))
 
 
 def _check_kinds(model: Any, loss: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -15,55 +15,21 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from pear.clock import read_clock
 from pear.errors import TrainingError
 from pear.losses import PEARLoss
-from pear.train.checkpoint import Checkpoint, RunFile, load_weights
+from pear.train.checkpoint import Checkpoint, load_weights
 from pear.train.compiled import LinearEpochs
-from pear.train.fit_config import FitConfig
+from pear.train.fit_job import FitJob
 from pear.train.flat_regret import FlatRegret
-from pear.train.history import Callback, Check, History, Progress, Reason
+from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss_interface import accept_keys, calibrate_loss, call_loss, step_guidance
-from pear.train.ranks import Ranks, fingerprint
-from pear.train.sample_order import Order
+from pear.train.ranks import fingerprint
 from pear.train.samples import SampleSource
 from pear.train.samples.features import call_model, masks_failures
 from pear.train.samples.memory_samples import MemorySamples, SampleBatch
 from pear.train.training_start import STANDARDISED, make_optimizer
-from pear.train.validation import Score, evaluate, judge_in_time, seconds_to_judge
+from pear.train.validation import evaluate, judge_in_time, seconds_to_judge
 
 PARTS = 8
 """The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
-
-
-@dataclass(frozen=True)
-class FitJob:
-    """The inputs that all runs of one call of ``fit`` share.
-
-    Attributes:
-        model: the model that is trained.
-        validation: the validation samples.
-        score: the metric on the validation samples.
-        config: the settings.
-        order: the order of the training samples in an epoch.
-        callbacks: functions that are called after every epoch.
-        ranks: the processes that train together.
-        file: the checkpoint file of the run, which rank 0 alone reads and writes.
-        began: when the call began, by the clock; the time cap counts from here.
-        check_seconds: the seconds that one check is expected to take; 0 where nothing is known.
-    """
-
-    model: nn.Module
-    validation: SampleSource
-    score: Score
-    config: FitConfig
-    order: Order
-    callbacks: tuple[Callback, ...]
-    ranks: Ranks
-    file: RunFile = field(default_factory=RunFile)
-    began: float = field(default_factory=read_clock)
-    check_seconds: float = 0.0
-
-    def resumes(self, stage: str) -> bool:
-        """Whether rank 0 has found a checkpoint of this stage."""
-        return self.ranks.from_rank_0("the checkpoint", lambda: self.file.stage == stage)
 
 
 def train_on_loss(

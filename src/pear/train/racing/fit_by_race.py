@@ -18,6 +18,7 @@ from pear.errors import ProblemError
 from pear.losses.mse import MSELoss
 from pear.train.blocked_folds import blocked_folds
 from pear.train.checkpoint import load_weights
+from pear.train.fit_job import FitJob
 from pear.train.history import CAUTION, Check, History
 from pear.train.loss_interface import calibrate_loss, problem_of_loss
 from pear.train.racing.feature_units import FeatureUnits
@@ -30,7 +31,6 @@ from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.training_labels import training_labels
-from pear.train.training_run import FitJob
 from pear.train.training_start import is_fresh, is_linear
 from pear.train.validation import Score, rows_of_share
 

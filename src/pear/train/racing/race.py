@@ -24,6 +24,7 @@ from torch import Tensor, nn, optim
 
 from pear.errors import TrainingError
 from pear.train.file_format import MALFORMED
+from pear.train.fit_job import FitJob
 from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
 from pear.train.history import Check, RaceRow
 from pear.train.racing.contender import Contender
@@ -33,7 +34,6 @@ from pear.train.racing.screen import FINALISTS, Screen
 from pear.train.racing.squared_error_start import NetworkStart, Start
 from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix_weights
 from pear.train.samples import SampleSource
-from pear.train.training_run import FitJob
 from pear.train.training_start import make_optimizer, standardised_weights
 from pear.train.validation import judge_in_time, seconds_to_judge
 

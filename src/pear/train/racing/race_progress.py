@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pear.clock import read_clock
+from pear.train.fit_job import FitJob
 from pear.train.history import Part, Progress, Reason
-from pear.train.training_run import FitJob
 
 
 class RaceEndedError(Exception):

@@ -13,10 +13,10 @@ from typing import Protocol
 from torch import nn, optim
 
 from pear.losses.mse import MSELoss
+from pear.train.fit_job import FitJob
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.trajectory import Trajectory, Weights
 from pear.train.samples import SampleSource
-from pear.train.training_run import FitJob
 from pear.train.training_start import fit_output_layer, make_optimizer, standardised_weights
 
 DECAY = 0.01

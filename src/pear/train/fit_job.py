@@ -1,0 +1,49 @@
+"""``FitJob``: what all trainings of one call of ``fit`` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from pear.clock import read_clock
+from pear.train.checkpoint import RunFile
+from pear.train.fit_config import FitConfig
+from pear.train.history import Callback
+from pear.train.ranks import Ranks
+from pear.train.sample_order import Order
+from pear.train.samples import SampleSource
+from pear.train.validation import Score
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """The inputs that all runs of one call of ``fit`` share.
+
+    Attributes:
+        model: the model that is trained.
+        validation: the validation samples.
+        score: the metric on the validation samples.
+        config: the settings.
+        order: the order of the training samples in an epoch.
+        callbacks: functions that are called after every epoch.
+        ranks: the processes that train together.
+        file: the checkpoint file of the run, which rank 0 alone reads and writes.
+        began: when the call began, by the clock; the time cap counts from here.
+        check_seconds: the seconds that one check is expected to take; 0 where nothing is known.
+    """
+
+    model: nn.Module
+    validation: SampleSource
+    score: Score
+    config: FitConfig
+    order: Order
+    callbacks: tuple[Callback, ...]
+    ranks: Ranks
+    file: RunFile = field(default_factory=RunFile)
+    began: float = field(default_factory=read_clock)
+    check_seconds: float = 0.0
+
+    def resumes(self, stage: str) -> bool:
+        """Whether rank 0 has found a checkpoint of this stage."""
+        return self.ranks.from_rank_0("the checkpoint", lambda: self.file.stage == stage)

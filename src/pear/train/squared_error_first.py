@@ -1,0 +1,72 @@
+"""``train_in_two_parts``: a training on the squared error, and then one on the loss that keeps what is better."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pear.clock import read_clock
+from pear.losses.mse import MSELoss
+from pear.train.fit_job import FitJob
+from pear.train.history import Callback, Check, History
+from pear.train.samples import SampleSource
+from pear.train.training_run import train_on_loss
+from pear.train.training_start import is_fresh
+from pear.train.validation import evaluate
+
+
+def train_in_two_parts(
+    job: FitJob,
+    loss: Callable[..., Tensor],
+    train: SampleSource,
+    optimizer: torch.optim.Optimizer | None,
+) -> History:
+    """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
+    given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
+    before, resuming = None, job.resumes("loss")
+    if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
+        before = _train_on_squared_error(job, train.finite())
+        job.model.train(was_training)
+        if before.stopped in ("interrupted", "time_cap", "callback"):
+            return before
+    return train_on_loss(job, loss, train, optimizer, "loss", given, before)
+
+
+def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
+    """Train on the squared error, unless the model is already trained; the model gets the best weights.
+
+    Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
+    they are better.
+    """
+    model, look, began = job.model, train.look(), read_clock()
+    fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
+    if job.resumes("mse") and fresh is False:
+        fresh = True  # the model has the weights of the interrupted training
+    history = History(stopped="patience")
+    if fresh is not True:
+        try:
+            value = job.ranks.from_rank_0("the first check", lambda: evaluate(model, job.validation, job.score))
+        except KeyboardInterrupt:
+            return History(stopped="interrupted")
+        history.best = Check(0, read_clock() - began, math.nan, value) if math.isfinite(value) else None
+    if fresh is False or not len(look):
+        return history
+    callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
+    job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
+    found = train_on_loss(job, MSELoss(), train, None, "mse", given, None)
+    if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
+        model.load_state_dict(given)
+        found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
+        return found
+    found.start = "; ".join(filter(None, (found.start, "the model was trained on the squared error first")))
+    return found
+
+
+def _with_part_mse(callback: Callback) -> Callback:
+    """Wrap a callback so that it gets progress with the part "mse"."""
+    return lambda now: callback(replace(now, part="mse"))
