@@ -15,9 +15,18 @@ from pear.cli.compared_forecasters import KINDS, make_forecasters
 from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_dates, select_columns, split_at_commas
 from pear.cli.model_columns import read_model_and_table
-from pear.cli.options import CostMapPath, Costs, Features, Groups, Known, ModelPath, Variables
+from pear.cli.options import (
+    Architecture,
+    CostMapPath,
+    Costs,
+    Features,
+    Groups,
+    Known,
+    ModelKind,
+    ModelPath,
+    Variables,
+)
 from pear.cli.output_files import writable_folder, write_csv
-from pear.cli.train import Architecture
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
 from pear.pages.figure_style import require_packages
 
@@ -47,9 +56,7 @@ def compare(
     ] = 5,
     gap: Annotated[int, typer.Option(help="The number of rows that are left out before each test fold.", min=0)] = 0,
     window: Annotated[int | None, typer.Option(help="The largest number of rows to train on.", min=1)] = None,
-    architecture: Annotated[
-        Architecture, typer.Option("--model", help="The kind of forecaster for mse and pear.")
-    ] = Architecture.linear,
+    architecture: ModelKind = Architecture.linear,
     to: Annotated[Path, typer.Option("--out", help="Folder for the picture and the tables.")] = Path(
         "pear-output/compare"
     ),

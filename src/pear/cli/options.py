@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -61,3 +62,13 @@ Variables = Annotated[
         help="The column of a long table that names the variable of each row; left out, rows are in the model's order."
     ),
 ]
+
+
+class Architecture(StrEnum):
+    """The kind of forecaster that is trained."""
+
+    linear = "linear"
+    mlp = "mlp"
+
+
+ModelKind = Annotated[Architecture, typer.Option("--model", help="The kind of forecaster that is trained.")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,18 @@ from pear.cli.console import err, out, print_plain, two_decimal_percent
 from pear.cli.csv_table import read_dates, select_columns
 from pear.cli.demo import gain_sentence
 from pear.cli.model_columns import read_model_and_table
-from pear.cli.options import Base, CostMapPath, Costs, Features, Groups, Known, ModelPath, Variables
+from pear.cli.options import (
+    Architecture,
+    Base,
+    CostMapPath,
+    Costs,
+    Features,
+    Groups,
+    Known,
+    ModelKind,
+    ModelPath,
+    Variables,
+)
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import (
     LongColumns,
@@ -41,13 +51,6 @@ _INTERRUPTED = 130
 _OURS = "pear-guided"
 
 
-class Architecture(StrEnum):
-    """The kind of forecaster that is trained."""
-
-    linear = "linear"
-    mlp = "mlp"
-
-
 def train(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
@@ -55,9 +58,7 @@ def train(
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
-    architecture: Annotated[
-        Architecture, typer.Option("--model", help="The kind of forecaster that is trained.")
-    ] = Architecture.linear,
+    architecture: ModelKind = Architecture.linear,
     loss: Annotated[
         str, typer.Option(help="The method that is trained beside MSE; it may come from a plug-in.")
     ] = _OURS,

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from pear_lab.stress.cvxpy_problems import FAMILIES
 from pear_lab.stress.examine_cvxpy import CvxpyVerdict, examine
-from pear_lab.stress.worker_pool import examine_numbers
+from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
 
 FIT_EVERY = 10
 """One problem in so many is trained on, too."""
 _LONGEST = 110  # characters of a reason by which refusals are counted together
 
 
-@dataclass
-class CvxpyResult:
-    """What became of the problems so far.
-
-    Attributes:
-        verdicts: one for each problem.
-        interrupted: whether the user stopped the run.
-    """
-
-    verdicts: list[CvxpyVerdict] = field(default_factory=list)
-    interrupted: bool = False
+class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
+    """What became of the problems of CVXPY so far."""
 
     @property
     def wrong(self) -> list[CvxpyVerdict]:
@@ -42,19 +32,20 @@ class CvxpyResult:
 
     def counts(self) -> list[tuple[str, dict[str, int]]]:
         """The counts of each family, and of all."""
-        return [(name, self._count(name)) for name in (*FAMILIES, "all")]
+        return [(name, _count(verdicts)) for name, verdicts in self.by_family(FAMILIES)]
 
-    def _count(self, family: str) -> dict[str, int]:
-        here = [one for one in self.verdicts if family in (one.family, "all")]
-        return {
-            "drawn": len(here),
-            "ran": sum(one.ran for one in here),
-            "refused": sum(bool(one.refused) for one in here),
-            "wrong": sum(bool(one.wrong) for one in here),
-            "gradients": sum(one.gradients for one in here),
-            "kinks": sum(one.edges for one in here),
-            "fits": sum(one.fitted for one in here),
-        }
+
+def _count(verdicts: list[CvxpyVerdict]) -> dict[str, int]:
+    """Count the verdicts by what became of the problem."""
+    return {
+        "drawn": len(verdicts),
+        "ran": sum(one.ran for one in verdicts),
+        "refused": sum(bool(one.refused) for one in verdicts),
+        "wrong": sum(bool(one.wrong) for one in verdicts),
+        "gradients": sum(one.gradients for one in verdicts),
+        "kinks": sum(one.edges for one in verdicts),
+        "fits": sum(one.fitted for one in verdicts),
+    }
 
 
 def run(

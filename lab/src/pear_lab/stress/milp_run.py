@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pear_lab.stress.examine_milp import MilpVerdict, examine_milp
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_problems import MILP_FAMILIES
-from pear_lab.stress.worker_pool import examine_numbers
+from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
 
 
-@dataclass
-class MilpResult:
-    """What became of the programs so far.
-
-    Attributes:
-        verdicts: one for each program.
-        interrupted: whether the user stopped the run.
-    """
-
-    verdicts: list[MilpVerdict] = field(default_factory=list)
-    interrupted: bool = False
+class MilpResult(ExaminedProblems[MilpVerdict]):
+    """What became of the integer programs so far."""
 
     @property
     def bad(self) -> list[MilpVerdict]:
@@ -32,23 +23,21 @@ class MilpResult:
 
     def counts(self) -> list[tuple[str, dict[str, str]]]:
         """The counts of each family, and of all."""
-        return [(name, self._count(name)) for name in (*MILP_FAMILIES, "all")]
+        return [(name, _count(verdicts)) for name, verdicts in self.by_family(MILP_FAMILIES)]
 
-    def _count(self, family: str) -> dict[str, str]:
-        here = [one for one in self.verdicts if family in (one.family, "all")]
-        statuses = {
-            name: sum(one.ours == name.upper() for one in here) for name in ("solved", "infeasible", "unbounded")
-        }
-        numbers = {
-            "drawn": len(here),
-            **statuses,
-            "refused": sum(one.refused for one in here),
-            "wrong": sum(bool(one.wrong) for one in here),
-            "better than both": sum(one.better for one in here),
-            "unchecked": sum(one.unchecked for one in here),
-        }
-        seconds = sum(one.seconds for one in here)
-        return {name: f"{number:,}" for name, number in numbers.items()} | {"seconds": f"{seconds:.1f}"}
+
+def _count(verdicts: list[MilpVerdict]) -> dict[str, str]:
+    """Count the verdicts by what became of the program, and add up our seconds."""
+    numbers = {
+        "drawn": len(verdicts),
+        **{name: sum(one.ours == name.upper() for one in verdicts) for name in ("solved", "infeasible", "unbounded")},
+        "refused": sum(one.refused for one in verdicts),
+        "wrong": sum(bool(one.wrong) for one in verdicts),
+        "better than both": sum(one.better for one in verdicts),
+        "unchecked": sum(one.unchecked for one in verdicts),
+    }
+    seconds = sum(one.seconds for one in verdicts)
+    return {name: f"{number:,}" for name, number in numbers.items()} | {"seconds": f"{seconds:.1f}"}
 
 
 def run(

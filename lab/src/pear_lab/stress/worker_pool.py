@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from pear_lab.stress.journal import Journal
 
@@ -39,8 +40,30 @@ class NumberedVerdict(Protocol):
         """The number of the problem within the seed."""
         ...
 
+    @property
+    def family(self) -> str:
+        """The family of the problem."""
+        ...
+
 
 Verdict = TypeVar("Verdict", bound=NumberedVerdict)
+
+
+@dataclass
+class ExaminedProblems(Generic[Verdict]):
+    """What became of the problems so far.
+
+    Attributes:
+        verdicts: one for each problem.
+        interrupted: whether the user stopped the run.
+    """
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    interrupted: bool = False
+
+    def by_family(self, families: Iterable[str]) -> list[tuple[str, list[Verdict]]]:
+        """The verdicts of each family, and of all."""
+        return [(name, [one for one in self.verdicts if name in (one.family, "all")]) for name in (*families, "all")]
 
 
 def examine_numbers(
