@@ -164,17 +164,7 @@ def fit(
         if sample_weight is not None:
             check_takes_weight(loss)
         races = config.start == "race" and optimizer is None and problem is not None
-        held_out: SampleSource | float | None
-        if (
-            races
-            and isinstance(samples, MemorySamples)
-            and (validation is None or isinstance(validation, (int, float)))
-        ):
-            check_can_hold_out(samples, problem)
-            held_out, taken = validation, 0  # the race splits the samples itself
-        else:
-            samples, held_out, taken = with_validation(samples, validation, model, problem)
-            held_out = weigh_samples(held_out, validation_weight, "validation_weight")
+        samples, held_out, taken = _hold_out(samples, validation, validation_weight, model, problem, races)
         ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
         _check_keys(samples, problem)
@@ -203,6 +193,29 @@ def fit(
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note
     return _note_order(history, moved)
+
+
+def _hold_out(
+    samples: SampleSource, validation: Any, weight: Any, model: nn.Module, problem: Any, races: bool
+) -> tuple[SampleSource, SampleSource | float | None, int]:
+    """Choose the samples to judge by.
+
+    Args:
+        samples: all training samples.
+        validation: samples of their own, the share to hold out, or None, as of ``fit``.
+        weight: (N,) how much each sample of ``validation`` counts, or None.
+        model: the model.
+        problem: the problem of the loss, or None.
+        races: whether the training is a race, which splits samples in memory by itself.
+
+    Returns:
+        The samples to train on; those to judge by, or what a race holds out; and how many were taken from ``samples``.
+    """
+    if races and isinstance(samples, MemorySamples) and (validation is None or isinstance(validation, (int, float))):
+        check_can_hold_out(samples, problem)
+        return samples, validation, 0
+    samples, held_out, taken = with_validation(samples, validation, model, problem)
+    return samples, weigh_samples(held_out, weight, "validation_weight"), taken
 
 
 def _note_order(history: History, moved: bool) -> History:
