@@ -13,7 +13,8 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.curvature_map import CurvatureMap
-from pear.problem.importers.cvxpy_matrices import WHERE, CanonicalForm, parameter_names, sign_of
+from pear.problem.importers.cvxpy_matrices import CanonicalForm
+from pear.problem.importers.cvxpy_names import WHERE, parameter_names, sign_of
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.row_limits import Array
