@@ -273,6 +273,7 @@ def search_primal(  # type: ignore[no-untyped-def]
             )
             x += x_change
             y += y_change
+        x = tl.minimum(tl.maximum(x, lo), up)  # rounding may exceed a bound that is not held
         curvature = curvature_times(H, x, own, n, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
