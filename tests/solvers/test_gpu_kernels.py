@@ -8,12 +8,14 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import triton_reference
 from torch import Tensor
 
 from pear.optimality.verify import verify
+from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import gpu_plan as gpu
@@ -22,6 +24,7 @@ from pear.solvers.active_set.gpu.dual_method import DualMethod
 from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimal
 from pear_lab.benchmarks import gpu_methods
+from pear_lab.benchmarks.program_draws import draw_sectors
 from pear_lab.benchmarks.random_programs import flow_balance
 
 
@@ -146,6 +149,21 @@ def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: py
     torch.testing.assert_close(every.project(e)[0], plan.solve(qp).project(e)[0], rtol=1e-12, atol=1e-13)
 
 
+def test_rounding_stays_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five full sectors add up to the whole portfolio, so that free variables of other sectors are at zero."""
+    monkeypatch.setattr(primal_method, "_FEW_BLOCKS", 0)
+    draw, some = draw_sectors(np.random.default_rng([0, 100]), 100, 14), [2, 7, 13]
+    problem = Problem(**{name: torch.as_tensor(value) for name, value in draw.fields.items()})
+    programs = [problem.canonical(torch.from_numpy(costs[some]), 0.0) for costs in (draw.cost, draw.true)]
+    found = planned(programs[0]).solve_all(programs[0], torch.stack([qp.c for qp in programs]))
+    assert bool(found.optimal.all())
+    assert float(found.x.min()) >= 0.0
+    free = ~found.lower & (found.x == 0.0)
+    assert bool(free.any())  # where rounding could have gone either way
+    whole = torch.full((6,), 1.0, dtype=torch.float64)
+    torch.testing.assert_close(found.x.sum(1), whole, rtol=0, atol=1e-15)
+
+
 def test_what_has_not_converged_is_said() -> None:
     qp = PROGRAMS["portfolio"]
     found = planned(qp).solve(qp)
@@ -266,6 +284,20 @@ def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.Mon
     assert plan.state == ("DualMethod", 64)
 
 
+def test_a_failure_of_the_first_batch_is_not_one_of_the_method_it_chose() -> None:
+    """The dual method is tried before the plan goes back to the primal one."""
+    qp = program(9, lb=-10 * torch.ones(1, 9), ub=10 * torch.ones(1, 9))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    first = plan.solve(qp)
+    assert plan.adapt(replace(first, singular=torch.ones_like(first.singular)))
+    assert plan.state[0] == "DualMethod"
+    second = plan.solve(qp)
+    assert not plan.adapt(second)
+    assert plan.adapt(replace(second, singular=torch.ones_like(second.singular)))
+    assert plan.state[0] == "VertexPrimal"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     """Many rows that nearly oppose each other, so that what was added has to go again."""
@@ -370,6 +402,19 @@ def test_many_rows_are_for_the_dual_method() -> None:
     expected, g = here.projector.project(e)[0], there.projector.project(e)[0]
     free = (there.x > 1e-9) & (there.x < 1 - 1e-9)
     torch.testing.assert_close(g[free], expected[free], rtol=1e-10, atol=1e-12)
+
+
+def test_many_rows_need_a_definite_curvature() -> None:
+    """The dual method starts from H⁻¹; with few rows the primal method needs none."""
+    qp = grid(6)
+    flat = replace(qp, H=qp.H * torch.eye(qp.n).double()[0])  # curvature of one variable alone
+    assert gpu.has_method(qp)
+    assert not gpu.has_method(flat)
+    assert gpu.has_method(replace(qp, H=torch.cat([qp.H, flat.H])))  # the sample that has one is solved
+    few = slice(0, gpu._MAX_PRIMAL_ROWS)
+    assert gpu.has_method(replace(flat, A=qp.A[:, few], b=qp.b[:, few]))
+    linear = replace(qp, H=0.0 * qp.H)
+    assert not gpu.has_method(linear)
 
 
 def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

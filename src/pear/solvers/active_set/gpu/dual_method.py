@@ -149,7 +149,7 @@ class DualMethod(KernelMethod):
             Hx = Hx[..., : qp.n] - (tmatvec(self.A, y) if len(self.A) == 1 else (y[:, :, None] @ self.A)[:, :, 0])
         kept = (response, H, *(part[0] for part in (since, terms, weight, count)))
         point = (w, Hx, self._row_multipliers(w, qp.p), place)
-        return KernelSolution.of(qp, point, since[..., n:], status, kept=kept, projection=self._project)
+        return KernelSolution.of(qp, point, since[..., n:], status, method=self, kept=kept, projection=self._project)
 
     def _row_multipliers(self, w: Tensor, p: int) -> Tensor:
         """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R)."""

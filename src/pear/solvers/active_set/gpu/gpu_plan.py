@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pear.optimality.definiteness import is_singular
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod, KernelSolution
@@ -26,9 +27,18 @@ _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for programs on a GPU that are small enough for a kernel, where Triton is installed."""
-    small = fits_kernel(qp.n, qp.p + qp.m, qp.is_linear)
-    return qp.c.is_cuda and small and importlib.util.find_spec("triton") is not None
+    """True for programs on a GPU that a kernel takes, where Triton is installed."""
+    return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_method(qp)
+
+
+def has_method(qp: QuadraticProgram) -> bool:
+    """True for programs that are small enough for a kernel, and that one of the methods can solve.
+
+    The dual method needs H⁻¹. Where it is the only one, this waits for the device to say whether any sample has H⁻¹.
+    """
+    rows = qp.p + qp.m
+    small = fits_kernel(qp.n, rows, qp.is_linear)
+    return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_singular(qp).all()))
 
 
 def fits_kernel(n: int, rows: int, linear: bool) -> bool:
@@ -127,6 +137,8 @@ class GPUPlan:
         Returns:
             True where something has changed, so that it is worth solving again.
         """
+        if solution.method is not self.method:  # the first batch has chosen another one, which has not been tried
+            return True
         before = self.state
         no_room, singular = (bool(flags.any()) for flags in (solution.no_room, solution.singular))
         wider = self.method.wider() if no_room else None

@@ -47,6 +47,7 @@ class KernelSolution:
         optimal: (B,) bool, where the kernel reports an optimum.
         no_room: (B,) bool, where the working set became larger than its room.
         singular: (B,) bool, where the search met a working set without curvature.
+        method: the method that found them.
         kept: tensors of the kernel that the projection reads.
         projection: takes errors (B, n) and the tensors of ``kept``; see ``project``.
     """
@@ -61,6 +62,7 @@ class KernelSolution:
     optimal: Tensor
     no_room: Tensor
     singular: Tensor
+    method: KernelMethod
     kept: tuple[Tensor, ...]
     projection: Callable[..., tuple[Tensor, Tensor]]
 
@@ -76,7 +78,7 @@ class KernelSolution:
                 and fourth have shape (K, B, n), or more columns, which are cut off; the third has shape (K, B, R).
             rows: (K, B, m) int32, −1 where an inequality is not held.
             status: (K, B) int32 outcomes.
-            more: ``kept`` and ``projection``.
+            more: ``method``, ``kept`` and ``projection``.
         """
         x, curvature, y, place = (part.flatten(0, 1) for part in point)
         place, code = place[:, : qp.n], status.flatten()

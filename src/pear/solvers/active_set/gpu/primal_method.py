@@ -127,7 +127,7 @@ class PrimalMethod(KernelMethod):
         self._launch_search(H, costs, (x, y, Hx, place, row_position, position, slot, M, status), qp.diagonal)
         kept, projection = (H, slot, position, row_position[0], M), partial(self._project, qp.diagonal)
         held = row_position[..., qp.p :]
-        solution = KernelSolution.of(qp, (x, Hx, y, place), held, status, kept=kept, projection=projection)
+        solution = KernelSolution.of(qp, (x, Hx, y, place), held, status, method=self, kept=kept, projection=projection)
         if not self.elastic:
             return solution
         feasible = (place[..., -1] == AT_LOWER) & (x[..., -1] == 0)  # nothing of the violation is left
