@@ -79,6 +79,6 @@ def run(
 ) -> None:
     """Load the program and judge the point, where the program is one."""
     programs = refer(P)
-    w, D = refer(kernels.worker_workspace(refer(memory), 0)), refer(sample.select_program(programs, 0))
+    w, D = refer(kernels.worker_workspace(refer(memory), 0)), refer(sample.select_program(programs, programs.Q, 0))
     if sample.load_program(programs, D, refer(samples).predicted[0], 0, w):
         verify(D, refer(point), 0, refer(outcome), 0, w)

@@ -35,7 +35,7 @@ def calls_of(structure: Structure) -> Calls:
     prepared = CompiledPass(problem, WarmStarts()).prepare(cost, smoothing, None, {})
     assert prepared is not None
     P, default, at = prepared
-    rows, pair, none = P.J.shape[1], kernel_calls.program_pair(P, P), np.zeros(0, np.int64)
+    rows, pair, none = P.J.shape[1], kernel_calls.program_pair(P, P.Q), np.zeros(0, np.int64)
     arrays = draw.cost, draw.true
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0)
 

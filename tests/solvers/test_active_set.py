@@ -235,7 +235,7 @@ def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Ar
     (B, n), (_, R, _) = cost.shape, P.J.shape
     table = batch.temporary_table(B, n, P.equalities, R - P.equalities)
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
-    return batch.regret_batch(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
+    return batch.regret_batch(batch.program_pair(P, P.Q), samples, table, batch.default_start(P), 0.1), table.best.x
 
 
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
@@ -246,7 +246,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     slots, best = np.arange(B), layout.new_solutions(B, n, R, 0)
     table = layout.SolutionTable(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), slots, slots)
-    kept = batch.regret_batch(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1)
+    kept = batch.regret_batch(batch.program_pair(P, P.Q), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
         monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)

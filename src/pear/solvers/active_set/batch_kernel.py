@@ -75,7 +75,7 @@ def run_task(
 ) -> None:
     """Run a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
-    D = refer(solve_sample.select_program(P, at))
+    D = refer(solve_sample.select_program(P, P.Q, at))
     mark_given_up(outcome, i)
     if task == ix.PROJECT:
         solve_sample.measure_curvature(D, w)
@@ -165,17 +165,17 @@ def set_regret(
     row = slot if kept else worker
     if not kept:
         table.true.has_start[row] = table.predicted.has_start[row] = 0
-    at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
-    D, T = refer(solve_sample.select_program(pair.decision, at)), refer(solve_sample.select_program(pair.true, at))
+    P, at, cost, true, outcome = pair.decision, samples.at[i], samples.predicted[i], samples.true[i], results.outcome
+    D, T = refer(solve_sample.select_program(P, P.Q, at)), refer(solve_sample.select_program(P, pair.true_Q, at))
     mark_given_up(outcome, i)
     if not (table.best.code[slot] == ix.SOLVED and is_best_current(table, slot, true)):
         mark_given_up(table.best, slot)
-        if solve_sample.load_program(pair.true, T, true, at, w):
+        if solve_sample.load_program(P, T, true, at, w):
             solve_sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
             for j in span(T.n):
                 table.fingerprints[slot, j] = true[j]
-    if table.best.code[slot] != ix.SOLVED or not solve_sample.load_program(pair.decision, D, cost, at, w):
+    if table.best.code[slot] != ix.SOLVED or not solve_sample.load_program(P, D, cost, at, w):
         return
     solve_sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
     if outcome.code[i] == ix.SOLVED:
@@ -325,7 +325,7 @@ def run_batch(
 
     Args:
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
-        pair: the problem of the decision and, for REGRET, the true problem.
+        pair: the problem of the decision and, for REGRET, the curvature of the true one.
         samples: the costs of the samples.
         table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without
             a start takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i,

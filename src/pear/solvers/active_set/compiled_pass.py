@@ -26,7 +26,6 @@ from pear.solvers.active_set.active_set_solver import CompiledProjector, support
 from pear.solvers.active_set.dual_plan import make_dual_plan, no_dual_plan, replace_rows
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.active_set.kernel_arrays import (
-    SOLVED,
     CompiledRegrets,
     CompiledSolutions,
     Programs,
@@ -41,6 +40,7 @@ from pear.solvers.warm_starts import WarmStarts, curvature_fingerprint
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
 _MOST_FACTORS = 1 << 28  # bytes of the factors of a problem's own Hessians that are kept
+_NOBODY = np.zeros(0, np.int64)  # positions of no samples
 _OWN = np.inf  # fingerprint of the problem's own curvature
 
 
@@ -96,7 +96,8 @@ class CompiledPass:
             keys: sample ids, or None.
             fields: values that replace fields of the problem in this call.
         """
-        return self._decide(self.prepare(cost, smoothing, keys, fields), cost, keys)
+        prepared = self.prepare(cost, smoothing, keys, fields)
+        return None if prepared is None else self._decide(prepared, cost, keys)
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
@@ -106,20 +107,22 @@ class CompiledPass:
         if prepared is None:
             return None
         P, default, at = prepared
-        return self._decide((P._replace(dual=no_dual_plan()), default, at), cost, keys)
+        return self._decide((P._replace(dual=no_dual_plan()), default, at), cost, keys, by_rows=True)
 
     def _decide(
-        self, prepared: tuple[Programs, States, Index] | None, cost: Tensor, keys: list[Hashable] | None
+        self,
+        prepared: tuple[Programs, States, Index],
+        cost: Tensor,
+        keys: list[Hashable] | None,
+        by_rows: bool = False,
     ) -> FusedDecisions | None:
-        """Decide for a batch from the result of ``prepare``."""
-        if prepared is None:
-            return None
+        """Decide for a batch from the result of ``prepare``; ``by_rows``: with multipliers and tight constraints."""
         P, default, at = prepared
         states, slots = self.store.states(keys, len(cost))
         known = self._own is not None and P is self._own[0] and (P.smoothing > 0 or len(P.Q) <= 1)
         unique = known and self._is_definite(P)  # to ask for the curvature of every sample would take too long
         outcome = kernel_calls.solve_batch(P, _float64_array(cost), at, states, slots, default, not unique)
-        left = np.flatnonzero(outcome.code != SOLVED)
+        left = _unsolved(outcome)
         if len(left) == len(cost):
             return None
         # copied, because the table changes before the backward pass
@@ -128,10 +131,10 @@ class CompiledPass:
         projector = CompiledProjector(P, mine, at)
         if doubtful and len(left):
             return None
-        rest = torch.from_numpy(left) if len(left) else None
-        x, *duals = (torch.from_numpy(part) for part in outcome[2:6])
-        active = ActiveSet(*map(torch.from_numpy, outcome[7:10]))
-        return FusedDecisions(x, projector, doubtful, left=rest, duals=Duals(*duals), active=active)
+        x, rest = torch.from_numpy(outcome.x), torch.from_numpy(left) if len(left) else None
+        if not by_rows:
+            return FusedDecisions(x, projector, doubtful, left=rest)
+        return FusedDecisions(x, projector, doubtful, left=rest, duals=_duals(outcome), active=_active_set(outcome))
 
     def solve(self, cost: Tensor, smoothing: float) -> PassSolutions | None:
         """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
@@ -147,14 +150,12 @@ class CompiledPass:
         c = _float64_array(cost)
         states, slots = self.store.states(None, len(c))
         found = kernel_calls.solve_batch(P, c, at, states, slots, default)
-        if np.count_nonzero(found.code):  # SOLVED is 0
+        if len(_unsolved(found)):
             return None
         # arrays as far as possible: an operation on small tensors takes several times as long
-        x, *duals, kkt_residual = map(torch.from_numpy, found[2:7])
-        active, weak = ActiveSet(*map(torch.from_numpy, found[7:10])), ActiveSet(*map(torch.from_numpy, found[10:13]))
-        return PassSolutions(
-            x, torch.from_numpy(_objective_values(P, c, found.x)), Duals(*duals), active, weak, kkt_residual
-        )
+        x, value, residual = map(torch.from_numpy, (found.x, _objective_values(P, c, found.x), found.kkt_residual))
+        weak = ActiveSet(*map(torch.from_numpy, (found.weak_rows, found.weak_lower, found.weak_upper)))
+        return PassSolutions(x, value, _duals(found), _active_set(found), weak, residual)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Compute regrets and gradients of a batch.
@@ -172,24 +173,24 @@ class CompiledPass:
         if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
             void_true_solutions(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
-        true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
-        if true is None:
+        true_Q = P.Q if Q is None or call.shares_curvature else self._true_curvature(P, call, table, slots)
+        if true_Q is None:
             return None
         if Q is None:
             self.store.void_changed(table, slots, _OWN, self._smoothing)
         inverse_is_known = len(P.Q) == 0 and P.smoothing > 0  # to the compiled code
         strength = call.injection if inverse_is_known or call.injection == 0 else -1.0
         samples = SampleCosts(_float64_array(predicted), _float64_array(call.true), at, slots)
-        results = kernel_calls.regret_batch(kernel_calls.program_pair(P, true), samples, table, default, strength)
-        left, weak = results.outcome.code != SOLVED, results.outcome.weak
+        results = kernel_calls.regret_batch(kernel_calls.program_pair(P, true_Q), samples, table, default, strength)
+        left, weak = _unsolved(results.outcome), results.outcome.weak
         # a weakly active constraint may hide an ambiguous decision
         if np.count_nonzero(weak) and not self._is_definite(P):
-            left |= weak
+            left = np.union1d(left, np.flatnonzero(weak))
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
             rescaled = self._apply_inverse(P, at, results.outcome, parts.injected)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
-        return parts, torch.from_numpy(np.flatnonzero(left))
+        return parts, torch.from_numpy(left)
 
     def all_samples(self, count: int, smoothing: float) -> tuple[Programs, Index, SolutionTable, States] | None:
         """Return the programs of the first ``count`` samples, their slots, their table, and the default start.
@@ -294,8 +295,8 @@ class CompiledPass:
             self._own_definite = self._own_factor = None
         return self._own
 
-    def _true_programs(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Programs | None:
-        """Return the programs of the true objective; None where its curvature is not convex.
+    def _true_curvature(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Array | None:
+        """Return Q of the true objective, as in ``Programs``; None where it is not convex.
 
         A curvature is recognised by its fingerprint, and checked for convexity the first time only.
         """
@@ -309,12 +310,12 @@ class CompiledPass:
         if not unchanged and self._check_true_curvature(P, call) is None:
             return None
         self.store.void_changed(table, slots, mark, self._smoothing)
-        return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
+        return np.ascontiguousarray(Q.detach().numpy())
 
-    def _check_true_curvature(self, P: Programs, call: RegretCall) -> Programs | None:
+    def _check_true_curvature(self, P: Programs, call: RegretCall) -> Array | None:
         Q = self.problem.checked(call.true, Q=call.true_Q)["Q"]
-        true = P._replace(Q=np.ascontiguousarray((Q if Q.dim() == 3 else Q[None]).numpy()))
-        return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
+        Q = Q if Q.dim() == 3 else Q[None]
+        return np.ascontiguousarray(Q.numpy()) if bool(is_convex(Q, P.sign, P.smoothing).all()) else None
 
     def _is_definite(self, P: Programs) -> bool:
         """True where the objective is certainly curved in every direction."""
@@ -329,8 +330,7 @@ class CompiledPass:
         if self._is_definite(P):
             return torch.cholesky_solve(e.unsqueeze(-1), self._factor(P, at)).squeeze(-1)
         A, G = (torch.from_numpy(J if len(J) == 1 else J[at]) for J in (P.J[:, : P.equalities], P.J[:, P.equalities :]))
-        active = ActiveSet(*map(torch.from_numpy, (outcome.rows, outcome.lower, outcome.upper)))
-        return apply_dense_inverse(_hessians(P, at), A, G, active, e)
+        return apply_dense_inverse(_hessians(P, at), A, G, _active_set(outcome), e)
 
     def _factor(self, P: Programs, at: Index) -> Tensor:
         """Return the Cholesky factors of the Hessians of a call; those of the problem's own Hessians are kept."""
@@ -350,10 +350,24 @@ def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
     """
     outcome = results.outcome
     arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
-    value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
-    solved, true_solved = (torch.from_numpy(np.zeros(len(outcome.x), np.int8)) for _ in range(2))
-    never = torch.from_numpy(np.zeros(len(outcome.x), np.bool_))
+    value, exact, injected, x, ideal, residual, reused = map(torch.from_numpy, arrays)
+    solved, true_solved, never = map(
+        torch.from_numpy, (np.zeros(len(x), kind) for kind in (np.int8, np.int8, np.bool_))
+    )
     return Regrets(value, exact, injected, x, ideal, solved, true_solved, residual, reused, never)
+
+
+def _unsolved(outcome: CompiledSolutions) -> Index:
+    """Return the positions of the samples that are not solved."""
+    return np.flatnonzero(outcome.code) if np.count_nonzero(outcome.code) else _NOBODY  # SOLVED is 0
+
+
+def _duals(outcome: CompiledSolutions) -> Duals:
+    return Duals(*map(torch.from_numpy, (outcome.equality, outcome.inequality, outcome.bound)))
+
+
+def _active_set(outcome: CompiledSolutions) -> ActiveSet:
+    return ActiveSet(*map(torch.from_numpy, (outcome.rows, outcome.lower, outcome.upper)))
 
 
 def _float64_array(value: Tensor) -> Array:

@@ -294,16 +294,16 @@ class CompiledSolutions(NamedTuple):
 
 
 class ProgramPair(NamedTuple):
-    """The two problems of a regret.
+    """The two problems of a regret, which differ in Q alone.
 
     Attributes:
         decision: the programs with the predicted objective.
-        true: the programs with the true objective.
-        curved: whether their Q differ.
+        true_Q: Q of the true objective, in the form of ``Programs.Q``.
+        curved: whether the two Q differ.
     """
 
     decision: Programs
-    true: Programs
+    true_Q: Array
     curved: bool | np.bool_
 
 
@@ -393,8 +393,8 @@ def new_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
 
     The arrays are not initialised. Compiled code fills all of them.
     """
-    code = np.full(size, GIVEN_UP, np.int8)
-    changes = np.zeros(size, np.int32)
-    x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))
-    sets = (np.empty((size, *k), np.bool_) for k in ((m,), (n,), (n,), (m,), (n,), (n,), ()))
-    return CompiledSolutions(code, changes, x, equality, inequality, bound, np.empty(size), *sets)
+    code, changes = np.empty(size, np.int8), np.empty(size, np.int32)
+    x, equality, inequality, bound = np.empty((size, n)), np.empty((size, p)), np.empty((size, m)), np.empty((size, n))
+    rows, lower, upper = np.empty((size, m), bool), np.empty((size, n), bool), np.empty((size, n), bool)
+    weak = np.empty((size, m), bool), np.empty((size, n), bool), np.empty((size, n), bool), np.empty(size, bool)
+    return CompiledSolutions(code, changes, x, equality, inequality, bound, np.empty(size), rows, lower, upper, *weak)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from threading import local
 from typing import Any
 
@@ -48,7 +50,33 @@ _MOST_SIZES = 8  # sizes of programs that a thread keeps memory for
 
 
 _NO_ROWS, _NO_VALUES = np.zeros((0, 0)), np.zeros(0)
-_own = local()
+
+
+class _ThreadMemory(local):
+    """The memory that a thread keeps for its next call.
+
+    Every calling thread has memory of its own, because kernels run without Python's lock.
+
+    Attributes:
+        kept: by numbers of variables, rows and workers: the memory of the workers, and a row of states for each worker
+            under predicted and under true costs.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[int, int, int], tuple[WorkMemory, States, States]] = {}
+
+    def of_size(self, n: int, rows: int, count: int) -> tuple[WorkMemory, States, States]:
+        """Return the memory for ``count`` workers; it is made where there is none of this size."""
+        size = n, rows, count
+        if size not in self.kept:
+            if len(self.kept) >= _MOST_SIZES:
+                self.kept.clear()
+            states = new_states(count, n, rows), new_states(count, n, rows)
+            self.kept[size] = new_memory(n, rows, most_superbasics(n), count), *states
+        return self.kept[size]
+
+
+_own = _ThreadMemory()
 
 
 def fits_dense_inverse(n: int, rows: int) -> bool:
@@ -151,7 +179,7 @@ def regret_batch(
 ) -> CompiledRegrets:
     """Compute regrets and gradients of a batch; see ``batch_kernel.run_batch``.
 
-    Without slots, ``table`` needs no states.
+    Without slots, ``table`` is a ``temporary_table``.
     """
     (B, n), p = samples.predicted.shape, pair.decision.equalities
     results = new_regrets(B, n, p, pair.decision.J.shape[1] - p)
@@ -160,14 +188,14 @@ def regret_batch(
 
 
 def temporary_table(size: int, n: int, p: int, m: int) -> SolutionTable:
-    """Make a table for ``size`` regrets that is not kept, for samples without slots."""
-    states = new_states(0, n, p + m)
-    return SolutionTable(states, states, new_solutions(size, n, p, m), _NO_ROWS)
+    """Make a table for ``size`` regrets that is not kept, for samples without slots; its states serve the workers."""
+    _, predicted, true = _own.of_size(n, p + m, _threads_worth(size, n, p + m))
+    return SolutionTable(predicted, true, new_solutions(size, n, p, m), _NO_ROWS)
 
 
-def program_pair(decision: Programs, true: Programs) -> ProgramPair:
+def program_pair(decision: Programs, true_Q: Array) -> ProgramPair:
     """Make the pair of problems of a regret; ``curved`` is True where their Q are different arrays."""
-    return ProgramPair(decision, true, decision.Q is not true.Q)
+    return ProgramPair(decision, true_Q, decision.Q is not true_Q)
 
 
 def _run_decisions(
@@ -181,7 +209,7 @@ def _run_decisions(
 ) -> None:
     """Run a task that needs no true costs. It reads and writes ``states``, and writes ``outcome`` and projections."""
     table, results = SolutionTable(states, states, outcome, _NO_ROWS), CompiledRegrets(outcome, _NO_VALUES, g, _NO_ROWS)
-    _run_kernel(task, program_pair(P, P), samples, table, default, 0.0, results)
+    _run_kernel(task, program_pair(P, P.Q), samples, table, default, 0.0, results)
 
 
 def _run_kernel(
@@ -198,26 +226,32 @@ def _run_kernel(
     The number of threads is either one or all of them. OpenMP ends threads that a call does not use, and would have to
     start them again for the next call.
     """
-    from pear.solvers.active_set import batch_kernel  # imports numba, which takes a moment
-
+    run_batch = _compiled_method()
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
     count = _threads_worth(B, n, rows)
     team = team_for_batch(B, n, rows)
-    if not len(samples.slots):
-        table = table._replace(predicted=new_states(count, n, rows), true=new_states(count, n, rows))
     call = task, pair, samples, table, default, strength, results
     if team.threads == count:
-        batch_kernel.run_batch(*call, team, B)
+        run_batch(*call, team, B)
         return
     parts = iter(range(0, B, team.step))
 
     def run_parts(worker: int) -> None:
         for first in parts:
             own = team._replace(turn=np.array([first, worker]))
-            batch_kernel.run_batch(*call, own, min(first + team.step, B))
+            run_batch(*call, own, min(first + team.step, B))
 
     for future in [thread_pools.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
+
+
+@cache
+def _compiled_method() -> Callable[..., None]:
+    """Return ``run_batch``; its module imports numba, which takes a moment."""
+    from pear.solvers.active_set.batch_kernel import run_batch
+
+    method: Callable[..., None] = run_batch
+    return method
 
 
 def _threads_worth(B: int, n: int, rows: int) -> int:
@@ -228,25 +262,25 @@ def _threads_worth(B: int, n: int, rows: int) -> int:
 def team_for_batch(B: int, n: int, rows: int) -> ThreadTeam:
     """Return the team of threads for a batch of B samples with n variables, at the beginning of the batch."""
     count = _threads_worth(B, n, rows)
-    return thread_team(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
+    return thread_team(n, rows, count, max(1, B // (count * _PARTS)))
 
 
-def thread_team(n: int, rows: int, count: int = 1) -> ThreadTeam:
-    """Return a team of ``count`` threads at the beginning of a batch.
+def thread_team(n: int, rows: int, count: int = 1, step: int = 1) -> ThreadTeam:
+    """Return a team of ``count`` threads that take ``step`` samples at a time, at the beginning of a batch.
 
-    Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
-    Python's lock. Where OpenMP is not available, ``ThreadTeam.threads`` is 1, and each thread of a pool runs the kernel
-    on some of the samples.
+    Its memory is kept for the next batch. Where OpenMP is not available, ``ThreadTeam.threads`` is 1, and each thread
+    of a pool runs the kernel on some of the samples.
     """
-    kept: dict[tuple[int, int, int], WorkMemory] = _own.__dict__.setdefault("kept", {})
-    if (n, rows, count) not in kept:
-        if len(kept) >= _MOST_SIZES:
-            kept.clear()
-        kept[n, rows, count] = new_memory(n, rows, most_superbasics(n), count)
+    address = _openmp_address() if count > 1 else 0
+    work, _, _ = _own.of_size(n, rows, count)
+    return ThreadTeam(address, count if address else 1, step, np.zeros(2, np.int64), work)
+
+
+def _openmp_address() -> int:
+    """Return the address of ``GOMP_parallel``; 0 where it is not to be used."""
     from pear.compile.jit import PRIVATE  # imports numba
 
-    address = thread_pools.openmp_address() if count > 1 and PRIVATE else 0
-    return ThreadTeam(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
+    return thread_pools.openmp_address() if PRIVATE else 0
 
 
 def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:

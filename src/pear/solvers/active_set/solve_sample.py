@@ -22,9 +22,9 @@ from pear.solvers.active_set.working_set import (
 
 
 @inner
-def select_program(P: Programs, r: int) -> ProgramData:
-    """Return the data of row r; shared fields have one row only."""
-    Q = P.Q[r if len(P.Q) > 1 else 0]
+def select_program(P: Programs, curvature: Array, r: int) -> ProgramData:
+    """Return the data of row r, with its Q from ``curvature``; shared fields have one row only."""
+    Q = curvature[r if len(curvature) > 1 else 0]
     J = P.J[r if len(P.J) > 1 else 0]
     value = P.value[r if len(P.value) > 1 else 0]
     _, n = J.shape

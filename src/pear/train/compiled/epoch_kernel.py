@@ -61,7 +61,7 @@ def linear_epoch(
     Returns:
         The number of batches done since the beginning of the epoch.
     """
-    pair = ProgramPair(P, P, np.bool_(False))
+    pair = ProgramPair(P, P.Q, np.bool_(False))
     all_samples, m, here = refer(data), refer(model), refer(room)
     order, results, factor = all_samples.order, here.results, all_samples.factor
     size, done = len(here.samples.at), first
@@ -103,7 +103,7 @@ def linear_epoch(
 
 def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
     """The address of ``batch_kernel.run_batch`` as compiled for these arguments."""
-    pair = ProgramPair(P, P, np.bool_(False))
+    pair = ProgramPair(P, P.Q, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run_batch, types)
 
