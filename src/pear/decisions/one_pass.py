@@ -15,7 +15,7 @@ from torch import Tensor
 from pear.decisions.solution import Solution
 from pear.problem import Problem
 from pear.solvers.fused import SolvingPass
-from pear.solvers.registry import Backend, choose, get
+from pear.solvers.registry import choose, get
 from pear.solvers.warm_starts import WarmStarts
 
 
@@ -33,8 +33,9 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float, solver: 
     """
     if problem.is_sparse or problem.phi is not None:
         return None
-    row = choose("qp" if problem.Q is not None or smoothing > 0 else "lp") if solver == "auto" else get(solver)
-    one, lock = problem.prepare_once(f"pass of {row.name}", lambda _: (_solving_pass(problem, row), Lock()))
+    kind = "qp" if problem.Q is not None or smoothing > 0 else "lp"
+    name = f"pass of {solver} for {kind}"
+    one, lock = problem.prepare_once(name, lambda _: (_solving_pass(problem, solver, kind), Lock()))
     if one is None:
         return None
     with lock:  # the pass holds the programs of one smoothing
@@ -61,7 +62,8 @@ def _zeros(count: int, kind: type[np.generic]) -> Tensor:
     return torch.from_numpy(np.zeros(count, kind))
 
 
-def _solving_pass(problem: Problem, row: Backend) -> SolvingPass | None:
+def _solving_pass(problem: Problem, solver: str, kind: str) -> SolvingPass | None:
     """Return the solver's pass for this problem; None where it has none, or where the pass gives decisions alone."""
+    row = choose(kind) if solver == "auto" else get(solver)
     one = row.fused_pass(problem, WarmStarts())
     return one if isinstance(one, SolvingPass) else None

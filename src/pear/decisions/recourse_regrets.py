@@ -26,7 +26,7 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import objective_value
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
-from pear.decisions.regrets import RegretFinder, assemble_regrets, regret_of_program, timed
+from pear.decisions.regrets import RegretFinder, Stopwatch, assemble_regrets, regret_of_program
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem.keys_and_columns import select_rows
@@ -96,7 +96,7 @@ class RecourseRegrets(RegretFinder):
         """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations."""
         decider, ids = self.decider, call.keys
         forecast, truth = self._forecast_and_truth(call)
-        with timed(seconds, "solve"):
+        with Stopwatch(seconds, "solve"):
             found = decider.decide(forecast, ids)
             ideal, ideal_status = decider.best(truth, ids)
             n, solved = decider.elastic.n, found.solved
@@ -109,7 +109,7 @@ class RecourseRegrets(RegretFinder):
             excess, by_excess, least_at = self._excess_violation(found, truth, ids)
         exact = injected = gradient = value.new_zeros(len(value), decider.model.inputs)
         if wanted:
-            with timed(seconds, "gradient"):
+            with Stopwatch(seconds, "gradient"):
                 slopes = self._regret_slopes(found, realised)
                 exact = self._by_values(slopes, good)
                 normal = self._normal_component(call, found, forecast.cost - truth.cost)

@@ -118,7 +118,7 @@ class CostRegrets(RegretFinder):
         """Compute regrets in the fused pass; the pipeline solves the samples that the pass could not solve."""
         found = None
         if self.decider.fused is not None:
-            with timed(seconds, "solve"):
+            with Stopwatch(seconds, "solve"):
                 found = self.decider.fused.regret(call)
         if found is None or len(found[1]) == len(call.predicted):
             return self._regrets_by_pipeline(call, wanted, seconds), False
@@ -132,7 +132,7 @@ class CostRegrets(RegretFinder):
         """Compute regrets and gradients in the pipeline, on any device and with any solver."""
         lam, at = call.smoothing, (call.keys, call.rows)
         problem = self.decider.problem_of(*at)
-        with timed(seconds, "solve"):
+        with Stopwatch(seconds, "solve"):
             solved = self.decider.solve(call.predicted, lam, *at, Q=call.Q)
             # no cost mends constraints that contradict each other
             known = torch.where(solved.status == Status.INFEASIBLE, solved.status, 0)
@@ -142,7 +142,7 @@ class CostRegrets(RegretFinder):
         value = regret_of_program(problem, solved.x, ideal, true_program)
         exact = injected = torch.zeros_like(solved.x)
         if wanted:
-            with timed(seconds, "gradient"):
+            with Stopwatch(seconds, "gradient"):
                 error = gradient_error(solved, call.predicted, call.true, call.Q, call.true_Q)
                 error = torch.where(good[:, None], error, 0.0)
                 exact = torch.where(good[:, None], project(solved, error), 0.0)
@@ -187,14 +187,22 @@ def assemble_regrets(
     )
 
 
-@contextmanager
-def timed(seconds: dict[str, float], what: str) -> Iterator[None]:
-    """Add the time spent inside the context to ``seconds[what]``."""
-    began = read_clock()
-    try:
-        yield
-    finally:
-        seconds[what] += read_clock() - began
+class Stopwatch:
+    """A context that adds the time spent inside to ``seconds[what]``.
+
+    Args:
+        seconds: times by name.
+        what: the name.
+    """
+
+    def __init__(self, seconds: dict[str, float], what: str) -> None:
+        self._seconds, self._what = seconds, what
+
+    def __enter__(self) -> None:
+        self._began = read_clock()
+
+    def __exit__(self, *error: object) -> None:
+        self._seconds[self._what] += read_clock() - self._began
 
 
 @contextmanager

@@ -21,6 +21,10 @@ from pear.problem.model import plain_problem, variable_names
 from pear.problem.problem import FIELDS
 from pear.sensitivity.derivatives import objective_derivatives
 
+_INPUTS = ("cost", *FIELDS)
+"""What the layer gives derivatives by, in the order of ``objective_derivatives`` and ``Decisions.derivatives``."""
+_ROW_FIELDS = frozenset(FIELDS) - {"Q"}
+
 
 class DecisionLayer(DecisionModule):
     """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss on the decision.
@@ -104,8 +108,8 @@ class DecisionLayer(DecisionModule):
         """
         cost = as_batch(cost)
         ids = as_keys(keys, len(cost), self.problem)
-        fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
-        given = {name: value for name, value in fields.items() if value is not None}
+        fields = zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True)
+        given: dict[str, Any] = {name: value for name, value in fields if value is not None}
         if self.recourse_model is not None:
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
@@ -114,19 +118,21 @@ class DecisionLayer(DecisionModule):
         if "Q" in given:
             given["Q"] = self.curvature_of_call(given["Q"], ids)
         given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
-        fields |= given
         followed = {name for name in given if torch.is_grad_enabled() and requires_gradient(given[name])}
         with self.decider.locked(ids):
             decisions = self.decider.decide(
                 cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
             )
         self._report_failures(decisions, cost)
-        if not (torch.is_grad_enabled() and any(map(requires_gradient, (cost, *fields.values())))):
+        if not (torch.is_grad_enabled() and any(map(requires_gradient, (cost, *given.values())))):
             return scale.times_units(decisions.x.to(cost.dtype, copy=True))
-        decision: Tensor = _Decision.apply(
-            decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()
-        )
-        return scale.times_units(decision)
+        return scale.times_units(self._differentiable(decisions, cost, given))
+
+    def _differentiable(self, decisions: Decisions, cost: Tensor, fields: dict[str, Any]) -> Tensor:
+        """Return the decisions (B, n), which autograd follows to the costs and to the given fields."""
+        names = variable_names(self.given)
+        found: Tensor = _Decision.apply(decisions, self.problem.sign, names, tuple(fields), cost, *fields.values())
+        return found
 
     def _report_failures(self, decisions: Decisions, inputs: Tensor) -> None:
         """Store the statuses; raise an error or warn where samples failed."""
@@ -145,12 +151,9 @@ class DecisionLayer(DecisionModule):
             found = decider.decide(detached, ids, decider.known_failures(detached, ids))
         decisions = Decisions(found.solved)
         self._report_failures(decisions, values)
-        fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides, forecast.matrices)
+        fields = elastic.fields(forecast.sides, forecast.matrices)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
-        decision: Tensor = _Decision.apply(
-            decisions, self.problem.sign, variable_names(self.given), cost, *fields.values()
-        )
-        return decision[:, : elastic.n].to(values.dtype)
+        return self._differentiable(decisions, cost, fields)[:, : elastic.n].to(values.dtype)
 
 
 class _Decision(torch.autograd.Function):
@@ -158,9 +161,15 @@ class _Decision(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, decisions: Decisions, sign: int, names: tuple[str, ...], cost: Tensor, *fields: Tensor | None
+        ctx: Any,
+        decisions: Decisions,
+        sign: int,
+        names: tuple[str, ...],
+        given: tuple[str, ...],
+        cost: Tensor,
+        *fields: Any,
     ) -> Tensor:
-        ctx.decisions, ctx.sign, ctx.names = decisions, sign, names
+        ctx.decisions, ctx.sign, ctx.names, ctx.given = decisions, sign, names, ("cost", *given)
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
         # a copy: the caller may change it in place, and the backward pass needs the original
         return decisions.x.to(cost.dtype, copy=True)
@@ -169,17 +178,18 @@ class _Decision(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         """Return ∂L/∂input for each input that needs it; ``up`` (B, n) is ∂L/∂z."""
-        decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[3:]
+        decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]
+        by_rows = any(need and name in _ROW_FIELDS for name, need in zip(ctx.given, needed, strict=True))
         with naming_variables(ctx.names):
-            if any(needed[2:]):
+            if by_rows:
                 found = decisions.derivatives(w, ctx.sign)
             else:
                 found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
-        grads: list[Tensor | None] = [None] * len(needed)
-        for i, derivative in enumerate(found):
-            kind = ctx.inputs[i]
-            grads[i] = fit_to_input(derivative(), *kind) if needed[i] and kind is not None else None
-        return (None, None, None, *grads)
+        grads = [
+            fit_to_input(found[_INPUTS.index(name)](), *kind) if need and kind is not None else None
+            for name, need, kind in zip(ctx.given, needed, ctx.inputs, strict=True)
+        ]
+        return (None, None, None, None, *grads)
 
 
 def fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from pear.decisions.regrets import timed
+from pear.decisions.regrets import Stopwatch
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.decision_module import eager
@@ -255,7 +255,7 @@ class DecisionLoss(nn.Module):
 
     def timed(self, what: str) -> AbstractContextManager[None]:
         """Return a context that adds the time spent inside it to ``seconds[what]``."""
-        return timed(self.seconds, what)
+        return Stopwatch(self.seconds, what)
 
 
 def typical_deviation(costs: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""``GuidedRegret``: regret plus guidance, with gradients in closed form.
+"""``guided_regret``: regret plus guidance, with gradients in closed form.
 
 Let z* be the decision under the forecast and z° the best decision under the true costs. Guidance is the suboptimality
 of z° under the forecast,
@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.losses.decision_module import requires_gradient
 from pear.problem.matrix import matvec
 from pear.solvers.fused import RegretCall, Regrets
 
 
-def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool = False) -> Tensor:
+def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool) -> Tensor:
     """Compute F (B,), the suboptimality of the true decision under the forecast; zero where a sample failed.
 
     Args:
@@ -41,13 +42,38 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
     return gap if all_good else torch.where((parts.status == 0) & (parts.true_status == 0), gap, 0.0)
 
 
-class GuidedRegret(torch.autograd.Function):
-    """The value ``R + α F`` with its gradients in closed form.
+def guided_regret(
+    inputs: tuple[Any, Any, Any, Any], call: RegretCall, parts: Regrets, shares: int, sign: int, all_good: bool
+) -> Tensor:
+    """Compute ``R + α F`` in the dtype of the predicted costs, with its derivatives where autograd follows an input.
 
-    The sum over the samples is divided by ``shares``; with 0 the result has a value for each sample. ``all_good`` says
-    that no sample has failed. Where right-hand sides are predicted, ``parts`` already holds the extra terms and the
-    gradient.
+    Args:
+        inputs: predicted costs, true costs, predicted curvature and true curvature, as autograd follows them.
+        call: the same, detached.
+        parts: the regrets. Where right-hand sides are predicted, they already hold the extra terms and the gradient.
+        shares: what the sum over the samples is divided by; with 0 the result has a value for each sample, (B,).
+        sign: −1 for maximisation.
+        all_good: whether all samples are solved.
     """
+    if torch.is_grad_enabled() and any(map(requires_gradient, inputs)):
+        found: Tensor = GuidedRegret.apply(*inputs, call, parts, shares, sign, all_good)
+        return found
+    return _value(call, parts, shares, sign, all_good)
+
+
+def _value(call: RegretCall, parts: Regrets, shares: int, sign: int, all_good: bool) -> Tensor:
+    """Compute the value alone; the arguments are those of ``guided_regret``."""
+    each = parts.value
+    if parts.extra is not None:
+        each = each + parts.extra
+    elif call.guidance > 0:
+        each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
+    value = each.clone() if shares == 0 else each.sum().div_(shares)
+    return value.to(call.predicted.dtype)
+
+
+class GuidedRegret(torch.autograd.Function):
+    """The value with its gradients in closed form."""
 
     @staticmethod
     def forward(
@@ -60,18 +86,12 @@ class GuidedRegret(torch.autograd.Function):
         parts: Regrets,
         shares: int,
         sign: int,
-        all_good: bool = False,
+        all_good: bool,
     ) -> Tensor:
-        """Compute the value in the dtype of ``predicted``: a scalar, or (B,) where ``shares`` is 0."""
+        """Compute the value; the arguments are those of ``guided_regret``."""
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
-        each = parts.value
-        if parts.extra is not None:
-            each = each + parts.extra
-        elif call.guidance > 0:
-            each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
-        value = each.clone() if shares == 0 else each.sum() / shares
-        return value.to(predicted.dtype)
+        return _value(call, parts, shares, sign, all_good)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

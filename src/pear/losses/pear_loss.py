@@ -19,7 +19,7 @@ from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError, naming_variables
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECAY, GUIDED
-from pear.losses.guided_regret import GuidedRegret
+from pear.losses.guided_regret import guided_regret
 from pear.losses.regret_metrics import check_pair, true_curvature
 from pear.losses.sample_weights import Reduction, check_reduction, read_weights, reduce_weighted
 from pear.problem import Model, Problem
@@ -259,7 +259,7 @@ class PEARLoss(DecisionModule):
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
             lam, finder = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
-        wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
+        wanted = torch.is_grad_enabled() and any(map(requires_gradient, (predicted, Q)))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or requires_gradient(true_Q)):
             raise ProblemError(
                 "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
@@ -286,9 +286,8 @@ class PEARLoss(DecisionModule):
         if not found.all_solved:
             good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
         shares = 0 if weights is not None else {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
-        value: Tensor = GuidedRegret.apply(
-            predicted, true, Q, true_Q, call, regrets, shares, self.problem.sign, good == len(regrets.value)
-        )
+        inputs, all_good = (predicted, true, Q, true_Q), good == len(predicted)
+        value = guided_regret(inputs, call, regrets, shares, self.problem.sign, all_good)
         if weights is not None:
             weights = torch.where((regrets.status == 0) & (regrets.true_status == 0), weights, 0.0)
             value = reduce_weighted(value, weights, self.reduction)

@@ -212,7 +212,7 @@ def all_finite(values: Tensor) -> bool:
         >>> all_finite(torch.tensor([1.0, 2.0])), all_finite(torch.tensor([1.0, math.inf]))
         (True, False)
     """
-    if values.device.type != "cpu":
+    if not values.is_cpu:
         return bool(values.isfinite().all())
     return bool(np.isfinite(values.detach().numpy()).all())  # a tenth of the time that torch takes for a small batch
 
@@ -224,7 +224,7 @@ def count_true(marks: Tensor) -> int:
         >>> count_true(torch.tensor([True, False, True]))
         2
     """
-    return int(marks.sum()) if marks.device.type != "cpu" else int(np.count_nonzero(marks.numpy()))
+    return int(marks.sum()) if not marks.is_cpu else int(np.count_nonzero(marks.numpy()))
 
 
 def is_per_sample(name: str, value: Tensor) -> bool:

@@ -276,7 +276,7 @@ class RowPass(Protocol):
 
 def solved_status(x: Tensor) -> Tensor:
     """Return the statuses (B,) of decisions (B, n) that are all solved; NumPy is faster than torch on a CPU."""
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         return torch.zeros(len(x), dtype=torch.int8, device=x.device)
     return torch.from_numpy(np.zeros(x.shape[0], np.int8))
 

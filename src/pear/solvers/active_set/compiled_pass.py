@@ -232,7 +232,7 @@ class CompiledPass:
 
         None where the pass does not take the call. Arguments are those of ``decide``.
         """
-        if cost.device.type != "cpu" or not len(cost):
+        if not (cost.is_cpu and len(cost)):
             return None
         by_row = keys is not None and self.problem.batch is not None
         plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
