@@ -185,7 +185,7 @@ def set_regret(
         dual = w.tally[ix.METHOD] == ix.DUAL
         if not (project_dual(D, injected, exact, w) if dual else project_error(D, injected, exact, w)):
             outcome.code[i] = ix.GIVEN_UP
-        inject_normal(D, strength, injected, exact)
+        inject_normal(D, pair.factor, i, strength, injected, exact)
 
 
 @inner
@@ -279,8 +279,8 @@ def set_cost_error(
 
 
 @inner
-def inject_normal(D: ProgramData, strength: float, e: Array, g: Array) -> None:
-    """Replace the error e by g + β (‖g‖/‖n‖) n with n = e/λ − g, in place.
+def inject_normal(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
+    """Replace the error e of sample i by g + β (‖g‖/‖n‖) n with n = H⁻¹e − g, in place; see ``fused.add_normal``.
 
     For β = 0 it becomes g. For β < 0 it does not change.
     """
@@ -289,8 +289,11 @@ def inject_normal(D: ProgramData, strength: float, e: Array, g: Array) -> None:
         return
     size_n = size_g = size_e = 0.0
     if strength > 0.0:
+        if len(factor) > 0:
+            solve_factored(factor[i if len(factor) > 1 else 0], e)
         for j in span(n):
-            e[j] /= D.smoothing
+            if len(factor) == 0:
+                e[j] /= D.smoothing
             size_n += (e[j] - g[j]) ** 2
             size_g += g[j] ** 2
             size_e += e[j] ** 2
@@ -298,6 +301,22 @@ def inject_normal(D: ProgramData, strength: float, e: Array, g: Array) -> None:
     ratio = strength * math.sqrt(size_g / size_n) if strength > 0.0 and real else 0.0
     for j in span(n):
         e[j] = g[j] + ratio * (e[j] - g[j]) if ratio > 0.0 else g[j]
+
+
+@inner
+def solve_factored(L: Array, e: Array) -> None:
+    """Solve ``L Lᵀ x = e`` in place, with a lower triangular L (n, n)."""
+    n = len(e)
+    for i in span(n):
+        s = e[i]
+        for j in span(i):
+            s -= L[i, j] * e[j]
+        e[i] = s / L[i, i]
+    for back in span(n):
+        i = n - 1 - back
+        e[i] /= L[i, i]
+        for j in span(i):
+            e[j] -= L[i, j] * e[i]
 
 
 @entry
@@ -325,14 +344,14 @@ def run_batch(
 
     Args:
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
-        pair: the problem of the decision and, for REGRET, the curvature of the true one.
+        pair: the problem of the decision and, for REGRET, what else the regret needs.
         samples: the costs of the samples.
         table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without
             a start takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i,
             and the states have a row for each worker.
         default: the start of samples that have none, as States with one row; without rows, each sample finds its own
             start. It must not depend on other samples, so that no result does.
-        strength: β of the injection, for programs without Q. Where it is negative, the error is returned instead.
+        strength: β of the injection. Where it is negative, the error is returned instead.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

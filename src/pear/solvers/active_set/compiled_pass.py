@@ -178,10 +178,11 @@ class CompiledPass:
             return None
         if Q is None:
             self.store.void_changed(table, slots, _OWN, self._smoothing)
-        inverse_is_known = len(P.Q) == 0 and P.smoothing > 0  # to the compiled code
-        strength = call.injection if inverse_is_known or call.injection == 0 else -1.0
+        strength = call.injection if call.injection == 0 or self._is_definite(P) else -1.0
+        factor = self._factor(P, at).numpy() if strength > 0 and len(P.Q) else np.zeros((0, 0, 0))
         samples = SampleCosts(_float64_array(predicted), _float64_array(call.true), at, slots)
-        results = kernel_calls.regret_batch(kernel_calls.program_pair(P, true_Q), samples, table, default, strength)
+        pair = kernel_calls.program_pair(P, true_Q, factor)
+        results = kernel_calls.regret_batch(pair, samples, table, default, strength)
         left, weak = _unsolved(results.outcome), results.outcome.weak
         # a weakly active constraint may hide an ambiguous decision
         if np.count_nonzero(weak) and not self._is_definite(P):
@@ -326,18 +327,16 @@ class CompiledPass:
         return self._own_definite
 
     def _apply_inverse(self, P: Programs, at: Index, outcome: CompiledSolutions, e: Tensor) -> Tensor:
-        """Compute H⁻¹ e at the solutions of a call (B, n); see ``apply_dense_inverse``."""
-        if self._is_definite(P):
-            return torch.cholesky_solve(e.unsqueeze(-1), self._factor(P, at)).squeeze(-1)
+        """Compute H⁻¹ e at the solutions of a call (B, n), where H is singular; see ``apply_dense_inverse``."""
         A, G = (torch.from_numpy(J if len(J) == 1 else J[at]) for J in (P.J[:, : P.equalities], P.J[:, P.equalities :]))
         return apply_dense_inverse(_hessians(P, at), A, G, _active_set(outcome), e)
 
     def _factor(self, P: Programs, at: Index) -> Tensor:
         """Return the Cholesky factors of the Hessians of a call; those of the problem's own Hessians are kept."""
         if self._own is None or P is not self._own[0] or P.Q.nbytes > _MOST_FACTORS:
-            return torch.linalg.cholesky(_hessians(P, at))
+            return torch.linalg.cholesky(_hessians(P, at)).contiguous()  # LAPACK gives its columns
         if self._own_factor is None:
-            self._own_factor = torch.linalg.cholesky(_hessians(P, np.arange(len(P.Q))))
+            self._own_factor = torch.linalg.cholesky(_hessians(P, np.arange(len(P.Q)))).contiguous()
         return self._own_factor if len(P.Q) == 1 else self._own_factor[torch.from_numpy(at)]
 
 

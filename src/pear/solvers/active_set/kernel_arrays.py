@@ -86,8 +86,7 @@ class Programs(NamedTuple):
         smoothing: λ.
         J: (1 or K, R, n) rows [A; G].
         norm: (1 or K, R) squared lengths of the rows.
-        start, row, value: J by columns, where most of it is zero; ``value`` has shape (1 or K, nonzeros). All three are
-            empty where J is used directly.
+        start, row, value: J by columns, ``value`` of shape (1 or K, nonzeros); empty where J is used directly.
         rhs: (1 or K, R) right-hand sides [b; h].
         equalities: p, the number of rows that are equalities.
         lb, ub: (1 or K, n) bounds.
@@ -300,11 +299,13 @@ class ProgramPair(NamedTuple):
         decision: the programs with the predicted objective.
         true_Q: Q of the true objective, in the form of ``Programs.Q``.
         curved: whether the two Q differ.
+        factor: (1 or B, n, n) lower Cholesky factors of the samples' Hessians; (0, 0, 0) where the Hessian is λI.
     """
 
     decision: Programs
     true_Q: Array
     curved: bool | np.bool_
+    factor: Array
 
 
 class SampleCosts(NamedTuple):
@@ -346,8 +347,7 @@ class CompiledRegrets(NamedTuple):
         outcome: solutions of the problems with predicted costs.
         value: (B,) regrets.
         exact: (B, n) gradients.
-        injected: (B, n) gradients with the normal component, or the errors where the strength of the injection is
-            negative.
+        injected: (B, n) gradients with the normal component, or errors where the injection's strength is negative.
     """
 
     outcome: CompiledSolutions

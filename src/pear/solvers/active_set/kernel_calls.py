@@ -49,7 +49,7 @@ _PARTS = 8  # parts of a batch for each thread: several, because samples take di
 _MOST_SIZES = 8  # sizes of programs that a thread keeps memory for
 
 
-_NO_ROWS, _NO_VALUES = np.zeros((0, 0)), np.zeros(0)
+_NO_ROWS, _NO_VALUES, _NO_FACTOR = np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0, 0))
 
 
 class _ThreadMemory(local):
@@ -193,9 +193,9 @@ def temporary_table(size: int, n: int, p: int, m: int) -> SolutionTable:
     return SolutionTable(predicted, true, new_solutions(size, n, p, m), _NO_ROWS)
 
 
-def program_pair(decision: Programs, true_Q: Array) -> ProgramPair:
+def program_pair(decision: Programs, true_Q: Array, factor: Array = _NO_FACTOR) -> ProgramPair:
     """Make the pair of problems of a regret; ``curved`` is True where their Q are different arrays."""
-    return ProgramPair(decision, true_Q, decision.Q is not true_Q)
+    return ProgramPair(decision, true_Q, decision.Q is not true_Q, factor)
 
 
 def _run_decisions(

@@ -90,7 +90,7 @@ class TrainingSet(NamedTuple):
         table: warm starts and best decisions of the samples.
         default: the start of samples that have no warm start.
         cost_map: from forecasts to costs; empty where the forecasts are the costs.
-        factor: (n, n) lower Cholesky factor of the Hessian; (0, 0) where the Hessian is λI.
+        factor: (1, n, n) lower Cholesky factor of the Hessian; (0, 0, 0) where the Hessian is λI.
     """
 
     features: Array

@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
-from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set.batch_kernel import run_batch
 from pear.solvers.active_set.kernel_arrays import (
     REGRET,
@@ -61,11 +60,10 @@ def linear_epoch(
     Returns:
         The number of batches done since the beginning of the epoch.
     """
-    pair = ProgramPair(P, P.Q, np.bool_(False))
+    pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     all_samples, m, here = refer(data), refer(model), refer(room)
-    order, results, factor = all_samples.order, here.results, all_samples.factor
+    order, results = all_samples.order, here.results
     size, done = len(here.samples.at), first
-    strength = -1.0 if len(factor) > 0 and how.injection > 0.0 else how.injection
     while done * size < len(order):
         seen = min(size, len(order) - done * size)
         count = forecast_batch(all_samples, m, here, done * size, seen)
@@ -74,16 +72,12 @@ def linear_epoch(
             regret,
             (
                 *(REGRET, pair, room.samples, data.table, data.default),
-                *(strength, room.results, room.team, count),
+                *(how.injection, room.results, room.team, count),
             ),
         )
         for i in span(count):
             if results.outcome.code[i] != SOLVED:
                 return done
-        if strength < 0.0:
-            for i in span(count):
-                solve_factored(factor, results.injected[i])
-                add_normal(how.injection, results.exact[i], results.injected[i])
         for i in span(count):
             here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero(results.exact[i]) else 0.0
         alpha = how.guidance * how.decay ** (done - first)
@@ -103,7 +97,7 @@ def linear_epoch(
 
 def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
     """The address of ``batch_kernel.run_batch`` as compiled for these arguments."""
-    pair = ProgramPair(P, P.Q, np.bool_(False))
+    pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run_batch, types)
 
@@ -197,36 +191,6 @@ def pull_back_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int)
             to_costs.sums[to_costs.column[at]] += to_costs.entry[at] * to_costs.costs[j]
     for q in span(len(to_costs.sums)):
         to_costs.values[q] = to_costs.sums[q]
-
-
-@inner
-def solve_factored(L: Array, e: Array) -> None:
-    """Solve ``L Lᵀ x = e`` in place, with a lower triangular L (n, n)."""
-    n = len(e)
-    for i in span(n):
-        s = e[i]
-        for j in span(i):
-            s -= L[i, j] * e[j]
-        e[i] = s / L[i, i]
-    for back in span(n):
-        i = n - 1 - back
-        e[i] /= L[i, i]
-        for j in span(i):
-            e[j] -= L[i, j] * e[i]
-
-
-@inner
-def add_normal(strength: float, g: Array, e: Array) -> None:
-    """Replace ``e``, which is H⁻¹ times the error, by g + β (‖g‖/‖n‖) n with n = e − g; see ``fused.add_normal``."""
-    size_n = size_g = size_e = 0.0
-    for j in span(len(e)):
-        size_n += (e[j] - g[j]) ** 2
-        size_g += g[j] ** 2
-        size_e += e[j] ** 2
-    real = math.sqrt(size_n) > NEGLIGIBLE * math.sqrt(size_e)
-    ratio = strength * math.sqrt(size_g / size_n) if real else 0.0
-    for j in span(len(e)):
-        e[j] = g[j] + ratio * (e[j] - g[j])
 
 
 @inner

@@ -66,7 +66,7 @@ class LinearEpochs:
         self.room = BatchBuffers(samples, results, team, numbers[2], np.zeros(3))
         self.cost_map = _cost_map_arrays(loss.cost_map, n, self.features.dtype)
         factor = None if loss.problem.Q is None else self.compiled_pass.shared_factor(loss.chosen_smoothing or 0.0)
-        self.factor = np.zeros((0, 0)) if factor is None else np.ascontiguousarray(factor.numpy())
+        self.factor = np.zeros((0, 0, 0)) if factor is None else factor.numpy()[None]
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
