@@ -4,6 +4,7 @@
 
 prints a table for docs/speed.md. The measured calls take turns, many times, on one thread; a number is the least
 processor time of a call, in microseconds, and stands beside its ratio to the compiled method on the same arrays.
+``predict`` and ``decide`` are those of a fitted ``DecisionRegressor``; what ``decide`` adds is its decision.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ from pear_lab.benchmarks.program_structures import Structure, choose_structures
 
 STRUCTURES = ("path-5", "sectors", "battery", "assignment", "polytope", "dense-100")
 CALLS = 30  # of one function in a row
+BASES = {
+    "solve": "compiled solve",
+    "layer": "compiled solve",
+    "layer and gradient": "compiled solve and projection",
+    "loss": "compiled regret",
+    "loss and gradient": "compiled regret",
+}
+"""The compiled call that each call is compared with."""
 Calls = dict[str, Callable[[], object]]
 
 
@@ -38,9 +47,19 @@ def calls_of(structure: Structure) -> Calls:
     rows, pair, none = P.J.shape[1], kernel_calls.program_pair(P, P.Q), np.zeros(0, np.int64)
     arrays = draw.cost, draw.true
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0)
+    generator, up = np.random.default_rng(1), torch.tensor(draw.true)
+    features, costs = generator.normal(size=(20, 5)), arrays[1] + generator.normal(size=(20, problem.n))
+    curvature = {"Q": smoothing * np.eye(problem.n)} if smoothing > 0 else {}  # which a regressor's decisions have not
+    curved = pear.Problem(**(draw.fields | curvature))
+    regressor = pear.DecisionRegressor(curved, loss="mse", max_epochs=1).fit(features, costs)
 
     def solve_compiled() -> object:
         return kernel_calls.solve_batch(P, arrays[0], at, new_states(1, problem.n, rows), at, default)
+
+    def project_compiled() -> object:
+        states = new_states(1, problem.n, rows)
+        kernel_calls.solve_batch(P, arrays[0], at, states, at, default)
+        return kernel_calls.project_batch(P, arrays[1], at, states, at)
 
     def find_regret_compiled() -> object:
         table = kernel_calls.temporary_table(1, problem.n, P.equalities, rows - P.equalities)
@@ -50,9 +69,13 @@ def calls_of(structure: Structure) -> Calls:
         "compiled solve": solve_compiled,
         "solve": lambda: pear.solve(problem, cost, smoothing=smoothing),
         "layer": lambda: layer(cost),
+        "compiled solve and projection": project_compiled,
+        "layer and gradient": lambda: layer(cost.clone().requires_grad_()).backward(up),
         "compiled regret": find_regret_compiled,
         "loss": lambda: loss(cost, true),
         "loss and gradient": lambda: loss(cost.clone().requires_grad_(), true).backward(),
+        "predict": lambda: regressor.predict(features[:1]),
+        "decide": lambda: regressor.decide(features[:1]),
     }
 
 
@@ -68,13 +91,11 @@ def measure(calls: Calls, rounds: int) -> dict[str, float]:
     return least
 
 
-def row_of(structure: Structure, rounds: int) -> str:
-    """Return a structure's row of the table."""
-    found = measure(calls_of(structure), rounds)
-    cells = [structure.name]
-    for name, microseconds in found.items():
-        base = found["compiled regret" if name.startswith("loss") else "compiled solve"]
-        ratio = "" if name.startswith("compiled") else f" ({microseconds / base:.1f})"
+def row_of(name: str, found: dict[str, float]) -> str:
+    """Return the row of the structure of that name."""
+    cells = [name]
+    for call, microseconds in found.items():
+        ratio = f" ({microseconds / found[BASES[call]]:.1f})" if call in BASES else ""
         cells.append(f"{microseconds:.0f}{ratio}")
     return f"| {' | '.join(cells)} |"
 
@@ -86,10 +107,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("| one row of | compiled solve | solve | layer | compiled regret | loss | loss and gradient |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for structure in choose_structures(options.structures):
-        print(row_of(structure, options.rounds), flush=True)
+    for number, structure in enumerate(choose_structures(options.structures)):
+        found = measure(calls_of(structure), options.rounds)
+        if number == 0:
+            print(f"| one row of | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
+        print(row_of(structure.name, found), flush=True)
 
 
 if __name__ == "__main__":
