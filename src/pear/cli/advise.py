@@ -19,13 +19,14 @@ from pear.errors import DataError
 def advise(
     model: ModelPath,
     data: Annotated[
-        Path | None, typer.Argument(help="True costs: a CSV file with a row for each sample; the model's if left out.")
+        Path | None,
+        typer.Argument(help="True costs: a CSV file with a row for each sample. Default: the model's costs."),
     ] = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
 ) -> None:
-    """Say what matters about a model and its costs: size, scaling, degeneracy, integrality, solver, loss and time."""
+    """Examine a model and its costs: size, scaling, degeneracy, integrality, solver, loss and time."""
     if data is None:
         if costs or cost_map or known:
             option = "--costs" if costs else "--cost-map" if cost_map else "--known"

@@ -13,10 +13,10 @@ from pear.plugins import COMMANDS
 from pear.version import __version__
 
 LAB = {
-    "reproduce": "Run the paper's experiments; a run that was stopped goes on where it was.",
-    "report": "Show the results of experiments beside the published numbers, as one page.",
-    "bench": "Measure this installation.",
-    "stress": "Look for wrong answers and lost work under awkward conditions.",
+    "reproduce": "Run the paper's experiments, or resume them where they stopped.",
+    "report": "Write a page that compares the results of experiments with the published numbers.",
+    "bench": "Measure the time, memory and exactness of this installation.",
+    "stress": "Look for wrong answers and lost work under difficult conditions.",
 }
 """Commands of the package pear-lab, listed whether it is installed or not."""
 

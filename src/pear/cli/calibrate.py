@@ -1,4 +1,4 @@
-"""``pear calibrate``: what decisions cost beside what was planned, written into a model file."""
+"""``pear calibrate``: planned and realised costs of decisions, written into a model file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calibrate(
     base: Base = None,
     append: Annotated[bool, typer.Option("--append", help="Keep the rows of an earlier calibration.")] = False,
 ) -> None:
-    """Compare what decisions cost with what was planned, so that pear decide --interval can bound what they will cost.
+    """Compare planned with realised costs of decisions, so that pear decide --interval can bound future costs.
 
     Rows are in time order; the last one is the latest.
     """

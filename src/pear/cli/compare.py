@@ -1,4 +1,4 @@
-"""``pear compare``: forecasters beside each other over time, by what their decisions cost."""
+"""``pear compare``: forecasters compared over time, by what their decisions cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAIN_COLUMNS = (0, 1, 4)  # of the table, in other terminals: name, loss, diffe
 
 def compare(
     model: ModelPath,
-    data: Annotated[Path, typer.Argument(help="Samples in time order: a CSV file with a row for each.")],
+    data: Annotated[Path, typer.Argument(help="The samples in time order: a CSV file with a row for each.")],
     features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
@@ -64,7 +64,7 @@ def compare(
     max_epochs: Annotated[
         int,
         typer.Option(
-            help="The largest number of epochs for mse and pear; training ends sooner where more do not help.", min=1
+            help="The largest number of epochs for mse and pear; training stops early if more do not help.", min=1
         ),
     ] = 1000,
     time_cap: Annotated[float | None, typer.Option(help="Seconds for each training of mse and pear.")] = None,
@@ -73,8 +73,9 @@ def compare(
 ) -> None:
     """Compare forecasters over time by what their decisions cost: ridge, LightGBM, MSE, PEAR and your own forecasts.
 
-    Each is trained on the rows before a test fold and decides for its rows. The mean of the training costs stands
-    beside them. Differences are to the first one: to your own forecasts, which are also corrected, or to ridge.
+    Each is trained on the rows before a test fold and decides for the rows of the fold. A constant forecast, the mean
+    of the training costs, takes part too. Differences are relative to the first forecaster: your own forecasts, which
+    are also corrected, or ridge.
     """
     from pear.compile.thread_pools import one_thread
 

@@ -24,7 +24,7 @@ def make_forecasters(
         X: the features of all rows, a DataFrame.
         own: by name, the user's forecasts: (N, k), or (N·k,) of a long table.
         regressor: the settings of "mse", "pear" and "correction".
-        seed: of LightGBM.
+        seed: the seed of LightGBM.
 
     Returns:
         The user's own forecasts first, then the others, as ``pear.walk_forward`` takes them.
@@ -67,7 +67,7 @@ class CorrectedForecasts:
     """A regressor that corrects forecasts; they are the last columns of its features.
 
     Args:
-        regressor: what learns the correction.
+        regressor: the estimator that learns the correction.
         columns: the number of columns before those of the forecasts.
     """
 

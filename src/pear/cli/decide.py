@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def decide(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[
-        Path, typer.Argument(help="A CSV file with the features that the model was trained on, and what it knows.")
+        Path,
+        typer.Argument(help="A CSV file with the features that the model was trained on, and its --known columns."),
     ],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
     groups: Groups = None,
@@ -41,14 +42,14 @@ def decide(
     base: Base = None,
     forecasts: Annotated[
         Path | None,
-        typer.Option(help="Decide under these forecasts in place of the model's: a CSV file with the rows of DATA."),
+        typer.Option(help="Decide under these forecasts instead of the model's: a CSV file with the rows of DATA."),
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(help="A probability, such as 0.9, with which costs lie within bounds; after pear calibrate."),
+        typer.Option(help="Also write bounds that hold with this probability, such as 0.9. Run pear calibrate first."),
     ] = None,
 ) -> None:
-    """Forecast the costs of every row, take the best decision under them, and write a column for every variable."""
+    """Forecast the costs of every row, find the best decision under them, and write a column for every variable."""
     from pear.problem.model import plain_problem
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
@@ -90,8 +91,8 @@ def read_rows(
         estimator: from the model file.
         model: the model file, for messages; None where features are not needed.
         data: the table.
-        groups: of a long table, the column of its groups.
-        variables: of a long table, the column that names the variables.
+        groups: for a long table, the column of its groups.
+        variables: for a long table, the column that names the variables.
         forecasts: a file of forecasts, or a model file that makes them; None where there are none.
         with_costs: whether the table has the true costs.
 

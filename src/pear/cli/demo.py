@@ -46,7 +46,7 @@ def demo(
         int, typer.Option(help="The number of samples: half train, a quarter validates, a quarter tests.")
     ] = 2000,
     max_epochs: Annotated[
-        int, typer.Option(help="The largest number of epochs; training ends sooner where more do not help.")
+        int, typer.Option(help="The largest number of epochs; training stops early if more do not help.")
     ] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""

@@ -30,22 +30,25 @@ _ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
 def diagnose(
     model: ModelPath,
-    costs: Annotated[Path, typer.Argument(help="What came true: a CSV file with a row for each sample.")],
-    predictions: Annotated[Path, typer.Argument(help="What was predicted: the same columns and rows.")],
+    costs: Annotated[Path, typer.Argument(help="The true costs: a CSV file with a row for each sample.")],
+    predictions: Annotated[
+        Path, typer.Argument(help="The predicted costs: a CSV file with the same columns and rows.")
+    ],
     named: Annotated[
         str | None,
         typer.Option(
-            "--costs", help="Columns of costs, named as variables of the model; also right-hand sides as ROW=PRICE."
+            "--costs", help="Columns of costs, named like variables of the model; also right-hand sides as ROW=PRICE."
         ),
     ] = None,
     cost_map: CostMapPath = None,
     known: Known = None,
     groups: Annotated[
-        str | None, typer.Option(help="A column of labels or dates to sum losses by; dates by hour, month or weekday.")
+        str | None,
+        typer.Option(help="A column of labels or dates to sum losses by; dates are grouped by hour, month or weekday."),
     ] = None,
     to: Annotated[Path, typer.Option("--out", help="The page.")] = Path("diagnosis.html"),
 ) -> None:
-    """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
+    """Report what prediction errors cost, by predicted value, sample and part of the error, and write a page."""
     from pear.compile.thread_pools import one_thread
     from pear.diagnosis.diagnose import diagnose
     from pear.diagnosis.diagnosis_page import make_grids

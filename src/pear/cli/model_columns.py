@@ -139,7 +139,7 @@ def read_model(
 
 
 def _describe_unknown(name: str, model: pear.Model, path: Path) -> str:
-    """Say why a name in ``--costs`` is no cost: it is that of a row, or of nothing."""
+    """Say why a name in ``--costs`` is not a cost: it is the name of a row, or of nothing."""
     if name in model.rows:
         return (
             f"--costs: {name!r} is a row of {path}; to predict its right-hand side, write {name}=PRICE, with what a "
@@ -209,13 +209,13 @@ def choose_features(
     Args:
         table: the samples.
         named: the user's; empty where all are wanted.
-        problem: the model, whose known numbers are no features.
+        problem: the model, whose known numbers are not features.
         paid: columns of what is predicted.
-        other: further columns that are no features.
+        other: further columns that are not features.
 
     Raises:
-        DataError: a feature is also predicted, or a column that nobody named is called like a part of the model, but
-            perhaps for capital letters, and may hold what comes true after the decision.
+        DataError: a feature is also predicted, or a column that the user did not name is called like a part of the
+            model, but perhaps for capital letters, and may hold what comes true after the decision.
     """
     if both := [name for name in named if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")

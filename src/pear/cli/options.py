@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 ModelPath = Annotated[
-    Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz; or one that a plug-in reads.")
+    Path, typer.Argument(help="The decision problem: an MPS, QPS or LP file (also .gz), or one that a plug-in reads.")
 ]
 
-Features = Annotated[str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")]
+Features = Annotated[str | None, typer.Option(help="Columns to predict from. Default: all columns that are not costs.")]
 
 Costs = Annotated[
     str | None,
     typer.Option(
-        help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand sides, "
-        "as ROW=PRICE: a row of the model, and what a unit of its violation costs; of an equality also ROW=LITTLE:MUCH."
+        help="Columns of true costs, named like variables of the model. Default: all such columns. ROW=PRICE also "
+        "predicts the right-hand side of a row of the model; PRICE is the cost of a unit of violation. For equalities, "
+        "ROW=LITTLE:MUCH sets a price for too little and one for too much."
     ),
 ]
 
@@ -26,8 +27,8 @@ CostMapPath = Annotated[
     Path | None,
     typer.Option(
         "--cost-map",
-        help="How predicted values make costs: a CSV file with a row for each variable, its name first, and a column "
-        "for each predicted value. The costs of the model's file are added.",
+        help="A CSV file that computes costs from predicted values: a row for each variable, its name first, and a "
+        "column for each predicted value. The costs of the model's file are added.",
     ),
 ]
 
@@ -35,8 +36,8 @@ Known = Annotated[
     str | None,
     typer.Option(
         "--known",
-        help="Columns that are known when a decision is made, and differ by row: right-hand sides by the names of rows "
-        "of the model, costs by those of variables, bounds as x.lb and x.ub.",
+        help="Columns whose values differ by sample and are known when the decision is made. A column with the name of "
+        "a row of the model holds its right-hand side, one with the name of a variable its cost, x.lb and x.ub bounds.",
     ),
 ]
 
@@ -45,21 +46,21 @@ Base = Annotated[
     typer.Option(
         "--base",
         "--base-forecast",
-        help="Forecasts that are corrected: a CSV file with the same rows and cost columns, or a model file of pear.",
+        help="Forecasts to correct: a CSV file with the same rows and cost columns, or a model file of pear.",
     ),
 ]
 
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="The column of a long table, with a row for each predicted value, whose entries name the decisions."
+        help="For a long table, with a row for each predicted value: the column that says which decision a row is for."
     ),
 ]
 
 Variables = Annotated[
     str | None,
     typer.Option(
-        help="The column of a long table that names the variable of each row; left out, rows are in the model's order."
+        help="For a long table: the column that names the variable of each row. Default: rows are in the model's order."
     ),
 ]
 

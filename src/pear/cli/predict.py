@@ -24,7 +24,7 @@ def predict(
 ) -> None:
     """Forecast the costs of every row, and write a column for every cost, in the order of the rows.
 
-    pear diagnose and pear decide --forecasts read the file. Forecasts of a long table stand beside its groups.
+    pear diagnose and pear decide --forecasts read the file. For a long table, the file also has its groups.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 

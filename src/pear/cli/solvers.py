@@ -19,7 +19,7 @@ _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other
 
 
 def solvers() -> None:
-    """List the solvers, those of other packages too: what they solve, whether they are installed, and where from."""
+    """List all solvers, plug-ins included: what each solves, whether it is installed, and how to get it."""
     from pear.plugins import load_all
     from pear.solvers.registry import BACKENDS
 
@@ -57,7 +57,7 @@ def _solver_cells(backend: Backend, origin: str) -> tuple[Text, ...]:
 
 
 def compile_now() -> None:
-    """Compile the solvers ahead; without this, each is compiled when it is first called."""
+    """Compile all solvers now, instead of each when it is first called."""
     from pear.solvers.active_set import batch_kernel
     from pear.train.compiled.compile_all import compile_all
 

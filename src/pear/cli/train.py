@@ -53,22 +53,20 @@ _OURS = "pear-guided"
 
 def train(
     model: ModelPath,
-    data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
+    data: Annotated[Path, typer.Argument(help="The samples: a CSV file with a row for each.")],
     features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
     architecture: ModelKind = Architecture.linear,
-    loss: Annotated[
-        str, typer.Option(help="The method that is trained beside MSE; it may come from a plug-in.")
-    ] = _OURS,
+    loss: Annotated[str, typer.Option(help="The method to compare with MSE; it may come from a plug-in.")] = _OURS,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
     test_share: Annotated[
-        float, typer.Option(help="The share of the rows that judge the decisions; the last ones are taken.")
+        float, typer.Option(help="The share of the rows, the last ones, on which decisions are compared.")
     ] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of the first weights and of the batches.", min=0)] = 0,
     max_epochs: Annotated[
-        int, typer.Option(help="The largest number of epochs; training ends sooner where more do not help.", min=1)
+        int, typer.Option(help="The largest number of epochs; training stops early if more do not help.", min=1)
     ] = 1000,
     learning_rate: Annotated[float, typer.Option(help="The learning rate of Adam.")] = 1e-2,
     time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
@@ -76,17 +74,17 @@ def train(
     variables: Variables = None,
     dates: Annotated[
         str | None,
-        typer.Option(help="A column of dates; the test rows are the last ones by these."),
+        typer.Option(help="A column of dates; the test rows are those with the latest dates."),
     ] = None,
     gap: Annotated[
         int,
         typer.Option(
-            help="The number of rows beside held-out ones that are not trained on, where values overlap.", min=0
+            help="The number of rows next to held-out rows that are not trained on, for values that overlap.", min=0
         ),
     ] = 0,
     base: Base = None,
 ) -> None:
-    """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), judge both, and save the latter.
+    """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), compare both, and save the second.
 
     A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
     weights so far.

@@ -82,7 +82,7 @@ def read_known_columns(
         problem: the model, or a problem, which knows nothing.
         table: the samples.
         path: file of the table, used in error messages.
-        groups: of a long table, the column of its groups, in which known numbers are the same.
+        groups: for a long table, the column of its groups, in which known numbers are the same.
 
     Raises:
         DataError: a column is missing or holds no numbers, or differs within a group.

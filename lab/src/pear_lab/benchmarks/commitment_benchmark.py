@@ -50,9 +50,9 @@ class CommitmentRow:
 
     Attributes:
         loss: what was trained on.
-        seconds: by the clock.
+        seconds: wall time.
         processor: processor seconds of the process.
-        epochs: of the winner.
+        epochs: the epochs of the winner.
         stopped: why the training ended.
         regret: normalised regret on the test days.
         lost: what a test day loses.

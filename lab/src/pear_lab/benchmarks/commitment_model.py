@@ -28,7 +28,7 @@ class Plant(NamedTuple):
 
 
 class CommitmentModel:
-    """The model of so many plants and hours; each plant has three variables an hour, and each hour an import.
+    """The model of this many plants and hours; each plant has three variables an hour, and each hour an import.
 
     Args:
         plants: the number of plants.
@@ -99,9 +99,9 @@ class CommitmentModel:
 
 
 def draw_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
-    """Days with features that are known the day before, and what came true, by the names of columns.
+    """Draw days: features that are known the day before, and true values, by the names of columns.
 
-    Demand is the more uncertain the colder the day is, so that its mean is not the best forecast of it.
+    Demand is more uncertain on colder days, so that its mean is not the best forecast.
     """
     rng, hours = np.random.default_rng([seed, 1]), model.hours
     X = rng.normal(size=(days, len(FEATURES)))

@@ -40,9 +40,11 @@ class EpochSettings(Settings):
     """Time an epoch of portfolio training, one thread each, beside the error of the gradients."""
 
     data: str = option("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
-    batches: int = option(4, "Of 64 windows; an epoch is reckoned from them.", least=1, quick=1)
-    repeats: int = option(3, "Measurements; the fastest counts.", least=1, quick=1)
-    limit: float = option(60.0, "Seconds that one side may take.", positive=True)
+    batches: int = option(
+        4, "The number of batches of 64 windows, from which the time of an epoch is estimated.", least=1, quick=1
+    )
+    repeats: int = option(3, "The number of measurements; the fastest counts.", least=1, quick=1)
+    limit: float = option(60.0, "The time limit of a library, in seconds.", positive=True)
     seed: int = option(0, "Seed of the forecaster.")
 
 

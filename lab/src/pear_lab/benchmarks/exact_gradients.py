@@ -135,7 +135,7 @@ MOVE = 0.01
 
 
 class GradientBatch:
-    """Programs of n variables of one structure; smaller batches are the start of larger ones.
+    """Programs of n variables of one structure. A smaller batch consists of the first samples of a larger one.
 
     Args:
         structure: structure of the programs.
@@ -152,7 +152,7 @@ class GradientBatch:
         answers: exact gradients at ``cost``.
         moved_answers: those at ``moved``; None where the structure is not measured with warm starts.
 
-    The first sample is always comparable, so that a batch of one is comparable, too.
+    The gradient of the first sample is always comparable, so that this holds for a batch of one as well.
     """
 
     def __init__(self, structure: Structure, n: int, largest: int, references: int, seed: int = 0) -> None:

@@ -62,12 +62,12 @@ class GradientSettings(Settings):
         None, "Numbers of samples.", least=1, quick=(1, 16), shown="1,64,512; cuda: 1,16,64,512,4096"
     )
     device: str = option("cpu", "cpu or cuda.")
-    threads: int = option(1, "For every side.")
-    repeats: int = option(7, "Measurements of each point; the fastest counts.", least=1, quick=3)
-    rounds: int = option(1, "Turns in which every side is measured; the fastest turn counts.", least=1)
-    clock: str = option("wall", "wall, or processor: the time a side computes, where others use the machine.")
-    limit: float = option(60.0, "Seconds that one side may take for one point.", positive=True)
-    profile: bool = option(False, "Also show where our time goes.")
+    threads: int = option(1, "Threads for each library.")
+    repeats: int = option(7, "The number of measurements of each point; the fastest counts.", least=1, quick=3)
+    rounds: int = option(1, "The number of rounds in which all libraries are measured; the fastest counts.", least=1)
+    clock: str = option("wall", "wall, or processor for processor time, if other programs use the machine.")
+    limit: float = option(60.0, "The time limit of a library for one point, in seconds.", positive=True)
+    profile: bool = option(False, "Also show what PEAR's time is spent on.")
     seed: int = option(0, "Seed of the problems.")
 
     def __post_init__(self) -> None:

@@ -42,9 +42,9 @@ class IntegerSettings(Settings):
     """Time the integer programs of a validation beside a plain loop over HiGHS."""
 
     count: int = option(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
-    degrees: tuple[int, ...] = option((8,), "Of the values, such as 8 or 2,8.", least=1)
+    degrees: tuple[int, ...] = option((8,), "Degrees of the polynomials behind the values, such as 8 or 2,8.", least=1)
     seed: int = option(0, "Seed of weights and values.")
-    threads: int | None = option(None, "On our side.", shown="one a core")
+    threads: int | None = option(None, "The number of threads of PEAR.", shown="one a core")
 
 
 SETTINGS = IntegerSettings

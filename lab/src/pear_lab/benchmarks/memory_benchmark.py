@@ -26,13 +26,13 @@ LABELS = Labels("Largest resident memory", "seconds", "MiB")
 class MemorySettings(Settings):
     """Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone."""
 
-    grid: int = option(200, "Side of the grid.", least=1, quick=5)
-    grid_batch: int = option(32, "Its samples.", least=1, quick=4)
-    assets: int = option(100, "Of the portfolios.", least=1, quick=10)
-    portfolio_batch: int = option(4096, "Their number.", least=1, quick=16)
-    epochs: int = option(10_000, "Of the training, at most.", least=1, quick=1)
-    limit: float = option(600.0, "Seconds that one job may take.", least=1)
-    cap: float | None = option(None, "MiB of address space a job may take.", shown="80 % of what is free")
+    grid: int = option(200, "The number of nodes on a side of the grid.", least=1, quick=5)
+    grid_batch: int = option(32, "The number of samples of the grid.", least=1, quick=4)
+    assets: int = option(100, "The number of assets of a portfolio.", least=1, quick=10)
+    portfolio_batch: int = option(4096, "The number of portfolios.", least=1, quick=16)
+    epochs: int = option(10_000, "The largest number of epochs of the training.", least=1, quick=1)
+    limit: float = option(600.0, "The time limit of a job, in seconds.", least=1)
+    cap: float | None = option(None, "The address space that a job may take, in MiB.", shown="80 % of what is free")
     seed: int = option(0, "Seed of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:

@@ -64,17 +64,19 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MethodsSettings(Settings):
-    """Time one training step of every method, beside PyEPO's own implementation with open solvers."""
+    """Time one training step of every method, and of PyEPO's own implementation, with open solvers."""
 
     tasks: tuple[str, ...] = option(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
     methods: tuple[str, ...] = option(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
-    batch: int = option(32, "Samples of a step.", least=1)
-    repeats: int = option(15, "Steps of each side in a round.", least=1, quick=3)
-    rounds: int = option(3, "Rounds, in which the sides take turns; the median of all steps counts.", least=1, quick=1)
-    limit: float = option(10.0, "Seconds that the steps of one method may take in a round.", positive=True)
-    clock: str = option("wall", "wall, or processor for the time in which a side computes.")
+    batch: int = option(32, "The number of samples of a step.", least=1)
+    repeats: int = option(15, "The number of steps of each library in a round.", least=1, quick=3)
+    rounds: int = option(
+        3, "The number of rounds over all libraries; the median of all steps counts.", least=1, quick=1
+    )
+    limit: float = option(10.0, "The time limit of the steps of a method in a round, in seconds.", positive=True)
+    clock: str = option("wall", "wall, or processor for processor time, if other programs use the machine.")
     seed: int = option(0, "Seed of programs and costs.")
-    threads: int = option(1, "For every side.")
+    threads: int = option(1, "Threads for each library.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +135,7 @@ def run(settings: MethodsSettings, callbacks: Callbacks, peers: Sequence[tuple[P
 
 
 class _TaskSteps:
-    """The steps of all sides on one task, round after round.
+    """Times the training steps of our losses and of all peers on one task, round after round.
 
     Args:
         settings: the options.

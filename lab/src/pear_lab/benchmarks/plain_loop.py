@@ -1,8 +1,9 @@
 """The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
 
-This is a baseline for timing, not a part of the library. For each sample: OSQP at a tolerance of 1e-4 (set up once, its
-cost updated), the active set by complementarity, the projection in numpy with a Schur complement and a ridge of 1e-8,
-the injection. Around it a shuffling ``DataLoader``, a linear layer and Adam, in the order in which the protocol draws.
+This is a baseline for timing, not a part of the library. OSQP solves each sample to a tolerance of 1e-4; it is set up
+once, and only its cost is updated. The active set follows from complementarity. NumPy computes the projection with a
+Schur complement and a ridge of 1e-8, and adds the injection. A shuffling ``DataLoader``, a linear layer and Adam
+complete the loop. Random numbers are drawn in the same order as in the protocol.
 """
 
 from __future__ import annotations

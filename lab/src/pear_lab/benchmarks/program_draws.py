@@ -1,6 +1,6 @@
 """Random batches of programs for the gradient benchmark: one function for each structure.
 
-Every field has a random stream of its own, so that a smaller batch is the start of a larger one.
+Every field has a random stream of its own, so that a smaller batch consists of the first programs of a larger one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
 SECTORS, POLYTOPE_ROWS, WORKERS, HOURS = 11, 60, 12, 24
 """Sector limits of a portfolio, rows of a polytope, workers and jobs of an assignment, and hours of a battery."""
 ORIGINS, DESTINATIONS = 10, 20
-"""Of a transport."""
+"""Origins and destinations of a transport problem."""
 FACTORS = 5
 """Risk factors of a portfolio whose samples share its covariance."""
 KNAPSACK_SMOOTHING, PATH_SMOOTHING, FLOW_SMOOTHING, POLYTOPE_SMOOTHING = 1.0, 0.1, 0.3, 0.5
@@ -91,7 +91,7 @@ def draw_paths(side: int, rng: Rng, n: int, B: int) -> Draw:
 
 
 def _draw_costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
-    """Predicted and true costs, the error half as large as the cost."""
+    """Draw predicted and true costs; the errors are half as large as the costs."""
     true, errors = rng.spawn(2)
     c = true.normal(size=(B, n))
     return c + 0.5 * errors.normal(size=(B, n)), c

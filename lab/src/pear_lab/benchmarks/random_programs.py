@@ -91,8 +91,9 @@ def long_only_problem(Q: Any) -> Problem:
 def random_markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, Array]:
     """Draw markets one after the other. Return −μ̂ and −μ (B, n), and 2Σ̂ and 2Σ (B, n, n).
 
-    A smaller batch is the start of a larger one. Each market has n assets over 84 days: five factors and noise of 1 % a
-    day each, and 1e-4 I on top of Σ. The last 21 days are a forecast: half of what will happen, and noise.
+    A smaller batch consists of the first programs of a larger one. Each market has n assets over 84 days: five factors
+    and noise of 1 % a day each, and 1e-4 I on top of Σ. The last 21 days are a forecast: half of what will happen, and
+    noise.
     """
     days, ahead = 84, 21
     predicted, true, Q_hat, Q = np.empty((batch, n)), np.empty((batch, n)), *np.empty((2, batch, n, n))

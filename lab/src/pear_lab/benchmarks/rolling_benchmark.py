@@ -1,7 +1,8 @@
 """Benchmark: a training step through rollouts of a battery, compared with the same rollout by another layer.
 
-A step is the realised cost of all rollouts and its gradient by all forecasts. Prices are drawn: a daily pattern with
-noise. An epoch is reckoned from the step: as many rollouts as fit into four years of hours without overlap.
+A step is the realised cost of all rollouts and its gradient with respect to all forecasts. Prices are drawn: a daily
+pattern with noise. The time of an epoch is estimated from that of a step: as many rollouts as fit into four years of
+hours without overlap.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ EPOCH_HOURS = 4 * 365 * 24
 class RollingSettings(Settings):
     """Time a step through rollouts of a battery, one thread each, beside the error of the gradients."""
 
-    hours: int = option(48, "That a plan has.", least=2, quick=6)
-    steps: int = option(24, "Of a rollout.", least=1, quick=2)
-    rollouts: int = option(16, "In a batch.", least=1, quick=2)
-    repeats: int = option(3, "Measurements; the fastest counts.", least=1, quick=1)
-    limit: float = option(60.0, "Seconds that one side may take.", positive=True)
-    seed: int = option(0, "Of the prices.")
+    hours: int = option(48, "The number of hours of a plan.", least=2, quick=6)
+    steps: int = option(24, "The number of steps of a rollout.", least=1, quick=2)
+    rollouts: int = option(16, "The number of rollouts in a batch.", least=1, quick=2)
+    repeats: int = option(3, "The number of measurements; the fastest counts.", least=1, quick=1)
+    limit: float = option(60.0, "The time limit of a library, in seconds.", positive=True)
+    seed: int = option(0, "Seed of the prices.")
 
 
 SETTINGS = RollingSettings
@@ -52,7 +53,7 @@ class RollingRow:
         who: name of the method.
         step_seconds: processor seconds of a step.
         plan_seconds: the same for each plan.
-        epoch_seconds: reckoned seconds of an epoch.
+        epoch_seconds: estimated seconds of an epoch.
         ratio: step_seconds relative to ours.
         gradient_error: largest relative 2-norm error of a rollout's gradient against ours.
     """

@@ -42,11 +42,11 @@ class ScalingSettings(Settings):
         QPS, "Variables of random sparse programs, or none.", least=10, empty=True, quick=QUICK_QPS
     )
     solvers: tuple[str, ...] = option(("auto",), "Sources of candidates, as `pear solvers` lists them.")
-    spread: int = option(20, "How far apart the variables of a row of those may lie; 0 for anywhere.")
-    batch: int = option(1, "Samples a measurement.", least=1)
-    repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
-    limit: float = option(60.0, "After a point of more seconds, larger ones are left out.", positive=True)
-    threads: int = option(1, "For every side.")
+    spread: int = option(20, "The largest distance between variables of a row of random programs; 0 for any.")
+    batch: int = option(1, "The number of samples of a measurement.", least=1)
+    repeats: int = option(3, "The number of measurements of each point; the fastest counts.", least=1)
+    limit: float = option(60.0, "Skip larger points after one that takes more than this many seconds.", positive=True)
+    threads: int = option(1, "Threads for each library.")
     seed: int = option(0, "Seed of costs and programs.")
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class ScalingRow:
 
     @property
     def line(self) -> str:
-        """Name of the line that the point belongs to."""
+        """The name of the line of the figure to which this point belongs."""
         return self.family if self.solver == "auto" else f"{self.family}, {self.solver}"
 
 

@@ -33,8 +33,8 @@ class SparseSolverSettings(Settings):
     )
     scale: float = option(1.0, "Factor for the sizes of all structures.", positive=True)
     solvers: tuple[str, ...] = option(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
-    batch: int = option(2, "Samples a measurement.", least=1)
-    repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
+    batch: int = option(2, "The number of samples of a measurement.", least=1)
+    repeats: int = option(3, "The number of measurements of each point; the fastest counts.", least=1)
     seed: int = option(0, "Seed of costs and programs.")
 
 

@@ -16,11 +16,11 @@ from pear.tasks import random_knapsack, shortest_path
 from pear_lab.benchmarks.random_programs import Rng
 
 ITEMS, CAPACITIES = 32, 2
-"""Of a knapsack."""
+"""Items and capacities of a knapsack."""
 WORKERS = 12
-"""And jobs of an assignment."""
+"""Workers, and as many jobs, of an assignment."""
 ASSETS, SECTORS, MOST_WEIGHT, MOST_IN_SECTOR = 50, 5, 0.2, 0.4
-"""Of a portfolio: at most a fifth in each asset, and two fifths in each sector."""
+"""Assets and sectors of a portfolio, with at most a fifth in each asset and two fifths in each sector."""
 
 _FIELDS = {"A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
 

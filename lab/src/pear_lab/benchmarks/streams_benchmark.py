@@ -44,13 +44,15 @@ LABELS = Labels("Resident memory of a training from files", "samples trained on"
 class StreamSettings(Settings):
     """Train on paths from Parquet files that are written first, and on a part of them in memory."""
 
-    samples: int = option(10_000_000, "In the files.", least=1000, quick=20_000)
-    in_memory: int = option(100_000, "Of them in memory, for comparison.", least=100, quick=5_000)
-    batch_size: int = option(1024, "Samples a step.", least=1, quick=100)
-    buffer: int = option(65_536, "Samples of the files in memory at a time.", least=1, quick=2_000)
-    grid: int = option(5, "Side of the grid.", least=2)
-    folder: str = option("pear-output/bench/streams", "Where the files are written, and deleted in the end.")
-    threads: int = option(1, "To compute with; one more reads.")
+    samples: int = option(10_000_000, "The number of samples in the files.", least=1000, quick=20_000)
+    in_memory: int = option(
+        100_000, "The number of these that also train from memory, for comparison.", least=100, quick=5_000
+    )
+    batch_size: int = option(1024, "The number of samples of a step.", least=1, quick=100)
+    buffer: int = option(65_536, "The number of samples of the files in memory at a time.", least=1, quick=2_000)
+    grid: int = option(5, "The number of nodes on a side of the grid.", least=2)
+    folder: str = option("pear-output/bench/streams", "The folder of the files, which are deleted in the end.")
+    threads: int = option(1, "The number of threads that compute; another one reads.")
     seed: int = option(0, "Seed of the samples.")
 
 

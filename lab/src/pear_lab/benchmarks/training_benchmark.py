@@ -43,15 +43,15 @@ class TrainingSettings(Settings):
     """Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."""
 
     tasks: tuple[str, ...] = option(("paths", "knapsack"), "paths, knapsack, separated by commas.")
-    degree: int = option(8, "Of the costs: 2, 4, 6 or 8.")
-    seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "Such as 0-4 or 0,2.", quick=(0,), shown="0-4")
-    epochs: int = option(5, "Epochs to time.", least=1)
-    full: bool = option(False, "Whole runs with early stopping instead, of at most 10,000 epochs.")
-    cap: float = option(600.0, "Seconds that a run may take.", positive=True)
-    threads: int = option(1, "For every side.")
-    profile: bool = option(False, "Also show where the time goes.")
-    infeasible: float = option(0.0, "Share of samples without a feasible point: adds trainings with and without them.")
-    quick: bool = option(False, "Smaller problems and one seed.")
+    degree: int = option(8, "The degree of the costs: 2, 4, 6 or 8.")
+    seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "Seeds, such as 0-4 or 0,2.", quick=(0,), shown="0-4")
+    epochs: int = option(5, "The number of epochs to time.", least=1)
+    full: bool = option(False, "Time whole runs with early stopping, of at most 10,000 epochs.")
+    cap: float = option(600.0, "The time limit of a run, in seconds.", positive=True)
+    threads: int = option(1, "Threads for each library.")
+    profile: bool = option(False, "Also show what the time is spent on.")
+    infeasible: float = option(0.0, "Also train with and without this share of infeasible samples.")
+    quick: bool = option(False, "Use smaller problems and one seed.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -42,16 +42,22 @@ LABELS = Labels("Data-parallel training", "workers", "samples a second")
 class WorkerSettings(Settings):
     """Measure training on one worker and on some, and predict time and core hours for more of both."""
 
-    structures: tuple[str, ...] = option(("knapsack", "path-5"), "Some of knapsack, path-5, path-12.")
-    batch_size: int = option(512, "Samples a step on each worker.", least=1, quick=64)
-    steps: int = option(8, "Of each measurement.", least=2, quick=3)
-    rounds: int = option(5, "Measurements of one and of all workers, in turns; the fastest count.", least=1, quick=1)
-    local: int = option(2, "Processes on this machine, one thread each.", least=2)
-    workers: tuple[int, ...] = option((1, 2, 8, 64, 1024), "Numbers of workers to reckon for.", least=1)
-    samples: tuple[float, ...] = option((1e6, 1e8, 1e10), "Numbers of samples to reckon for.", least=1)
-    latency: float | None = option(None, "Seconds a message; measured here if left out.", shown="measured")
-    bandwidth: float | None = option(None, "Bytes a second between workers.", shown="measured")
-    price: float | None = option(None, "Of a core hour, in your currency.", shown="no costs")
+    structures: tuple[str, ...] = option(("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12.")
+    batch_size: int = option(512, "The number of samples of a step on each worker.", least=1, quick=64)
+    steps: int = option(8, "The number of steps of each measurement.", least=2, quick=3)
+    rounds: int = option(
+        5, "The number of measurements, of one worker and of all in turn; the fastest count.", least=1, quick=1
+    )
+    local: int = option(2, "The number of processes on this machine, one thread each.", least=2)
+    workers: tuple[int, ...] = option(
+        (1, 2, 8, 64, 1024), "Numbers of workers for which the time is estimated.", least=1
+    )
+    samples: tuple[float, ...] = option(
+        (1e6, 1e8, 1e10), "Numbers of samples for which the time is estimated.", least=1
+    )
+    latency: float | None = option(None, "The time of a message between workers, in seconds.", shown="measured")
+    bandwidth: float | None = option(None, "The bandwidth between workers, in bytes per second.", shown="measured")
+    price: float | None = option(None, "The price of a core hour, in your currency.", shown="no costs")
     seed: int = option(0, "Seed of samples and weights.")
 
     def __post_init__(self) -> None:
@@ -245,7 +251,7 @@ def tables(rows: list[WorkerRow]) -> list[TextTable]:
 
 
 def _measured_table(rows: Iterable[WorkerRow]) -> TextTable:
-    """Make the table that sets measured rates beside reckoned ones."""
+    """Make the table that compares measured rates with estimated ones."""
     headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
     table = TextTable("Samples a second, measured and reckoned", headings)
     for row in rows:
@@ -262,7 +268,7 @@ def _prediction_error(row: WorkerRow, reckoned: float) -> str:
 
 
 def _predicted_table(rows: list[WorkerRow]) -> TextTable:
-    """Make the table of reckoned times and core hours for more workers and samples."""
+    """Make the table of estimated times and core hours for more workers and samples."""
     samples, price = rows[0].samples, rows[0].price
     times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)
     costs = ("cost",) if price is not None else ()

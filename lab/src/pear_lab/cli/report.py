@@ -1,4 +1,4 @@
-"""``pear report``: our runs beside the paper's numbers, as a page and as Markdown."""
+"""``pear report``: our runs compared with the paper's numbers, as a page and as Markdown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report(
     ),
     to: Annotated[Path, typer.Option("--out", help="Folder for the page and the tables.")] = Path("pear-output/report"),
 ) -> None:
-    """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
+    """Compare the runs of a database with the paper's numbers: one HTML page, and the tables as Markdown."""
     runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
     page, tables, summary = write_report(runs, writable_folder(to))
     print_plain(f"{summary}\nPage:   {page}\nTables: {tables}")

@@ -61,34 +61,41 @@ class ReproduceOptions:
     """Run the paper's experiments; what is in the database already is not run again."""
 
     names: Annotated[
-        list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")
+        list[str] | None, typer.Argument(help="Names of experiments, or all; --list shows them.", metavar="NAME...")
     ] = None
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False
-    tasks: Annotated[str | None, typer.Option(help="shortest-path, …, separated by commas; --list shows them.")] = None
-    methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None
-    degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
-    seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
-    time_cap: Annotated[
-        float | None, typer.Option(help="Seconds of a training; 600 if left out (field: 0.8, of the processor).")
+    tasks: Annotated[
+        str | None, typer.Option(help="Names of tasks (shortest-path, …), separated by commas; --list shows them.")
     ] = None
-    jobs: Annotated[int | None, typer.Option(help="Runs side by side; one a core if left out.")] = None
-    engine: Annotated[str, typer.Option(help="Where runs are done: local, ray or ray://HOST:PORT.")] = "local"
-    quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False
+    methods: Annotated[str | None, typer.Option(help="Names of methods (mse, spo+, pear, …), separated by commas.")] = (
+        None
+    )
+    degrees: Annotated[str | None, typer.Option(help="Degrees of the costs, among 2,4,6,8.")] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0-4 or 0,2. Default: 0-4.")] = None
+    time_cap: Annotated[
+        float | None,
+        typer.Option(help="The time limit of a training in seconds. Default: 600 (field: 0.8, of processor time)."),
+    ] = None
+    jobs: Annotated[int | None, typer.Option(help="The number of runs at a time. Default: one per core.")] = None
+    engine: Annotated[str, typer.Option(help="The engine of the runs: local, ray or ray://HOST:PORT.")] = "local"
+    quick: Annotated[bool, typer.Option("--quick", help="Run a reduced grid on small problems, in minutes.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and for how long, and exit.")] = False
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat runs that failed before.")] = False
     to: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Folder of the database and the weights; pear-output/lp, or pear-output/field, if left out."
+            "--out", help="Folder of the database and the weights. Default: pear-output/lp, or pear-output/field."
         ),
     ] = None
     data: Annotated[
         str | None,
         typer.Option(
-            help="Folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
+            help="Folder of real data. Default: $PEAR_DATA. For portfolios also skfolio, sp100 or a file of prices."
         ),
     ] = None
-    gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error"
+    gaps: Annotated[str, typer.Option(help="What to do about missing prices: error, drop-names or drop-days.")] = (
+        "error"
+    )
     export: Annotated[
         Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
     ] = None

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from pear_lab.stress.milp_run import MilpResult
     from pear_lab.stress.soak import SoakResult
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Look for wrong answers and lost work under difficult conditions.",
+)
 
 
 @app.callback()
@@ -50,9 +54,11 @@ def _exit_by_stress_result(failure: str, success: str) -> None:
 def fuzz(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
-    families: Annotated[str | None, typer.Option(help="Names, separated by commas; all if left out.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+    families: Annotated[str | None, typer.Option(help="Names of families, separated by commas. Default: all.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue where the last run stopped.")] = False,
     to: Annotated[Path, typer.Option("--out", help="Folder for counterexamples and numbers.")] = Path(
         "pear-output/stress/fuzz"
     ),
@@ -102,7 +108,9 @@ def cvxpy(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
-    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
+    ] = None,
 ) -> None:
     """Import random problems of CVXPY, decide, differentiate and train; exit code 1 where anything is wrong."""
     from pear.compile.thread_pools import thread_count as core_count
@@ -142,13 +150,15 @@ def milp(
     count: Annotated[int, typer.Option(help="Number of programs.", min=1)] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of the random programs.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first program.", min=0)] = 0,
-    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue where the last run stopped.")] = False,
     to: Annotated[Path, typer.Option("--out", help="Folder for verdicts and the table.")] = Path(
         "pear-output/stress/milp"
     ),
 ) -> None:
-    """Solve random integer programs beside HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
+    """Solve random integer programs, also by HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
     from pear.compile.thread_pools import thread_count as core_count
     from pear_lab.stress.milp_run import run
 
@@ -185,8 +195,8 @@ def milp_table(found: MilpResult) -> TextTable:
 @app.command("kill")
 def kill(
     times: Annotated[int, typer.Option(help="Number of kills.", min=1)] = 50,
-    seed: Annotated[int, typer.Option(help="Seed of who is killed and when.", min=0)] = 0,
-    engine: Annotated[str, typer.Option(help="What runs the sweep: local or ray.")] = "local",
+    seed: Annotated[int, typer.Option(help="Seed that decides which process is killed, and when.", min=0)] = 0,
+    engine: Annotated[str, typer.Option(help="The engine of the sweep: local or ray.")] = "local",
 ) -> None:
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
     from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
@@ -220,7 +230,7 @@ def soak(
     steps: Annotated[int, typer.Option(help="Number of training steps, over all structures.", min=1)] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed of problems, samples and order.", min=0)] = 0,
 ) -> None:
-    """Train for long through degenerate points; exit code 1 where memory or steps grow, or an answer is wrong."""
+    """Train for a long time through degenerate points; exit code 1 if memory or steps grow, or an answer is wrong."""
     from pear_lab.stress.soak import soak_all  # only this command needs it
 
     with _stress_progress_bar(TimeRemainingColumn()) as bar:

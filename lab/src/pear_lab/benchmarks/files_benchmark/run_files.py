@@ -26,11 +26,11 @@ LABELS = Labels("Files", "non-zeros", "seconds")
 class FilesSettings(Settings):
     """Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers."""
 
-    folder: str = option("", "With the files; folders in it are looked through, too.", argument=True)
+    folder: str = option("", "The folder with the files; its subfolders are searched, too.", argument=True)
     solvers: tuple[str, ...] = option(
         ("pear", "highs", "clarabel"), "pear, pear:NAME, highs, scipy, or any that qpsolvers finds here."
     )
-    tol: float = option(1e-8, "Accuracy that the other solvers are asked for.", positive=True)
+    tol: float = option(1e-8, "The accuracy to which the other solvers solve.", positive=True)
     time_limit: float = option(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
     generate: bool = option(False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones.")
     quick: bool = False

@@ -29,7 +29,7 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="Folder for numbers, table and figure.", show_default="pear-output/bench/NAME"),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a minute.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Measure a few small points, in a minute.")]
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,14 @@ class PeerOptions:
     peers: Annotated[
         str | None,
         typer.Option(
-            help="dqp, moreau, qpth, cvxpylayers, qpax, mpax, qpsolvers (for training and methods: pyepo), or all."
+            help="Libraries to compare with: dqp, moreau, qpth, cvxpylayers, qpax, mpax, qpsolvers (for training and "
+            "methods: pyepo), or all."
         ),
     ] = None
     peers_here: Annotated[
-        bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")
+        bool, typer.Option("--peers-here", help="Use the libraries that are installed here; make no environments.")
     ] = False
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of the peers anew.")] = False
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of these libraries again.")] = False
 
     def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
         """Find a Python that can import each peer; environments are made where there are none.
@@ -191,9 +192,9 @@ def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
 def exactness(
     solvers: Annotated[
         str | None,
-        typer.Option(help="Names that `pear solvers` lists, separated by commas; all installed ones if left out."),
+        typer.Option(help="Names that `pear solvers` lists, separated by commas. Default: all that are installed."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the problems.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Solve a tenth of the problems.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.")] = 0,
     to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
 ) -> None:
