@@ -397,7 +397,7 @@ def test_what_else_refuses():
         pear.DecisionLayer(model)(y, b=y)
     with pytest.raises(pear.ProblemError, match="h came with a model"):
         pear.solve(model, y, h=y)
-    with pytest.raises(pear.ProblemError, match="derivative by the true values"):
+    with pytest.raises(pear.ProblemError, match="derivative with respect to the true values"):
         pear.PEARLoss(model)(y.clone().requires_grad_(), y.clone().requires_grad_())
 
 

@@ -191,8 +191,8 @@ def test_forecasts_that_are_no_costs_are_refused() -> None:
     [
         ([(0, 1), (2, 1)], "no path leads from node 0 to the last node, 2"),
         ([(0, -1)], r"numbered from 0; got the arc \(0, -1\)"),
-        ([(0, 0)], "must not form a circle"),
-        ([(0, 1), (1, 2), (2, 1), (2, 3)], r"circle; the nodes \[1, 2, 3\]"),
+        ([(0, 0)], "must not form a cycle"),
+        ([(0, 1), (1, 2), (2, 1), (2, 3)], r"cycle; the nodes \[1, 2, 3\]"),
         ([(0, 1), (2, 3)], "no path leads from node 0 to the last node, 3"),
         ([], "no path"),
     ],

@@ -124,12 +124,12 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     compilation. What would take longer is left out, and a sentence says so.
 
     Args:
-        problem: what is decided. With a ``Model`` the costs are the values that its cost map takes.
+        problem: the decision problem. With a ``Model`` the costs are the values that its cost map takes.
         costs: (N, n) true costs of N samples, or (N, k) values: a tensor, an array, a list or a DataFrame. Left out,
             the costs of a model from a file stand in, as one sample; without any, what depends on costs is left out.
 
     Raises:
-        ProblemError: ``problem`` is no problem, or the costs do not fit it.
+        ProblemError: ``problem`` is not a problem, or the costs do not fit it.
 
     Example:
         >>> import pear

@@ -34,7 +34,10 @@ class Constraints:
     upper: Tensor
 
     def columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Join numbers of equalities (B, p), rows (B, r) and bounds (B, n) to those of all constraints (B, m)."""
+        """Concatenate values of equalities (B, p), rows (B, r) and bounds (B, n) to one column per constraint: (B, m).
+
+        Variables without a bound get no column for it.
+        """
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 

@@ -34,7 +34,7 @@ _SAME = 1e-13  # two decisions of a linear program are worth the same on a piece
 _INSIDE = 1e-9  # violation up to which an extrapolated decision is feasible, relative to the decisions' size
 _MAX_ROUNDS = 200
 MAX_PIECES = 2_000
-"""The search gives a sample up after so many pieces."""
+"""The search gives a sample up after this many pieces."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def diagnose(
         names: names of the predicted values; left out, those of the columns or of the model.
         smoothing: λ of the smoothed problem at which the squared error is split; "auto" as ``PEARLoss`` picks it.
         solver: "auto" or a name that ``pear solvers`` lists.
-        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
+        known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
     Raises:
         SolveError: a sample has no decision under the forecast or under the truth; the message names it.
@@ -193,10 +193,10 @@ def _examine_program(
 def _examine_oracle(
     given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
-    """Find what can be told of an oracle: its relaxation splits the squared error, and there are no constraints."""
+    """Examine forecasts under an oracle: its relaxation splits the squared error; constraints are not known."""
     oracle, count = given.problem, len(given.true)
     assert isinstance(oracle, Oracle)
-    notes = ["An oracle decides: that its decisions are the best ones is its word, and its constraints are not known."]
+    notes = ["An oracle decides: whether its decisions are optimal is not checked, and its constraints are not known."]
     if isinstance(oracle.relaxation, Problem):
         costs = given.predicted_cost, given.true_cost
         parts, note = split_error(oracle.relaxed(), *costs, smoothing, solver)

@@ -80,7 +80,7 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
     """
     made, group = {}, found.grouped_by
     if found.attributed.any():
-        caption = "Bias: the mean of what was predicted less what came true."
+        caption = "Bias: the mean of predicted minus true values."
         made["values"] = _make_grid("Predicted values", found.values(), _VALUES, rows, caption)
     if found.groups is not None:
         heading = f"{group[:1].upper()}{group[1:]}"

@@ -64,7 +64,7 @@ def follow_values(
         true: (B, k) true values.
         predicted: (B, k) predicted values.
         ends: (B,) the function at the true values, and at the predicted ones.
-        weight: (B,) samples of the largest weight are followed first where not all can be.
+        weight: (B,) if there are too few points for all samples, those of the largest weight come first.
         most: largest number of points at which the function is evaluated; one sample is always followed.
         at: number of points that are evaluated at a time.
     """

@@ -112,7 +112,7 @@ class PEARLoss(DecisionModule):
 
     Args:
         problem: the decision problem. Where its fields differ by sample, ``keys`` selects its rows. With a ``Model``
-            the predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
+            the predicted values ŷ replace costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
             model predicts right-hand sides, the loss is regret with recourse, plus the least violation of an infeasible
             forecast.
         smoothing: λ, the curvature added to the objective. "auto" picks λ once, in any units, from true costs and
@@ -221,9 +221,9 @@ class PEARLoss(DecisionModule):
                 called; the true problem of a sample is solved only once. Where the problem has fields per sample, ids
                 select its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
-            true_Q: the curvature of the true objective; the problem's own where it is left out.
+            true_Q: the curvature of the true objective; the problem's own if omitted.
             weight: (B,) how much each sample counts: the mean becomes the weighted one, sum and "none" hold weighted
-                losses. All alike where left out.
+                losses. Equal if omitted.
 
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
@@ -262,7 +262,7 @@ class PEARLoss(DecisionModule):
         wanted = torch.is_grad_enabled() and any(map(requires_gradient, (predicted, Q)))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or requires_gradient(true_Q)):
             raise ProblemError(
-                "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
+                "guidance has no derivative with respect to the true costs; pass guidance=0 or true.detach()"
             )
         call = RegretCall(
             predicted.detach(),
@@ -330,8 +330,8 @@ class PEARLoss(DecisionModule):
             raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
         if true.requires_grad and torch.is_grad_enabled():
             raise ProblemError(
-                "a derivative by the true values was asked for, and a model that predicts right-hand sides has none; "
-                "pass true.detach()"
+                "a derivative with respect to the true values was asked for, and a model that predicts right-hand "
+                "sides has none; pass true.detach()"
             )
 
     def _report_failures(self, found: BatchRegrets, wanted: bool) -> None:
@@ -362,8 +362,8 @@ class PEARLoss(DecisionModule):
             call: the inputs of the call.
             parts: its regrets.
             wanted: whether gradients were computed.
-            reused: how many samples kept their working set; counted from ``parts`` where left out.
-            finder: what computed the regrets; regrets of predicted costs where left out.
+            reused: how many samples kept their working set; counted from ``parts`` if omitted.
+            finder: what computed the regrets; regrets of predicted costs if omitted.
         """
         reused, samples = count_true(parts.reused) if reused is None else reused, len(parts.value)
         self.count(samples, reused)

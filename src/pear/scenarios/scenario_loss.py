@@ -1,4 +1,4 @@
-"""``ScenarioLoss``: what decisions under predicted scenarios lose, with exact derivatives by every scenario."""
+"""``ScenarioLoss``: what decisions under predicted scenarios lose; derivatives in every scenario are exact."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class ScenarioLoss(nn.Module):
     """``R = V(x̂; c) − min V``: what the first stage under predicted scenarios costs, less what the best one costs.
 
     x̂ is the first stage that ``plan`` decides under the predicted scenarios, and V(x; c) is what x costs with its best
-    recourse under the true values. R is never negative. Its derivative by every predicted value of every scenario is
+    recourse under the true values. R is never negative. Its derivative with respect to every predicted value of every
+    scenario is
     exact: ∂V/∂x̂ follows from the multipliers of the second stage, and the derivative of x̂ from one linear solve with
     the extensive program. Integers are trained on their relaxation.
 
@@ -135,7 +136,7 @@ class ScenarioLoss(nn.Module):
             keys: B sample ids, under which warm starts and best decisions are kept; row numbers where samples have data
                 of their own.
             weight: (B,) how much each sample counts.
-            scenario_weights: (B, S) weights of the scenarios, differentiable; those of the plan where left out.
+            scenario_weights: (B, S) weights of the scenarios, differentiable; those of the plan if omitted.
 
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
@@ -143,7 +144,7 @@ class ScenarioLoss(nn.Module):
         values, truth = self.plan.read_values(predicted), as_batch(true, "true").detach().double()
         if truth.shape != (len(values), self.plan.model.inputs):
             raise ProblemError(
-                f"true must have shape ({len(values)}, {self.plan.model.inputs}), the values that came true; got "
+                f"true must have shape ({len(values)}, {self.plan.model.inputs}), the true values; got "
                 f"{tuple(truth.shape)}"
             )
         ids = as_keys(keys, len(values), self.plan.problem)
@@ -208,7 +209,7 @@ class ScenarioLoss(nn.Module):
 
 
 class _FirstStage(torch.autograd.Function):
-    """The first stage of solved extensive programs, with derivatives by their costs and fields."""
+    """The first stage of solved extensive programs, with derivatives with respect to their costs and fields."""
 
     @staticmethod
     def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:

@@ -38,19 +38,19 @@ class Graph:
 
         Args:
             arcs: (tail, head) pairs.
-            source: where paths begin; node 0 where it is left out.
-            target: where they end; the last node where it is left out.
+            source: where paths begin; node 0 if omitted.
+            target: where they end; the last node if omitted.
 
         Raises:
-            ProblemError: there is a circle, or no path leads from source to target.
+            ProblemError: there is a cycle, or no path leads from source to target.
         """
         pairs = tuple((int(tail), int(head)) for tail, head in arcs)
         if any(min(pair) < 0 for pair in pairs):
             raise ProblemError(f"nodes must be numbered from 0; got the arc {min(pairs, key=min)}")
         nodes = max((max(pair) for pair in pairs), default=0) + 1
         graph = cls(pairs, nodes, 0 if source is None else int(source), nodes - 1 if target is None else int(target))
-        if circle := sorted(set(range(nodes)).difference(*graph._nodes_by_depth)):
-            raise ProblemError(f"the arcs must not form a circle; the nodes {circle[:10]} are on or behind one")
+        if cycle := sorted(set(range(nodes)).difference(*graph._nodes_by_depth)):
+            raise ProblemError(f"the arcs must not form a cycle; the nodes {cycle[:10]} are on or behind one")
         if graph.source == graph.target or graph.source not in graph._useful:
             end = f"the last node, {graph.target}" if target is None else f"node {graph.target}"
             raise ProblemError(f"no path leads from node {graph.source} to {end}; add what is missing")
@@ -117,7 +117,7 @@ class Graph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes grouped by the length of the longest path to them; nodes on or behind a circle are left out."""
+        """The nodes grouped by the length of the longest path to them; nodes on or behind a cycle are left out."""
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)

@@ -53,7 +53,7 @@ class ShortestPath(SyntheticTask):
         return self.decide(cost)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """B tensors (k, n): the paths that part once from each row of ``z`` and meet it once again, in its dtype.
+        """List, for each row of ``z``, the paths (k, n) that leave it once and rejoin it once, in the dtype of ``z``.
 
         Args:
             z: (B, n) paths, 0 or 1 for every arc.
@@ -127,11 +127,11 @@ def shortest_path(
 
     Args:
         grid: rows and columns of nodes.
-        arcs: (tail, head) pairs instead of a grid, without a circle. Nodes are numbered from 0.
-        direction: of a grid: "forward" goes right and down from (0, 0); "cross" goes right and up from the lower left
-            corner, with every arc at the same index.
-        source: where the path begins, with ``arcs``; node 0 where it is left out.
-        target: where it ends; the node of the highest number where it is left out.
+        arcs: (tail, head) pairs instead of a grid, without a cycle. Nodes are numbered from 0.
+        direction: the direction of a grid: "forward" goes right and down from (0, 0); "cross" goes right and up from
+            the lower left corner, with every arc at the same index.
+        source: where the path begins, with ``arcs``; node 0 if omitted.
+        target: where it ends; the node of the highest number if omitted.
 
     Example:
         >>> from pear.tasks import shortest_path

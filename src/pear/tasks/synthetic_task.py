@@ -86,10 +86,11 @@ class SyntheticTask(Task):
 
         Args:
             count: N, number of samples.
-            degree: of the polynomial. With 1 a linear model is right; the higher the degree, the more wrong it is.
+            degree: the degree of the polynomial. With 1 a linear model is right; the higher the degree, the more wrong
+                it is.
             noise: half-width of the factor ε around 1.
-            seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. Left out, the task's
-                own, or 0.
+            seed: the seed of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. If omitted,
+                the task's own, or 0.
             features: p, features per sample.
             dtype: the type of the tensors; their numbers are drawn in float64, then rounded.
             formula: "code", or "paper" for the formula as printed, with the 1 outside the division.

@@ -47,7 +47,7 @@ class Task:
 
     Attributes:
         name: short, for tables and file names.
-        problem: what is decided.
+        problem: the decision problem.
     """
 
     decides_problem: ClassVar[bool] = True  # ``decide`` finds what solving ``problem`` finds
@@ -60,7 +60,7 @@ class Task:
 
         Args:
             samples: N of them.
-            sizes: three counts with a sum of at most N; left out, half, a quarter and the rest: 1,000, 500 and 500 of
+            sizes: three counts with a sum of at most N; if omitted, half, a quarter and the rest: 1,000, 500 and 500 of
                 2,000.
 
         Example:
@@ -85,7 +85,7 @@ class Task:
 
         Args:
             cost: (B, n) or (n,), in the problem's own sense.
-            Q: (n, n) or (B, n, n) curvature, where it comes with the cost; the problem's own where left out.
+            Q: (n, n) or (B, n, n) curvature, where it comes with the cost; the problem's own if omitted.
 
         Returns:
             Decisions in the dtype of ``cost``.
@@ -107,7 +107,7 @@ class Task:
             predicted: (B, n) predicted costs.
             true: (B, n) true costs.
             Q: (n, n) or (B, n, n) predicted curvature, where a task has one.
-            true_Q: the true one; the problem's own where it is left out.
+            true_Q: the true one; the problem's own if omitted.
         """
         return self.outcome(predicted, true, Q, true_Q).regret
 
@@ -140,7 +140,7 @@ class Task:
         Args:
             decisions: (B, n) z.
             true: (B, n) the true costs c.
-            true_Q: the true curvature; the problem's own where it is left out.
+            true_Q: the true curvature; the problem's own if omitted.
         """
         costs = as_batch(true).detach()
         check_pair(decisions, costs)
@@ -164,7 +164,7 @@ def plugin_row(name: str, value: Any) -> Callable[..., Task]:
     """Check the task of another package, and return the function that makes it.
 
     Raises:
-        PluginError: it is no function, or its name is no identifier.
+        PluginError: it is not a function, or its name is not an identifier.
     """
     if not callable(value):
         raise PluginError(f"expected a function that makes a pear.tasks.Task, got {value!r}")

@@ -181,7 +181,7 @@ def _takes_a_cost_map(subject: _Subject) -> None:
     require(
         values.grad is not None and values.grad.shape == (8, 2), "the predicted values of a cost map get no gradient"
     )
-    require(bool(values.grad is not None and values.grad.isfinite().all()), "its gradient by values is not finite")
+    require(bool(values.grad is not None and values.grad.isfinite().all()), "the gradient of its values is not finite")
 
 
 def _keeps_precision(subject: _Subject) -> None:

@@ -114,7 +114,7 @@ class Subject:
         notes: findings about samples that are missing or left out.
 
     Raises:
-        ProblemError: ``problem`` is no problem, or the costs do not fit it.
+        ProblemError: ``problem`` is not a problem, or the costs do not fit it.
     """
 
     def __init__(self, problem: Problem | Model, costs: Any) -> None:
