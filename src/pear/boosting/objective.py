@@ -136,10 +136,10 @@ def objective(
     ``base_margin``); ``out_of_fold`` gives its forecasts of training rows.
 
     Args:
-        problem: what is decided; a ``Model`` maps the k predicted values to costs.
-        true: (N, k) true values of the training rows, in their order; left out, the labels. With groups (N·k,).
+        problem: the decision problem; a ``Model`` maps the k predicted values to costs.
+        true: (N, k) true values of the training rows, in their order; if omitted, the labels. With groups (N·k,).
         groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the
-            order of the problem's values. Left out, the k rows of a sample follow each other.
+            order of the problem's values. If omitted, the k rows of a sample follow each other.
         smoothing, injection: as for ``PEARLoss``.
         guidance: α of the first round; decay: what it is multiplied by after every round (1: α stays).
         solver, on_failure: as for ``PEARLoss``; a masked sample has a gradient of zero.
@@ -181,8 +181,8 @@ def metric(problem: Problem | Model, true: Any = None, *, groups: Any = None) ->
     """Make the normalised regret a metric to stop by: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
 
     Args:
-        problem: what is decided, in integers where it has them.
-        true: (N, k) true values of the validation rows, in their order; left out, the labels.
+        problem: the decision problem, with its integers.
+        true: (N, k) true values of the validation rows, in their order; if omitted, the labels.
         groups: (N·k,) ids of the samples that the rows of a long table belong to, as in ``objective``.
 
     Example:

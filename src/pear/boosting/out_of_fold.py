@@ -22,7 +22,7 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
     Args:
         base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not; it is not changed.
         X: rows, an array or a DataFrame.
-        y: (N,) or (N, k) what came true.
+        y: (N,) or (N, k) the true values.
         groups: (N,) ids of rows that stay together, as many rows in each; None where every row is a sample.
         folds: the number of blocks of consecutive samples.
 

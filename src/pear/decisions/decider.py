@@ -35,7 +35,7 @@ class Decisions:
         solve: solves the samples of the batch that it is given, or all of them, in the pipeline. It is called where a
             fused pass cannot give a derivative.
         rest: the pipeline's solutions of the samples that the fused pass has left; None where there are none.
-        program: makes the programs of the batch, which derivatives by constraints are computed with.
+        program: makes the programs of the batch, which derivatives with respect to constraints are computed with.
 
     Attributes:
         x: (B, n) decisions; zero where a sample failed.
@@ -72,7 +72,7 @@ class Decisions:
         return self._solve(None)
 
     def derivatives(self, w: Tensor, sign: int) -> list[Derivative]:
-        """Functions that return the derivatives by cost, Q, A, b, G, h, lb and ub, one row per sample.
+        """Functions that return the derivatives with respect to cost, Q, A, b, G, h, lb and ub, one row per sample.
 
         Args:
             w: (B, n) upstream gradient.
@@ -180,9 +180,9 @@ class Decider:
             smoothing: λ.
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
-            by_rows: whether the caller needs derivatives by constraints.
-            by_matrices: whether these are derivatives by A or G too, which depend on the multipliers where rows are
-                dependent. They are always those of the pipeline.
+            by_rows: whether the caller needs derivatives with respect to constraints.
+            by_matrices: whether these are derivatives with respect to A or G too, which depend on the multipliers where
+                rows are dependent. They are always those of the pipeline.
         """
         found = None if by_matrices else self._decide_in_pass(cost, smoothing, keys, fields, by_rows)
         if by_rows and found is not None and not found.gives_rows:

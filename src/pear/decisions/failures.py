@@ -1,7 +1,8 @@
 """Failed samples: why they have no solution (infeasible, unbounded, or too inaccurate to tell), and their report.
 
-Linear programs search for a certificate of infeasibility or unboundedness, and ``optimality.certificate`` checks it. A
-solver's own claim is never trusted. Samples with the same constraints are tested for feasibility only once.
+The proof is a certificate of infeasibility or unboundedness. Linear programs compute it, and ``optimality.certificate``
+checks it. A solver's own claim is never trusted. Samples with the same constraints are tested for feasibility only
+once.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ def report_failures(
         spreads: whether the samples come from a model that is being trained. The warning then says that NaN in its
             inputs makes the gradient of its weights NaN.
         gap: (B,) gaps of integer programs; the message names them for samples with TIME_LIMIT.
-        unchecked: (B,) bool, samples whose status is the word of one solver, which the message says.
+        unchecked: (B,) bool, samples whose status only one solver claims; the message says so.
 
     Raises:
         SolveError: a sample is not solved, and ``on_failure`` is "raise".
@@ -359,7 +360,7 @@ def _describe_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> st
 
 
 def _describe_claims(status: Status, unchecked: Tensor | None, samples: list[int]) -> str:
-    """Describe how many of the samples are INFEASIBLE or UNBOUNDED by the word of one solver alone.
+    """Describe how many of the samples only one solver claims to be INFEASIBLE or UNBOUNDED.
 
     ``unchecked`` (B,) marks the samples for which nothing else says so. The result is "" for other statuses.
     """

@@ -110,8 +110,9 @@ def _relative_slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, T
     """Compute the slacks of equalities, inequality rows, lower bounds and upper bounds at x (B, n).
 
     Each slack is divided by the size of the terms that it is computed from. Terms that are zero do not count, however
-    large their coefficients: otherwise a violation by 1 would look small beside a coefficient of 1e9 whose 0–1 variable
-    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is no violation. A
+    large their coefficients: otherwise a violation by 1 would look small compared with a coefficient of 1e9 whose 0–1
+        variable
+    is 0. The size is at least the smallest coefficient of the row, so that a rounded limit is not a violation. A
     continuous variable near zero has its natural size, so that −1e-115 does not violate a bound of 0.
     """
     assert qp.integer is not None

@@ -2,8 +2,8 @@
 
 An integer solver supplies the integer variables and a bound on the objective. For these integers, the continuous
 variables solve a linear program, which the pipeline of continuous programs solves exactly. No claim of a solver of
-another package is taken on its word: our own relaxations search for a better point, or close every branch. What they
-cannot decide is asked of another solver where it costs little, and is otherwise marked as unchecked.
+another package is trusted: our own relaxations search for a better point, or close every branch. What they
+cannot decide is passed to another solver if that costs little, and is otherwise marked as unchecked.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _IntegerRun:
         qp: B integer programs.
         found: the best that is known of each sample. A sample with status INACCURATE is open.
         claimed: (B,) int8, INFEASIBLE or UNBOUNDED where a solver says so and it is not confirmed; SOLVED elsewhere.
-        unchecked: (B,) bool, whether the status of a sample rests on the word of one solver.
+        unchecked: (B,) bool, whether the status of a sample rests on the claim of one solver.
     """
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -193,7 +193,7 @@ class _IntegerRun:
         self.unchecked[index[good]] = False
 
     def _note_claims(self, index: Tensor, said: Tensor) -> None:
-        """Remember who has no point; what a second solver says as well is confirmed."""
+        """Store which samples have no point; a claim that a second solver repeats is confirmed."""
         for name in _WITHOUT_POINT:
             still = index[(said == name) & (self.found.status[index] == Status.INACCURATE)]
             twice = still[self.claimed[still] == name]

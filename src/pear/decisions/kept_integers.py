@@ -32,7 +32,7 @@ class IntegerResults(TensorRecord):
 
     Attributes:
         found: the checked points.
-        unchecked: (B,) bool, whether the status of a sample rests on the word of one solver.
+        unchecked: (B,) bool, whether the status of a sample rests on the claim of one solver.
     """
 
     found: CheckedIntegers
@@ -42,12 +42,12 @@ class IntegerResults(TensorRecord):
 def solve_distinct(
     problem: Problem, qp: QuadraticProgram, solver: str, solve: Callable[[QuadraticProgram], IntegerResults]
 ) -> IntegerResults:
-    """Solve every program that is new, once, and take the others from those that were solved before.
+    """Solve each distinct program once, and reuse the stored results of programs that were solved before.
 
     Args:
-        problem: the problem that keeps solutions; programs on a GPU, or with matrices of their own, are not kept.
+        problem: the problem that stores the results. Programs on a GPU, or with matrices per sample, are not stored.
         qp: B integer programs of this problem.
-        solver: the name of the solver, which may decide between equally good points.
+        solver: the name of the solver; among equally good points, different solvers may choose differently.
         solve: solves some of these programs.
     """
     if qp.c.is_cuda or not qp.shares_matrices or not qp.batch:

@@ -35,7 +35,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         The decisions, and words for an error message: who decided, and what was wrong with which sample.
 
     Raises:
-        ProblemError: an argument came that an oracle does not take.
+        ProblemError: there is an argument that an oracle does not take.
     """
     extra = [*given_fields(**fields), *(["smoothing"] if smoothing else []), *(["solver"] if solver != "auto" else [])]
     if extra:

@@ -72,9 +72,9 @@ class Violation(NamedTuple):
 
     Attributes:
         value: (B,) the price of all violations of a sample.
-        by_b: (B, p) its derivative by b of the elastic problem.
-        by_h: (B, m) its derivative by h of the elastic problem.
-        z: (B, n) the decisions that violate least. The derivative by a row of A or G is minus that by its limit, times
+        by_b: (B, p) its derivative with respect to b of the elastic problem.
+        by_h: (B, m) its derivative with respect to h of the elastic problem.
+        z: (B, n) the decisions that violate least. The derivative in a row of A or G is minus that in its limit, times
             z.
     """
 

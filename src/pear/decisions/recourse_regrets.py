@@ -40,14 +40,14 @@ from pear.solvers.fused import RegretCall, Regrets, add_normal
 
 
 class _Slopes(NamedTuple):
-    """Derivatives by the data of the elastic problem.
+    """Derivatives with respect to the data of the elastic problem.
 
     Attributes:
-        cost: (B, n) derivative by the costs.
-        b: (B, p) derivative by b.
-        h: (B, m) derivative by h.
-        A: (B, p, n) derivative by the coefficients of equalities; 0 where none is predicted.
-        G: (B, m, n) derivative by those of inequalities; 0 where none is predicted.
+        cost: (B, n) derivative with respect to the costs.
+        b: (B, p) derivative with respect to b.
+        h: (B, m) derivative with respect to h.
+        A: (B, p, n) derivative with respect to the coefficients of equalities; 0 where none is predicted.
+        G: (B, m, n) derivative with respect to those of inequalities; 0 where none is predicted.
     """
 
     cost: Tensor
@@ -159,7 +159,7 @@ class RecourseRegrets(RegretFinder):
         return _Slopes(by_cost, by_b, by_h, by_A, by_G)
 
     def _normal_component(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
-        """Compute the term (B, n) that is added to the gradient by the costs, zero if ``call.injection`` is 0.
+        """Compute the term (B, n) that is added to the gradient in the costs, zero if ``call.injection`` is 0.
 
         The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_normal``.
         """
@@ -176,7 +176,7 @@ class RecourseRegrets(RegretFinder):
         return add_normal(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
 
     def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute α F (B,) and its derivative by the costs (B, n); see the module for F."""
+        """Compute α F (B,) and its derivative with respect to the costs (B, n); see the module for F."""
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
@@ -190,7 +190,7 @@ class RecourseRegrets(RegretFinder):
     def _side_gap(
         self, call: RegretCall, pair: tuple[Values, Values], found: Forecast, ideal: tuple[Start, QuadraticProgram]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute α D (B,) and its derivatives by b and h of the elastic problem; see the module for D.
+        """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem; see the module for D.
 
         All are zero where the forecast of a model with ``Projection`` is infeasible.
         """
@@ -229,7 +229,8 @@ class RecourseRegrets(RegretFinder):
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Compute V (B,), the least violation of the forecast beyond that of the truth.
 
-        Also returned are its derivatives by b and h, and the decisions (B, n) that violate the forecast least.
+        Also returned are its derivatives with respect to b and h, and the decisions (B, n) that violate the forecast
+        least.
         """
         least = found.least
         allowed = self.decider.least_violation(truth, ids, least.value > 0).value

@@ -32,7 +32,7 @@ class Solution(TensorRecord):
         repaired: (B,) bool, whether the solver's active set was wrong and has been corrected.
         gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
             infinite without a bound, NaN without a point.
-        unchecked: (B,) bool, whether the status of an integer program rests on the word of one solver: our relaxations
+        unchecked: (B,) bool, whether the status of an integer program rests on the claim of one solver: our relaxations
             could not decide it with few nodes, and no second solver said so. False for continuous problems.
     """
 

@@ -48,7 +48,7 @@ def solve(
     Args:
         problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs. Where
             it predicts right-hand sides too, the elastic problem of its recourse is solved. The function of an
-            ``Oracle`` decides; whether its decisions are the best ones is its word, and their status CLAIMED.
+            ``Oracle`` decides; whether its decisions are optimal is not checked, and their status is CLAIMED.
         cost: (B, n) or (n,), tensor, array or list; (B, k) or (k,) values that a cost map takes.
         smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" picks λ_j for each variable from costs
             and decisions, in any units, adds ``½ Σ λ_j z_j²``, and logs it.
@@ -58,7 +58,7 @@ def solve(
         time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
             left. Samples that are not proven optimal by then get the status TIME_LIMIT: "raise" names their gaps,
             "mask" returns the best points found. Continuous problems ignore the limit.
-        known: what is known about each sample, where the model has known values: a dictionary from their names to
+        known: the known values of each sample, if the model has any: a dictionary from their names to
             arrays (B, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
         **overrides: Q, A, b, G, h, lb or ub for this call, shared or one per sample.
 

@@ -31,8 +31,8 @@ def solve_sparse_programs(
 
     Args:
         qp: B > 0 sparse programs.
-        check_starts: checks the warm starts of the samples at (k,); those that it leaves are INACCURATE. None where
-            there are no starts.
+        check_starts: checks the warm starts of the samples at (k,). A sample whose start does not pass is INACCURATE.
+            None if there are no starts.
         solve_one: solves the sample at (1,).
     """
     everything = torch.arange(qp.batch)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 MAX_DEATHS = 2
-"""A task is given up after so many of its processes have died."""
+"""A task is given up after this many of its processes have died."""
 
 MAX_LOSSES = 20
-"""A task is given up after so many losses in all. Lost machines count here alone: a task is not to blame for them."""
+"""A task is given up after this many losses in all. Lost machines count here alone: a task is not to blame for them."""
 
 MESSAGE_SECONDS = 0.2
 """A task sends a message at most this often."""
@@ -103,7 +103,7 @@ class Engine(ABC):
 
         Args:
             function: called as ``function(send, *arguments)`` on one core.
-            arguments: what it gets; a result of ``share`` arrives as the value that was shared.
+            arguments: its arguments; a result of ``share`` arrives as the value that was shared.
 
         Returns:
             The ticket, by which updates name the task.

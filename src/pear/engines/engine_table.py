@@ -58,7 +58,7 @@ def plugin_row(name: str, value: Any) -> EngineRow:
     """Check the engine of another package, and return its row.
 
     Raises:
-        PluginError: it is no ``EngineRow``, or its name would be read as an address.
+        PluginError: it is not an ``EngineRow``, or its name would be read as an address.
     """
     if not isinstance(value, EngineRow):
         raise PluginError(f"expected a pear.engines.EngineRow, got {value!r}")
@@ -72,8 +72,8 @@ def start(name: str = "local", jobs: int | None = None, resources: Resources | N
 
     Args:
         name: "local" for this process, "ray", "ray://HOST:PORT", or the name of a plug-in.
-        jobs: tasks at once; left out, one in this process, and on Ray as many as the cluster has room for.
-        resources: what a task needs; left out, a core.
+        jobs: tasks at once; if omitted, one in this process, and on Ray as many as the cluster has room for.
+        resources: what a task needs; if omitted, a core.
 
     Raises:
         EngineError: there is no such engine, it cannot be reached, or it cannot do so many tasks at once.

@@ -21,7 +21,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """Carries an error of ``on_update`` through a task. It is no ``Exception``, which the task might catch."""
+    """Carries an error of ``on_update`` through a task. It is not an ``Exception``, which the task might catch."""
 
 
 class InProcess(Engine):

@@ -66,7 +66,7 @@ def describe_comparison(found: WalkForward) -> list[str]:
 
 
 def _describe_best(found: WalkForward) -> list[str]:
-    """Describe the forecaster that loses least, beside the reference or, where it is the reference, the next."""
+    """Compare the forecaster that loses least with the reference, or with the second best if it is the reference."""
     order = sorted(found.names, key=lambda name: found.regret[found.names.index(name)].mean())
     best, lost = order[0], found.regret.mean(axis=1)[found.names.index(order[0])]
     text = f"{best} loses least, {format_amount(float(lost))} a row"

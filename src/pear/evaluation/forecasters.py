@@ -35,7 +35,7 @@ class EstimatorForecaster:
 
     Args:
         estimator: the estimator, which stays as it is. Its ``fit`` gets the groups of a long table if it takes them.
-        features: what it learns and forecasts from.
+        features: the features to train on and to forecast from.
 
     Attributes:
         models_per_fold: 1, or k where the estimator takes a single output and each column gets a copy of its own.
@@ -81,7 +81,7 @@ class EstimatorForecaster:
     def _copy(self, samples: Samples, fold: Fold) -> Any:
         """Return an untrained copy.
 
-        A problem among its parameters with a row per sample, or with known values, gets those of the training samples.
+        If a parameter is a problem with a row per sample, or with known values, it gets those of the training samples.
         """
         if not hasattr(self.estimator, "get_params"):
             return copy.deepcopy(self.estimator)
@@ -105,7 +105,7 @@ class EstimatorForecaster:
 
 
 class FunctionForecaster:
-    """A function from training features, training costs and test features to forecasts."""
+    """A forecaster that calls the user's function with training features, training costs and test features."""
 
     def __init__(self, function: Callable[[Any, Any, Any], Any], features: FeatureTable) -> None:
         self.function, self.features = function, features

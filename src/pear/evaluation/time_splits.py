@@ -38,8 +38,8 @@ class TimeSplits:
 
     Args:
         folds: the number of test folds.
-        gap: rows left out before each test fold: where a row's target is known so many rows later only.
-        window: at most so many rows to train on, the last ones before the gap; None takes all.
+        gap: rows left out before each test fold, for targets that become known this many rows later.
+        window: at most this many rows to train on, the last ones before the gap; None takes all.
         test_rows: rows of a test fold; None stands for ``N // (folds + 1)``, as in ``TimeSeriesSplit``.
 
     Example:

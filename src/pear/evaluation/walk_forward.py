@@ -1,4 +1,4 @@
-"""``pear.walk_forward``: forecasters beside each other, trained on the past and tested by their later decisions."""
+"""``pear.walk_forward``: forecasters compared, trained on the past and tested by their later decisions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def walk_forward(
         problem: the decision problem, with its integers. With a ``Model`` the k values that its cost map takes are
             forecast. Where samples have fields of their own, there is a row for each of X.
         X: (N, p) features in time order: an array or a DataFrame. Dates in an index must be in order.
-        C: (N, k) the costs or values that came true; (N,) where k is 1.
+        C: (N, k) the true costs or values; (N,) where k is 1.
         forecasters: by name, estimators with ``fit(X, y)`` and ``predict(X)`` (scikit-learn, LightGBM,
             ``DecisionRegressor``; a copy is trained on every fold, and one for each column where an estimator takes a
             single output), functions ``(X_train, C_train, X_test) -> forecasts``, and tables (N, k) of forecasts that
@@ -86,7 +86,7 @@ def walk_forward(
         block: length of the blocks of the bootstrap, in rows; about the cube root of the number of tested rows if left
             out. Take a week, a season or another span after which losses have forgotten each other.
         progress: a function that is called after each fold of each forecaster.
-        known: what is known about each of the N samples, where the model has known values; see ``Model.with_known``. A
+        known: the known values of each of the N samples, if the model has any; see ``Model.with_known``. A
             ``DecisionRegressor`` of this model is trained with the known data of its rows.
 
     Raises:
@@ -191,7 +191,7 @@ def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
 
 
 def _judge_of(samples: Samples, tested: Rows) -> ForecastJudge:
-    """Return the judge of all tested rows; rows without a best decision are named by their numbers in X."""
+    """Return the judge of all tested rows. Its errors name rows without a best decision by their numbers in X."""
     try:
         return ForecastJudge(samples.problem[tested.tolist()], as_tensor(samples.problem, samples.true[tested]))
     except SolveError as error:

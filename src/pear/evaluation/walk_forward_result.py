@@ -36,7 +36,7 @@ class WalkForward:
 
     Attributes:
         forecasts: (T, k) forecasts by the name of the forecaster; "mean of the training costs" comes last.
-        true: (T, k) what came true.
+        true: (T, k) the true values.
         regret: (F, T) what each decision loses to the best one, in the unit of the objective.
         best: (T,) the value of the best decision, in the problem's own sense.
         sample: (T,) row numbers in X.

@@ -69,9 +69,9 @@ class Samples:
     Args:
         problem: the decision problem.
         X: (N, p) features; with groups also (N·k, p).
-        C: (N, k) what came true, or (N,) where k is 1; with groups also (N·k,).
+        C: (N, k) the true values, or (N,) where k is 1; with groups also (N·k,).
         groups: (N·k,) the ids of the samples that rows of long tables belong to; None without long tables.
-        known: what is known about each sample, where the problem is a model with known values.
+        known: the known values of each sample, if the problem is a model with known values.
 
     Attributes:
         problem: the problem, with the known data of all samples in it.

@@ -65,7 +65,7 @@ class BoundedDecisions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalRecord:
-    """Bounds that were made for past samples, each from the samples before it, beside what came true.
+    """Bounds for past samples, each computed from the samples before it, and the realised costs.
 
     Attributes:
         planned: (N,) what each decision costs if its forecast comes true.
@@ -91,7 +91,7 @@ class IntervalRecord:
 
     @property
     def covered(self) -> Any:
-        """(N,) bool, whether what came true lies within its bounds; False where there are none."""
+        """(N,) bool, whether the realised cost lies within its bounds; False where there are none."""
         return self.bounded & (self.realised >= self.lower) & (self.realised <= self.upper)
 
     @property

@@ -1,6 +1,6 @@
 """``ConformalRule``: bounds on new residuals from residuals that are known, on numbers alone.
 
-A residual is what came true minus what was planned. Divided by a scale that grows with the size of the plan, it is a
+A residual is the realised cost minus the planned cost. Divided by a scale that grows with the size of the plan, it is a
 score.
 
 *Exchangeable* samples: the scale is fitted to the first third of them, and the bounds are order statistics of the
@@ -48,7 +48,7 @@ class ConformalRule:
 
     Args:
         order: "time" for samples in time order; "exchangeable" for samples whose order says nothing.
-        half_life: in time order, after how many samples a score counts half; None lets all count alike.
+        half_life: in time order, after how many samples a score counts half; None lets all count equally.
         rate: in time order, how fast bounds follow their misses; 0 keeps them at the quantiles.
 
     Example:
@@ -75,7 +75,7 @@ class ConformalRule:
         """The fewest calibration samples from which finite bounds of this level follow.
 
         Raises:
-            ProblemError: the level is no probability, or old samples count too little for it.
+            ProblemError: the level is not a probability, or old samples have too little weight for it.
         """
         tail = tail_of(level, two_sided)
         weight = (1 - tail) / tail  # that all scores together must have beside a new one
@@ -136,7 +136,7 @@ class ConformalRule:
     def _offsets(self, known: Residuals, tail: float, gap: int) -> Array:
         """Lower and upper bounds in units of the scale, (N + 1, 2); NaN where too few samples are known.
 
-        Row t knows the samples before ``t − gap``; the last row, for what follows the N samples, knows all of them.
+        Row t uses the samples before ``t − gap``. The last row, for later samples, uses all N.
         """
         count, start = len(known.value), SCALE_SAMPLES + gap
         values = known.value / _scales_before(known, gap)

@@ -29,9 +29,9 @@ _QUANTITIES = ("cost", "regret")
 class CostIntervals:
     """Bounds on the cost or the regret of decisions, from samples whose costs are known.
 
-    The calibration samples must be new to the forecaster: it has neither been trained on them nor chosen by them. What
-    came true minus what was planned is ranked over these samples (conformal prediction); nothing is assumed about its
-    distribution. Forecasters may be of any kind, as only forecasts are asked for.
+    The calibration samples must be new to the forecaster: it has neither been trained on them nor chosen by them. The
+    differences between realised and planned costs are ranked over these samples (conformal prediction). Nothing is
+    assumed about their distribution, nor about the forecaster: only its forecasts are used.
 
     Args:
         problem: the decision problem; a ``Model`` maps predicted values to costs, and to right-hand sides with their
@@ -40,7 +40,7 @@ class CostIntervals:
             one.
         order: "time" for samples in time order: later ones decide more, and the bounds follow their own misses.
             "exchangeable" for samples whose order says nothing: the promise then holds exactly, from few samples on.
-        half_life: in time order, after how many samples one counts half; None lets all count alike.
+        half_life: in time order, after how many samples one counts half; None lets all count equally.
         rate: in time order, how fast bounds follow their misses; 0 keeps them at the quantiles.
 
     Attributes:
@@ -89,9 +89,9 @@ class CostIntervals:
 
         Args:
             forecasts: (N, k) what was predicted.
-            true: (N, k) what came true.
+            true: (N, k) the true values.
             problem: the problem of these samples, where they have fields of their own.
-            known: what is known about each sample, where the model has known values; see ``Model.with_known``.
+            known: the known values of each sample, if the model has any; see ``Model.with_known``.
             append: keep earlier samples, which come before these.
 
         Raises:
@@ -152,13 +152,13 @@ class CostIntervals:
         problem: Problem | Model | None = None,
         known: Any = None,
     ) -> IntervalRecord:
-        """Go through past samples in time order, bound each by those before it, and compare with what came true.
+        """Go through past samples in time order, bound each by those before it, and compare with the true values.
 
         What ``calibrate`` has learnt is neither used nor changed.
 
         Args:
             forecasts: (N, k) what was predicted, by forecasters that had not seen the sample.
-            true: (N, k) what came true.
+            true: (N, k) the true values.
             level: the probability that the bounds promise.
             gap: the number of samples before each one whose truth is not known yet when it is decided.
             problem, known: as for ``calibrate``.
@@ -203,7 +203,7 @@ class CostIntervals:
         return made.planned, cost if self.of == "cost" else regrets_of_costs(own, cost, came_true)
 
     def _residuals(self, planned: Array, realised: Array) -> Residuals:
-        """What came true minus what was planned, for minimisation; a regret is planned to be 0."""
+        """Compute the realised minus the planned cost, for minimisation. For regrets, the planned value is 0."""
         value = realised if self.of == "regret" else self._sign * (realised - planned)
         return Residuals(np.abs(planned), value)
 

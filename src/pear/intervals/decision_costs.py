@@ -1,4 +1,4 @@
-"""What decisions cost: as planned under a forecast, and as it came true."""
+"""Planned costs of decisions, under a forecast, and realised costs, under the true values."""
 
 from __future__ import annotations
 

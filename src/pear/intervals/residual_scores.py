@@ -20,7 +20,7 @@ _LEAST_SCALE = 1e-3  # of the mean absolute residual
 
 
 class Residuals(NamedTuple):
-    """What came true minus what was planned, for samples in their order.
+    """Realised minus planned costs, for samples in their order.
 
     Attributes:
         size: (N,) absolute values of what was planned.
@@ -86,7 +86,7 @@ class Scores:
     """Scores that are known, the last one behind the others; a new one counts 1 beside them.
 
     Args:
-        half_life: after how many scores one counts half; None lets all count alike.
+        half_life: after how many scores one counts half; None lets all count equally.
     """
 
     def __init__(self, half_life: float | None = None) -> None:

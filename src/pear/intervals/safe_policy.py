@@ -33,7 +33,7 @@ class SafeDecisions:
         planned: (B,) what the plan costs if its forecast comes true; less the cost of the fallback then, unless the
             policy has a limit. In the problem's own sense.
         bound: (B,) its worst value with the policy's level: the upper bound of a cost, the lower bound of a gain.
-        limit: what the bound is compared with.
+        limit: the value that the bound is compared with.
         variables: n names.
     """
 
@@ -73,13 +73,13 @@ class SafePolicy:
             ``problem``.
         fallback: (n,) a decision, (B, n) one for each row, a function from X to these, or anything with ``decide(X)``.
             It must be feasible.
-        problem: the decision problem; that of the model where left out.
+        problem: the decision problem; that of the model if omitted.
         limit: the highest cost, or least gain, that the plan may have; None compares plan and fallback.
         level: the probability of the bound, for each sample.
         order, half_life, rate: as for ``CostIntervals``.
 
     Attributes:
-        residuals: what the policy has learnt from.
+        residuals: the residuals of the calibration samples.
 
     Example:
         >>> import numpy as np, pear
@@ -125,7 +125,7 @@ class SafePolicy:
 
         Args:
             X: rows as the model takes them.
-            y: (N, k) what came true.
+            y: (N, k) the true values.
             append: keep earlier rows, which come before these.
             **rows: what else the model needs for these rows: ``groups``, ``base_forecast``, ``known`` or ``problem``.
         """
@@ -165,7 +165,7 @@ class SafePolicy:
         return SafeDecisions(found, acted, planned, bound, limit, names)
 
     def _rows(self, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """The problem of these rows, known values filled in, the forecasts (N, k), and what came true or None."""
+        """The problem of these rows, known values filled in, the forecasts (N, k), and the true values or None."""
         if hasattr(self.model, "rows_to_decide"):
             own = {} if self.problem is self.model.problem else {"problem": self.problem}
             found = self.model.rows_to_decide(X, y, **{**own, **given})

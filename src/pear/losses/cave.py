@@ -30,13 +30,13 @@ class CaVELoss(DrawingLoss):
     changes its sign. Best decisions are found once, and a step solves one QP per sample, however hard the integers are.
 
     ``inner_ratio`` moves p into the cone, towards the mean of the unit normals; it stands for the projection that is
-    stopped early (CaVE+). With ``solve_ratio`` below 1, other batches take −ĉ in the place of p, moved in the same way,
+    stopped early (CaVE+). With ``solve_ratio`` below 1, other batches take −ĉ instead of p, moved in the same way,
     and solve nothing (CaVE Hybrid).
 
     Args:
         problem: the decision problem, with a linear objective and constraints; those of an ``Oracle`` are its
             relaxation's.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         inner_ratio: from 0, the exact projection, to below 1.
         solve_ratio: the probability that a batch is projected.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.

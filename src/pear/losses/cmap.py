@@ -12,12 +12,12 @@ class CMAPLoss(PoolLoss):
     """``ℓ = ĉᵀz*(c) − min_v ĉᵀv`` over the solutions v of a pool, mean over the batch; gradient ``z*(c) − v``.
 
     This is the contrastive MAP loss (Mulamba et al., 2021): ``NCELoss`` with the one solution of the pool that the
-    forecast prefers. It is zero where that is the best decision. The paper's variant with ĉ − c in the place of ĉ has
+    forecast prefers. It is zero where that is the best decision. The paper's variant with ĉ − c instead of ĉ has
     the same gradient. For maximisation every cost changes its sign.
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
         pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
         seed: the seed of the random choice of these steps.

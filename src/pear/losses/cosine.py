@@ -19,7 +19,7 @@ class CosineLoss(DecisionLoss):
     Args:
         problem: the decision problem, with a linear objective.
         decide: maps costs (B, n) to best decisions (B, n) in the default metric of ``fit``; ``pear.solve`` on
-            ``problem`` where left out.
+            ``problem`` if omitted.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss. The cosine alone leaves the
             size of forecasts open.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.

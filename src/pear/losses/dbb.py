@@ -22,7 +22,7 @@ class DBBLoss(DecisionLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         interpolation: λ > 0, how far the costs are moved in the backward pass. w is in the unit of the costs, so that λ
             has none.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.

@@ -1,4 +1,4 @@
-"""``DecisionLayer``: a torch module that decides, with exact derivatives by all data of the problem."""
+"""``DecisionLayer``: a torch module that decides, with exact derivatives with respect to all data of the problem."""
 
 from __future__ import annotations
 

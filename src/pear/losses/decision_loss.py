@@ -39,7 +39,7 @@ class DecisionLoss(nn.Module):
         problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
             rows. A ``Model`` maps predicted values to costs.
         decide: maps costs (B, n), and ``keys`` where it takes them, to best decisions (B, n); ``pear.solve`` on
-            ``problem`` where left out. It decides in the default metric of ``pear.fit``, too.
+            ``problem`` if omitted. It decides in the default metric of ``pear.fit``, too.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; u is the unit of the costs.
         cost_unit: u, the unit in which settings of the loss measure costs. "auto" is the typical deviation of the true
             costs (``typical_deviation``), so that costs in cents are trained as those in euros. It is chosen once: by
@@ -89,7 +89,7 @@ class DecisionLoss(nn.Module):
             predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
             true: the true costs or values, of the same shape.
             keys: B sample ids. The best decision of a sample is computed once and stored under its id.
-            weight: (B,) how much each sample counts in the mean; all alike where left out. A sample of weight 0 is
+            weight: (B,) how much each sample counts in the mean; equal if omitted. A sample of weight 0 is
                 left out.
 
         Returns:
@@ -146,7 +146,7 @@ class DecisionLoss(nn.Module):
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids, which select known costs of the samples; the first N where left out.
+            keys: N sample ids, which select known costs of the samples; the first N if omitted.
         """
         values = as_batch(costs).detach()
         if self.cost_map is not None:
@@ -202,7 +202,7 @@ class DecisionLoss(nn.Module):
         """Compute the loss of each sample without the squared error, (B,); the arguments are those of ``value``.
 
         Raises:
-            ProblemError: the loss has a method ``value`` alone, and weights came.
+            ProblemError: there are weights, and the loss has only a method ``value``.
         """
         raise ProblemError(
             f"{type(self).__name__} takes no weights, because its method value returns a mean; write a method values "

@@ -85,7 +85,7 @@ class DecisionModule(nn.Module):
 
     Args:
         problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` has a relaxation. With a
-            ``Model``, predicted values take the place of costs.
+            ``Model``, predicted values replace costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
@@ -217,7 +217,7 @@ class DecisionModule(nn.Module):
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids, which select rows of a problem with fields per sample; its first N rows where left out.
+            keys: N sample ids, which select rows of a problem with fields per sample; its first N rows if omitted.
             times: a factor that multiplies the chosen λ.
         """
         costs = as_batch(costs).to(self.problem.device)

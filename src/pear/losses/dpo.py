@@ -18,13 +18,13 @@ from pear.setting_checks import check_count, check_positive
 class DPOLoss(DrawingLoss):
     """``ℓ = mean |cᵀz̄ − cᵀz*(c)|`` with ``z̄ = mean_m z*(ĉ + σuε_m)``; gradient ``mean_m (wᵀz_m − b_m) ε_m / σu``.
 
-    This is the differentiable perturbed optimiser with additive noise (Berthet et al., 2020). w is ∂ℓ/∂z̄, ε is standard
-    normal and drawn anew in every step, and b_m, the mean of wᵀz over the other perturbations, takes variance away. For
-    maximisation every cost changes its sign.
+    This is the differentiable perturbed optimiser with additive noise (Berthet et al., 2020). w is ∂ℓ/∂z̄, ε is
+    standard normal and drawn anew in every step, and b_m, the mean of wᵀz over the other perturbations, takes variance
+    away. For maximisation every cost changes its sign.
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units of the costs.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
@@ -37,7 +37,7 @@ class DPOLoss(DrawingLoss):
         >>> loss = DPOLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), samples=100, cost_unit=1.0)
         >>> predicted = torch.tensor([[2.0, 1.0]], requires_grad=True)
         >>> loss(predicted, torch.tensor([[1.0, 3.0]])).backward()
-        >>> bool(predicted.grad[0, 0] > 0 > predicted.grad[0, 1])  # a step makes the first cheaper, the second dearer
+        >>> bool(predicted.grad[0, 0] > 0 > predicted.grad[0, 1])  # a step lowers the first cost and raises the second
         True
     """
 
@@ -86,7 +86,7 @@ class DPOMultiplicativeLoss(DPOLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
         sigma: σ, the standard deviation of a perturbed cost's logarithm.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.

@@ -24,7 +24,7 @@ class ForecastJudge:
 
     Args:
         problem: the decision problem of these samples, with its integers; recourse and fields per sample included.
-        true: (B, k) what came true: costs, or the values that the cost map takes.
+        true: (B, k) true costs, or the true values that the cost map takes.
         keys: B sample ids: the row numbers in a problem or cost map with fields per sample; None where its rows are
             those of ``true``.
 

@@ -96,7 +96,7 @@ class GuidedRegret(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients by ``predicted``, ``true``, ``Q`` and ``true_Q``."""
+        """Compute the gradients with respect to ``predicted``, ``true``, ``Q`` and ``true_Q``."""
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4

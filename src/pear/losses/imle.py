@@ -35,7 +35,7 @@ class IMLELoss(DrawingLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units of the costs.
         interpolation: λ > 0, how far the costs are moved in the backward pass; it has no unit.
@@ -97,7 +97,7 @@ class IMLELoss(DrawingLoss):
         return self.regret_of(with_gradient(predicted, z.mean(0), pull_back), true, ids)
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:
-        """Return λ for predicted costs (B, n) and the gradient by their decisions (B, n)."""
+        """Return λ for predicted costs (B, n) and the gradient with respect to their decisions (B, n)."""
         return self.interpolation
 
     def notice(self, difference: Tensor) -> None:
@@ -113,7 +113,7 @@ class AIMLELoss(IMLELoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units of the costs.
         kappa: κ, about how many entries of a decision are chosen.
@@ -168,7 +168,7 @@ class AIMLELoss(IMLELoss):
         self.alpha = max(self.alpha + change, RATE)  # a step of zero would have no difference to divide
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return α and its moving average beside what ``IMLELoss`` saves."""
+        """Return α and its moving average, and what ``IMLELoss`` saves."""
         return {**super().get_extra_state(), "alpha": self.alpha, "entries": self.entries}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

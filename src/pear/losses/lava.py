@@ -30,8 +30,8 @@ class LAVALoss(DecisionLoss):
 
     Args:
         problem: the decision problem; an integer problem is relaxed.
-        decide: maps costs (B, n) to best vertices (B, n) of the relaxation; ``pear.solve`` where left out.
-        adjacent: maps vertices (B, n) to a list of B tensors (k, n) of their neighbours; computed where left out.
+        decide: maps costs (B, n) to best vertices (B, n) of the relaxation; ``pear.solve`` if omitted.
+        adjacent: maps vertices (B, n) to a list of B tensors (k, n) of their neighbours; computed if omitted.
         threshold: τ ≤ 0. A neighbour that is more expensive than z*(c) by more than −τu adds nothing.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 
@@ -83,7 +83,7 @@ class LAVALoss(DecisionLoss):
             return sums / max(int(counts.max()), 1)
 
     def _dearer(self, away: list[_Differences], predicted: Tensor, true: Tensor) -> Tensor:
-        """Return by how much z*(c) is dearer than each neighbour of each sample, zero below the threshold."""
+        """Return by how much z*(c) costs more than each neighbour of each sample, zero below the threshold."""
         dearer = self.problem.sign * _multiply_by_costs(away, predicted)
         return torch.where(dearer >= self.threshold * self.settle_unit(true), dearer, 0.0)
 

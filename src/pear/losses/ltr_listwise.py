@@ -23,8 +23,8 @@ class ListwiseLTRLoss(PoolLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
-        temperature: τ > 0, in units of the costs: how much dearer a solution is that is e times less likely.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
+        temperature: τ > 0, in units of the costs: a solution that costs τ more is e times less likely.
         solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
         pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
         seed: the seed of the random choice of these steps.

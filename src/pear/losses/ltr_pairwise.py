@@ -23,7 +23,7 @@ class PairwiseLTRLoss(PoolLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         margin: ν ≥ 0, in units of the costs.
         solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
         pool_size: the largest number of solutions in a pool, see ``PoolLoss``.

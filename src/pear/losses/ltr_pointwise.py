@@ -16,7 +16,7 @@ class PointwiseLTRLoss(PoolLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
         pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
         seed: the seed of the random choice of these steps.

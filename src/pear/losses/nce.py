@@ -13,12 +13,12 @@ class NCELoss(PoolLoss):
 
     The best decision should look cheaper than the solutions of the pool (noise-contrastive estimation, Mulamba et al.,
     2021). The loss is linear in ĉ and has no least value, so that only changes of it are meaningful; ``mse_weight``
-    keeps forecasts from growing without end. The paper's variant with ĉ − c in the place of ĉ differs by a constant,
+    keeps forecasts from growing without end. The paper's variant with ĉ − c instead of ĉ differs by a constant,
     and has the same gradient. For maximisation every cost changes its sign.
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
         pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
         seed: the seed of the random choice of these steps.

@@ -14,12 +14,13 @@ class NIDLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``−w / u``, where w = ∂ℓ/∂z*(ĉ).
 
     The derivative of the decision is taken to be the negative identity (Sahoo et al., 2023), per unit u of the costs:
-    what is chosen and dear in truth becomes dearer in the forecast. For maximisation every cost changes its sign. Each
-    training step solves one problem per sample. Nothing keeps the forecast near the truth but ``mse_weight``.
+    a variable that is chosen although its true cost is high gets a higher forecast. For maximisation every cost changes
+    its sign. Each training step solves one problem per sample. Nothing keeps the forecast near the truth but
+    ``mse_weight``.
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
 

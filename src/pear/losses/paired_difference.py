@@ -66,7 +66,7 @@ def paired_difference(
         a: (N,) losses of the samples in time order.
         b: (N,) losses of the same samples by something else.
         block: the number of consecutive samples in a block; None stands for about the cube root of N.
-        weight: (N,) how much each sample counts in the mean; None for all alike. A difference then counts as the
+        weight: (N,) how much each sample counts in the mean; None for equal weights. A difference then counts as the
             weighted mean plus its own deviation times its weight over the mean weight.
         level: the probability that the interval holds the expected difference.
         draws: the number of bootstrap samples.

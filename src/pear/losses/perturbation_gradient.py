@@ -28,7 +28,7 @@ class PGLoss(DecisionLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         width: h > 0, the width of the difference, as a share of the true costs; it has no unit.
         difference: "central", "backward" or "forward".
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.

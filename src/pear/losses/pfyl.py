@@ -22,7 +22,7 @@ class PFYLLoss(DrawingLoss):
 
     Args:
         problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units of the costs.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.

@@ -32,7 +32,7 @@ class PoolLoss(DrawingLoss):
 
     Args:
         problem: the decision problem, as of ``DecisionLoss``.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         solve_ratio: the share of the steps in which the problem is solved for the forecasts, from 0 to 1.
         pool_size: the largest number of solutions in a pool, which should exceed the number of samples in a batch. A
             step takes time and memory for ``pool_size`` · n numbers and a product of them with B costs.
@@ -70,7 +70,7 @@ class PoolLoss(DrawingLoss):
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids; the first N where left out.
+            keys: N sample ids; the first N if omitted.
         """
         unit = super().calibrate(costs, keys)
         values = as_batch(costs).detach()

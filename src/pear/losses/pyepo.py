@@ -25,7 +25,7 @@ def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
 
     Args:
         problem: the decision problem, with a linear objective and the same constraints for every sample.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
 
     Raises:
         MissingExtraError: PyEPO is not installed.
@@ -44,7 +44,7 @@ class PyEPOLoss(DecisionLoss):
     Args:
         problem: the decision problem, with a linear objective and the same constraints for every sample.
         make: a loss class of ``pyepo.func``, or any function from a PyEPO model to such a loss.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
         options: passed on to ``make``. PyEPO takes them as they are, whatever the unit of the costs.

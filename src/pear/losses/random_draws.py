@@ -59,7 +59,7 @@ class DrawingLoss(DecisionLoss):
 
     Args:
         problem: the decision problem, as of ``DecisionLoss``.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.

@@ -61,8 +61,8 @@ def regret_gradient(
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" raises an error for failed samples; "mask" warns, and their rows are zero.
         Q: (n, n) or (B, n, n) predicted curvature.
-        true_Q: the curvature of the true objective; the problem's own where it is left out.
-        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
+        true_Q: the curvature of the true objective; the problem's own if omitted.
+        known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
     Returns:
         (B, n) in the dtype of ``predicted``; (B, k), by the predicted values, with a cost map.
@@ -116,9 +116,9 @@ def regret(
         true: (B, n) true costs.
         solver: "auto" or a name that ``pear solvers`` lists.
         Q: predicted curvature.
-        true_Q: the curvature of the true objective; the problem's own where it is left out.
+        true_Q: the curvature of the true objective; the problem's own if omitted.
         time_limit: seconds for all integer programs together; None sets no limit.
-        known: what is known about each sample, where the model has known values; see ``Model.with_known``.
+        known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
     Returns:
         (B,) float64: a tensor, or, where ``predicted`` or ``true`` is a table of pandas, a Series with its index.
@@ -247,7 +247,7 @@ class Outcome(NamedTuple):
 def share_of_best(lost: float, best: float) -> float:
     """Return lost / best; where the best value is 0, 0 if nothing is lost and otherwise infinity.
 
-    A best value that is rounding beside the loss counts as 0.
+    A best value that is tiny compared with the loss, as a rounding error is, counts as 0.
 
     Example:
         >>> share_of_best(1.0, 4.0), share_of_best(0.0, 0.0), share_of_best(1.0, 0.0), share_of_best(1.0, 1e-17)
@@ -266,7 +266,7 @@ def compare_decisions(problem: Problem, chosen: Tensor, best: Tensor, true: Tens
         chosen: (B, n) decisions.
         best: (B, n) best decisions under the true costs.
         true: (B, n) true costs.
-        true_Q: true curvature; the problem's own where it is left out.
+        true_Q: true curvature; the problem's own if omitted.
     """
     paid, ideal = (problem.objective(z.double(), true.double(), Q=true_Q) for z in (chosen, best))
     return Outcome(problem.sign * (paid - ideal), ideal)

@@ -69,7 +69,7 @@ def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
 
     Args:
         each: (B, …) values.
-        weight: (B,) weights; None weighs all samples alike.
+        weight: (B,) weights; None weighs all samples equally.
 
     Example:
         >>> import torch

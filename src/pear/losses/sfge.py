@@ -35,10 +35,10 @@ class SFGELoss(DrawingLoss):
     Args:
         problem: the decision problem, also with a curved objective; or a ``Model``, also with predicted right-hand
             sides and a recourse.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out. Where
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted. Where
             right-hand sides are predicted it maps the predicted values (B, k) to decisions.
         task_loss: maps decisions (N, n) and true costs (N, n), or true values (N, k) where right-hand sides are
-            predicted, to the loss of each decision (N,); the regret where left out.
+            predicted, to the loss of each decision (N,); the regret if omitted.
         samples: the number of random forecasts per sample and step.
         sigma: σ, the standard deviation of the forecasts in units of what is predicted.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
@@ -172,7 +172,7 @@ class SFGELoss(DrawingLoss):
         return super().settle_unit(costs)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the units of the values beside what ``DrawingLoss`` saves."""
+        """Return the units of the values, and what ``DrawingLoss`` saves."""
         return {**super().get_extra_state(), "units": self._units}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

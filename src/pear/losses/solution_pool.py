@@ -107,7 +107,7 @@ class SolutionPools:
 
         Args:
             solutions: (B, n) feasible for their sets of constraints.
-            sets: what names the set of constraints of each sample.
+            sets: for each sample, a name of its set of constraints.
             width: (n,) or (B, n) distances between the bounds of the variables, by which rounding is recognised.
         """
         if (len(self) + len(solutions)) * (8 * self._empty.shape[1] + _ENTRY_BYTES) > MOST_BYTES:
@@ -231,7 +231,7 @@ def name_solutions(solutions: Tensor, width: Tensor | None = None) -> list[bytes
 
     Args:
         solutions: (B, n).
-        width: (n,) or (B, n) distances between the bounds of the variables; infinite where left out.
+        width: (n,) or (B, n) distances between the bounds of the variables; infinite if omitted.
     """
     z = solutions.detach().double().cpu().numpy()
     size = np.abs(z).max(1, keepdims=True, initial=0.0)

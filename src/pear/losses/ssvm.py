@@ -19,15 +19,15 @@ class SSVMLoss(DecisionLoss):
     """``ℓ = max_z ĉᵀ(z*(c) − z) + μu Δ(z, z*(c))``; gradient ``z*(c) − z'`` with z' the decision of the maximum.
 
     This is the structured hinge loss with a rescaled margin (Taskar et al., 2005), one of the methods that Elmachtoub
-    and Grigas (2022) compare with: every other decision has to look dearer than z*(c), the more so the farther away it
-    is. ``Δ(z, z*) = Σ_j (z_j − z*_j)`` over variables where z* is at its lower bound, less that sum over the others.
-    For decisions of zeros and ones that is their Hamming distance; elsewhere it is at most the distance in the 1-norm.
-    It is linear in z, so that z' is the best decision under changed costs. For maximisation every cost changes its
-    sign. The true costs count by z*(c) alone.
+    and Grigas (2022) compare with. Under the forecast, every other decision must cost more than z*(c), by a margin that
+    grows with its distance. ``Δ(z, z*) = Σ_j (z_j − z*_j)`` over variables where z* is at its lower bound, less that
+    sum over the others. For decisions of zeros and ones that is their Hamming distance; elsewhere it is at most the
+    distance in the 1-norm. It is linear in z, so that z' is the best decision under changed costs. For maximisation
+    every cost changes its sign. The true costs enter only through z*(c).
 
     Args:
         problem: the decision problem, with a linear objective. The lower bounds of an ``Oracle`` are taken for 0.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` where left out.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         margin: μ > 0, in units of the costs.
         mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
         cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 PullBack = Callable[[Tensor], Tensor]
-"""A function from the gradient by decisions (B, n) to the gradient by costs (B, n)."""
+"""Maps the gradient with respect to decisions (B, n) to that with respect to costs (B, n)."""
 
 
 def with_gradient(cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
-    """Return decisions as a function of costs whose derivative is the one that a method gives them.
+    """Return decisions that autograd differentiates with respect to costs by a method's own rule.
 
     Args:
         cost: (B, n) the costs that get the gradient.
         z: (B, n) the decisions.
-        pull_back: maps the gradient by the decisions to the one by the costs, when ``backward`` is called.
+        pull_back: maps the gradient with respect to the decisions to that with respect to the costs; ``backward`` calls
+            it.
 
     Returns:
         (B, n) the decisions, in the dtype of the costs.

@@ -223,8 +223,8 @@ def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
 def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
     """The natural sizes of the entries of points x (B, n) of integer programs. Shape (B, n).
 
-    An integer has no rounding error: its size is its absolute value, and it is no measure of the continuous variables.
-    Theirs is that of a continuous program.
+    An integer has no rounding error: its size is its absolute value, and says nothing about the
+    continuous variables. Their sizes are those of a continuous program.
     """
     assert qp.integer is not None
     abs_x, sizes = x.abs(), Sizes.cached(qp)

@@ -141,7 +141,7 @@ def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList)
 
 
 def _drop_wider_limits(w: WorkingProgram, kept: int, row: int, factor: float) -> None:
-    """Remove, of two parallel rows, the limits that the other's imply."""
+    """Of two parallel rows, remove each limit that is implied by the other row."""
     before = np.isfinite([w.low[kept], w.high[kept], w.low[row], w.high[row]]).sum()
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
     below, above = low > w.low[kept], high < w.high[kept]
@@ -202,7 +202,7 @@ def drop_dependent_equalities(w: WorkingProgram) -> bool:
 
 
 def _not_peeled(rows: sparse.csr_array) -> Index:
-    """The positions of rows that may depend on others: one with a variable that no other row has depends on none."""
+    """The positions of rows that may depend on others. A row with a variable that no other row has depends on none."""
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_PEELS):
         part = rows[left]

@@ -111,7 +111,7 @@ class ConstraintMap:
         return found
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """Gradient by the predicted values, (B, k), from those by b, h, lb and ub (B, r), and by A and G (B, r, n)."""
+        """Gradient in the predicted values, (B, k), from those in b, h, lb and ub (B, r), and in A and G (B, r, n)."""
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:

@@ -20,7 +20,7 @@ class CurvatureMap:
     convex.
 
     Args:
-        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened; zero for values that are no weights.
+        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened; zero for values that are not weights.
         signs: (k,) 1 where a value may not be negative, −1 where it may not be positive, 0 elsewhere.
 
     Attributes:

@@ -266,7 +266,7 @@ def _convexity_advice(sense: str, shift: float) -> str:
 
 
 def _check_size(n: Any) -> int:
-    """Return n as an int, or raise if it is no positive integer."""
+    """Return n as an int, or raise if it is not a positive integer."""
     try:
         size = operator.index(n)
     except TypeError:

@@ -154,8 +154,8 @@ class KnownMap:
             (N, k) float64; (k,) where all samples share all values.
 
         Raises:
-            ProblemError: nothing came, a name is missing or unknown, a shape is wrong, or a number is not finite or has
-                the wrong sign. The message says which, and what to do.
+            ProblemError: there is no known data, a name is missing or unknown, a shape is wrong, or a number is not
+                finite or has the wrong sign. The message says which, and what to do.
         """
         parts = self._parts(known)
         sizes = {one.name: len(part) for one, part in zip(self.values, parts, strict=True) if part.ndim == 2}

@@ -151,7 +151,7 @@ class Model:
     def curvature(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> Tensor | None:
         """Q (B, n, n) under predicted values (B, k), differentiable; None where no weight of a quadratic is predicted.
 
-        ``keys`` are B row numbers, where samples have a Q of their own; left out, the batch is all of them.
+        ``keys`` are B row numbers, where samples have a Q of their own; if omitted, the batch is all of them.
         """
         own = self.problem if keys is None else self.problem[list(keys)]
         return None if self.curvature_map is None else self.curvature_map(as_batch(predicted), own.Q)
@@ -211,7 +211,7 @@ class Model:
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers, where samples have fields of their own; left out, the batch is all of them.
+            keys: B row numbers, where samples have fields of their own; if omitted, the batch is all of them.
 
         Returns:
             (B, r) for each of b, h, lb and ub that is predicted, as overrides for ``pear.solve(model.problem, …)``.
@@ -380,7 +380,7 @@ def recourse_model(problem: Any) -> Model | None:
     """The argument where it is a model that predicts right-hand sides, else None.
 
     Raises:
-        ProblemError: it predicts right-hand sides and has no recourse, or has known values and none came.
+        ProblemError: it predicts right-hand sides and has no recourse, or it needs known values and gets none.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
         problem.known_map.read(None)  # which says what is missing

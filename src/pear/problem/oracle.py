@@ -1,4 +1,4 @@
-"""``Oracle``: a function from costs to decisions in the place of a problem, and the program that PEAR trains on."""
+"""``Oracle``: a function from costs to decisions instead of a problem, and the program that PEAR trains on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Oracle(Problem):
         decide: maps the costs of one sample, an array (n,), to its decision (n,); or those of a batch (B, n) to
             (B, n). It may return tensors. Where samples have data of their own, it takes the id of the sample as
             ``key``, or those of the batch as ``keys``; they are None where nobody knows them.
-        n: the number of variables; left out, that of the relaxation.
+        n: the number of variables; if omitted, that of the relaxation.
         sense: "min" or "max".
         batched: whether ``decide`` takes a batch; None lets the first call find out.
         processes: the number of processes of this machine that share the samples, for a slow function. Needs joblib.
@@ -202,7 +202,7 @@ class Oracle(Problem):
 
 
 def decided_by(problem: Problem | Model, decide: Callable[..., Tensor]) -> Problem | Model:
-    """Return the same problem or model with a function of tensors in the place of its solver.
+    """Return the same problem or model with a function of tensors instead of its solver.
 
     Args:
         problem: the problem, which becomes the relaxation.

@@ -203,7 +203,7 @@ def as_decisions(returned: Any, shape: tuple[int, ...], samples: list[int]) -> A
     """Return what a function has returned as a float64 array of this shape.
 
     Raises:
-        ProblemError: it is no array of numbers of this shape; the message names the samples.
+        ProblemError: it is not an array of numbers of this shape; the message names the samples.
     """
     value = returned.detach().cpu().numpy() if isinstance(returned, Tensor) else returned
     try:

@@ -87,7 +87,7 @@ class Program:
 
 
 class Planner(nn.Module):
-    """Makes the plans of a batch; their derivatives by forecasts and states are exact.
+    """Makes the plans of a batch; their derivatives with respect to forecasts and states are exact.
 
     Args:
         program: the model as a function of its data.
@@ -133,7 +133,7 @@ class Planner(nn.Module):
         return found.x[:, : self.program.problem.n], found.status
 
     def _as_call(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """The costs and fields of the problem that decides, with what is decided already fixed by its bounds."""
+        """The costs and fields of the problem to solve; bounds fix the variables that are decided already."""
         cost, fields, elastic = data.cost, dict(data.fields), self.program.elastic
         own = own_sides(self.program.problem)
         if held is not None:

@@ -15,16 +15,16 @@ from pear.wording import list_names
 
 
 class RealisedCost:
-    """What the first periods of a plan really cost, by the model's own objective at the true values.
+    """The realised cost of the first periods of a plan: the model's own objective at the true values.
 
-    A term belongs to the latest period among its variables: ``(level[1] − level[0])²`` is paid with period 0. The terms
-    of the state that a plan begins with were paid before, and those of later periods come with later plans. Violated
-    rows that end in a period that is done are charged as the model's ``Penalty`` says. The constant of the objective
-    belongs to no period, and is left out.
+    A term of the objective belongs to the latest period among its variables: ``(level[1] − level[0])²`` belongs to
+    period 0. Terms of the initial state alone belong to earlier plans, and terms of later periods to later plans. The
+    model's ``Penalty`` prices violated rows whose last period is carried out. The constant of the objective belongs to
+    no period, and is left out.
 
     Args:
         timeline: the periods of the model.
-        step: the number of periods that are done.
+        step: the number of periods that are carried out.
 
     Raises:
         ProblemError: a variable has a cost and no period, or the model has a smooth term or a projection.
@@ -48,7 +48,7 @@ class RealisedCost:
         self._prices = self._read_prices()
 
     def __call__(self, z: Tensor, cost: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
-        """Compute what the periods done cost, in the model's own sense; shape (B,), differentiable.
+        """Compute the cost of the periods that are carried out, in the model's own sense; shape (B,), differentiable.
 
         Args:
             z: (B, n) plans.

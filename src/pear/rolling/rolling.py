@@ -35,7 +35,7 @@ class Rolling:
             of the model, or a named row, whose right-hand side the state becomes: ``{"level": "start"}``. Of an array
             with a row for each period, the state is the row of the last period that is done.
         step: the number of periods that are done before the next plan.
-        horizon: the number of periods of a plan; that of the predicted values where left out.
+        horizon: the number of periods of a plan; that of the predicted values if omitted.
         fixed: how many of the first periods of a plan were decided in the plan before: a number for all arrays that
             have a row for each period, or a dictionary from names to numbers. The first plan of a rollout is free.
         transition: a function ``(state, done, true) → state`` for a world that does not follow the plan: from
@@ -43,7 +43,7 @@ class Rolling:
             values of these periods, to the next states. It must be differentiable to be trained through.
         cost: a function of the same arguments to what the step really cost, (B,). By default this is the part of the
             model's objective that belongs to the periods done, at the true values; see ``RealisedCost``.
-        initial: the states that a rollout begins with, by name; the model's own where left out.
+        initial: the states that a rollout begins with, by name; the model's own if omitted.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
@@ -108,7 +108,7 @@ class Rolling:
 
         Args:
             count: B.
-            initial: values (…) or (B, …) by name; those of the rolling, or of the model, where left out.
+            initial: values (…) or (B, …) by name; those of the rolling, or of the model, if omitted.
         """
         given, found = {**self._initial, **(initial or {})}, {}
         for one in self.states:
@@ -143,13 +143,13 @@ class Rolling:
         Args:
             forecaster: an object with ``predict``, a torch module or a function, called with all rows of features at
                 once; a table of forecasts with a row for each period, or for each plan; or "perfect".
-            data: what came true: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame with
-                a column for each, or an array where there is one series.
+            data: the true values: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame
+                with a column for each, or an array where there is one series.
             features: (N, …) what is known at each period; a row for each, or for each plan.
-            known: the known values of the model that are no states: arrays (N, …) by name, with a row for each period.
-            initial: the states to begin with, by name; those of the rolling where left out.
+            known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
+            initial: the states to begin with, by name; those of the rolling if omitted.
             start: the period at which the first plan begins.
-            steps: the number of steps; as many as the data has whole plans for where left out.
+            steps: the number of steps; as many as the data has whole plans for if omitted.
             progress: a function that is called with the steps done and all steps.
 
         Raises:
@@ -184,9 +184,9 @@ class Rolling:
 
         Args:
             features: (N, …) a row for each period.
-            data: what came true, as for ``simulate``.
+            data: the true values, as for ``simulate``.
             steps: S, the number of steps of a rollout.
-            starts: (W,) the periods at which rollouts begin; every S steps where left out, so that none overlap.
+            starts: (W,) the periods at which rollouts begin; every S steps if omitted, so that none overlap.
         """
         series = TimeSeries(self.timeline, data)
         every = series.starts(self.step)

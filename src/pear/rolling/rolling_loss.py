@@ -25,7 +25,7 @@ class RollingLoss(nn.Module):
     """The realised cost of rollouts: plans under forecasts, of which the first part is paid for at true values.
 
     The gradient goes through the whole rollout: a forecast changes the plan, the plan changes the state, and the state
-    changes every later plan. Each plan gives its exact derivatives by the forecast and by the state.
+    changes every later plan. Each plan gives its exact derivatives with respect to the forecast and by the state.
 
     Args:
         rolling: the model and how it rolls.
@@ -34,7 +34,7 @@ class RollingLoss(nn.Module):
         terminal: a function ``(state, true) → cost`` of the states at the end (dictionary of (B, …)) and the true
             values of the last plan's periods (dictionary of (B, T, …)), to what these states are worth, (B,), as a cost
             in the model's own sense. By default what is left at the end is worth nothing.
-        known: the known values of the model that are no states: arrays (N, …) by name, a row for each period. ``keys``
+        known: the known values of the model that are not states: arrays (N, …) by name, a row for each period. ``keys``
             of a call are then the first periods of the rollouts.
         initial: the states that rollouts begin with, as for ``Rolling``.
         on_failure: "raise" raises an error where a step has no plan. "mask" leaves rollouts with such a step out, and

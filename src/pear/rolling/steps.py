@@ -154,7 +154,7 @@ def roll(
         planner: makes the plans.
         commitment: what is decided one plan ahead.
         forecasts: (B, S, k) what is forecast at each step.
-        truth: (B, S, k) what comes true.
+        truth: (B, S, k) the true values.
         known: (B, S, q) known numbers of each step, or None.
         state: the first states.
         keys: ids of the rollouts: each plan starts from the last plan of its rollout, and the first one from the last

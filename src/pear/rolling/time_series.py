@@ -17,7 +17,7 @@ from pear.wording import list_names
 
 
 class TimeSeries:
-    """What came true, period by period, and the values of every plan among it.
+    """The true values, period by period, and those that belong to the periods of a plan.
 
     Args:
         timeline: the periods of the model.
@@ -82,7 +82,7 @@ def read_known(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -
 
     Args:
         model: the model.
-        known: for each known value that is no state, an array (rows, …) with what is known at each step.
+        known: for each known value that is not a state, an array (rows, …) with what is known at each step.
         rows: the number of rows that are expected.
         left_out: the known values that are states; their numbers are zero here.
     """
@@ -117,7 +117,7 @@ def read_forecasts(forecaster: Any, features: Any, series: TimeSeries, starts: T
         forecaster: "perfect"; an object with ``predict``; a torch module or a function of the features; or a table of
             forecasts.
         features: a row for each period, or for each plan; None for a forecaster that takes none.
-        series: what came true.
+        series: the true values.
         starts: the periods at which plans begin.
     """
     k = series.timeline.model.inputs

@@ -29,7 +29,7 @@ class Timeline:
 
     Args:
         model: the model of a plan.
-        horizon: T; the length of the predicted series where left out.
+        horizon: T; the length of the predicted series if omitted.
 
     Attributes:
         model: the model.

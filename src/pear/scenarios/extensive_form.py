@@ -135,7 +135,7 @@ class ExtensiveForm:
         Args:
             values: (B, S, k) predicted values of the scenarios.
             keys: B sample ids, or None.
-            weights: (B, S) weights of this call's scenarios; those of the program where left out.
+            weights: (B, S) weights of this call's scenarios; those of the program if omitted.
 
         Returns:
             The costs (B, n), and b, h, lb, ub and G by name, for those that are predicted or differ by sample.

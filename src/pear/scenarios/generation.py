@@ -26,7 +26,7 @@ def residual_scenarios(
         count: S, the number of scenarios; each is a day of the past.
         draw: "random" days, without replacement where there are enough; or "even": days are sorted by their mean error,
             each value in units of its deviation, and taken at even steps, so that few scenarios span high and low.
-        seed: of the random draw, which is the same for all B samples.
+        seed: the seed of the random draw, which is the same for all B samples.
 
     Returns:
         (B, S, k) float64.

@@ -1,4 +1,4 @@
-"""``reduce``: few scenarios with weights in the place of many, by k-means."""
+"""``reduce``: few scenarios with weights instead of many, by k-means."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def reduce(
     Args:
         values: (B, N, k), or (N, k) for one sample.
         count: S, how many are left; fewer clusters than that have scenarios of weight 0.
-        weights: (N,) or (B, N) weights of the N scenarios; all alike where left out.
+        weights: (N,) or (B, N) weights of the N scenarios; equal if omitted.
         keep: "mean", or "one" scenario of each cluster.
-        seed: of the first centres, which k-means++ draws, and of the scenarios that are kept.
+        seed: the seed of the first centres, which k-means++ draws, and of the scenarios that are kept.
 
     Returns:
         Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass them to

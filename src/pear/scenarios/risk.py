@@ -119,7 +119,7 @@ def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
     Args:
         risk: the risk measure.
         costs: (B, S) costs, to be minimised.
-        weights: (S,) or (B, S) weights of the scenarios, which sum to one; all alike where left out.
+        weights: (S,) or (B, S) weights of the scenarios, which sum to one; equal if omitted.
 
     Returns:
         (B,) float64.

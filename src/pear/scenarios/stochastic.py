@@ -69,7 +69,7 @@ class Stochastic:
         scenarios: S, the number of scenarios.
         risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or its name. The risk of a
             problem that maximises is that of too little.
-        weights: (S,) positive weights of the scenarios; all alike where left out. Only ratios matter.
+        weights: (S,) positive weights of the scenarios; equal if omitted. Only ratios matter.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Example:
@@ -130,7 +130,7 @@ class Stochastic:
             values: (B, S, k) values of the scenarios, (B, S·k) in the same order, or (S, k) of one sample.
             keys: B sample ids; row numbers where samples have data of their own.
             weights: (B, S) weights of each sample's scenarios, such as those of ``pear.scenarios.reduce``; those of the
-                program where left out.
+                program if omitted.
             on_failure: "raise" raises an error that names the samples without a decision; "mask" warns, and they hold
                 NaN.
             time_limit: seconds for all integer programs together.
@@ -175,7 +175,7 @@ class Stochastic:
         return self.model.problem.sign * found.cost
 
     def best(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the cost (B,) of the best decisions under true values (B, k): those that had known the truth."""
+        """Compute the cost (B,) of the decisions that are best under true values (B, k), made with hindsight."""
         truth = as_batch(true, "true").detach().double()
         ids = as_keys(keys, len(truth), self.problem)
         cost, fields = self.stages.costs(truth, ids), self.stages.sides(truth, ids)
@@ -256,7 +256,7 @@ class Stochastic:
 
 
 def read_scenario_weights(weights: Any, scenarios: int) -> Tensor:
-    """Return weights (S,) or (B, S) that sum to one, from positive numbers; all alike for None.
+    """Return weights (S,) or (B, S) that sum to one, from positive numbers; equal for None.
 
     Raises:
         ProblemError: they have another shape, or one is not positive.

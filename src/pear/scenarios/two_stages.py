@@ -138,7 +138,7 @@ def first_columns(model: Model, first: Sequence[str]) -> Tensor:
     """Find the columns of variables by name: those of ``model.layout``, or single variables.
 
     Raises:
-        ProblemError: no name came, or one is unknown.
+        ProblemError: there is no name, or one is unknown.
 
     Example:
         >>> import pear

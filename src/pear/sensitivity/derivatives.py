@@ -21,7 +21,7 @@ Derivative = Callable[[], Tensor]
 
 
 def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
-    """Functions that return the derivatives by cost (B, n) and by Q (B, n, n).
+    """Make functions that return the derivatives with respect to the cost (B, n) and to Q (B, n, n).
 
     Args:
         p: (B, n) projection P w of the upstream gradient w.
@@ -48,7 +48,7 @@ class DecisionPoint(NamedTuple):
 
 
 def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Functions that return the derivatives by cost, Q, A, b, G, h, lb and ub, one row per sample.
+    """Make functions that return the derivatives in the cost, Q, A, b, G, h, lb and ub, one row per sample.
 
     Args:
         solved: the verified solutions.
@@ -67,11 +67,11 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
 
 
 def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Functions as of ``all_derivatives``, for a loss of variables that are unique where others need not be.
+    """Make the functions of ``all_derivatives`` for a loss of variables that are unique, if others need not be.
 
-    The multipliers of an upper bound on costs, or slacks of a scenario that no cost weighs, may move at no cost. They
-    have no derivative; the decisions beside them have, and ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution where w is
-    zero along all directions that cost nothing. Whether it has one is checked.
+    Some variables may move at no cost, such as the slacks of a scenario without weight. They have no derivative. The
+    other variables have one if w is zero along all directions that cost nothing: ``[H Jᵀ; J 0][p; q] = [w; 0]`` then
+    has a solution. Whether it has one is checked.
 
     Args:
         solved: the verified solutions.

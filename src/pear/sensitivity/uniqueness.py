@@ -121,11 +121,11 @@ class _FlatDirections:
         self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
         self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
 
-    def stand_still(self) -> bool:
-        """Whether the rows that are held leave no direction but zero, as far as rows with one variable show it.
+    def are_clearly_zero(self) -> bool:
+        """Whether rows with a single variable prove that zero is the only direction. False if they do not.
 
-        Such a row holds its variable; without it, another row may have one variable. The curvature of a smoothed
-        linear program has one entry in a row, so that little but slacks is left.
+        A held row with a single variable fixes it at zero. Other rows may then have a single free variable, too. In a
+        smoothed linear program every row of H has one entry, so that only slacks remain after the first pass.
         """
         used = sparse.csr_array(self.held != 0).astype(float)
         loose = (self.low < 0) | (self.high > 0)
@@ -159,7 +159,7 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
 def _search_way_out(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Search for a direction that leaves a weakly active constraint of sample i; returns whether there is none."""
     flat = _FlatDirections(qp, active, weak, i)
-    if qp.is_sparse and flat.stand_still():
+    if qp.is_sparse and flat.are_clearly_zero():
         return True
     gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
     leave = flat.solve(gain)

@@ -165,7 +165,7 @@ class FusedDecisions:
 
     @property
     def gives_rows(self) -> bool:
-        """Whether ``respond`` may give derivatives by constraints."""
+        """Whether ``respond`` may give derivatives with respect to constraints."""
         known = self.duals is not None and not self.doubtful
         return known and isinstance(self.projector, RowProjector)
 
@@ -183,8 +183,8 @@ class FusedDecisions:
             error: (B, n) errors.
 
         Returns:
-            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed. Rows
-            of samples that are left have no meaning.
+            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed. The
+            rows of samples in ``left`` are arbitrary.
         """
         if self.doubtful:
             return None
@@ -265,7 +265,7 @@ class FusedPass(Protocol):
 
 @runtime_checkable
 class RowPass(Protocol):
-    """A pass whose decisions also have derivatives by right-hand sides and bounds."""
+    """A pass whose decisions also have derivatives with respect to right-hand sides and bounds."""
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]

@@ -2,7 +2,7 @@
 
 A new solver is one file with a ``solve`` function and one row here. Only users name a solver. The pipeline takes the
 first row whose capabilities fit, and continues down the table where that solver fails. Solvers of other packages
-(``pear.plugins``) are rows as well; they are asked where a user names them, and "auto" never chooses one.
+(``pear.plugins``) are rows as well. They run only if a user names them; "auto" never chooses one.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def plugin_row(name: str, value: Any) -> Backend:
     """Check the solver of another package, and return its row.
 
     Raises:
-        PluginError: it is no ``Backend``, has another name, or has no ``solve``.
+        PluginError: it is not a ``Backend``, has another name, or has no ``solve``.
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")

@@ -156,7 +156,7 @@ class SampleTable(Generic[Rows]):
     Attributes:
         rows: the rows, of the type that ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of
             arrays.
-        fingerprints: (K, f) float64; NaN, which equals nothing, where a row is only a warm start.
+        fingerprints: (K, f) float64. A row that is only a warm start has NaN, so that its fingerprint matches no data.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class SampleTable(Generic[Rows]):
             rows: the B new rows.
             fingerprint: (B, f) fingerprint of the data that the rows solve exactly; None where the rows are only warm
                 starts.
-            good: (B,) bool, True where a row is an exact solution; all rows are where it is left out.
+            good: (B,) bool, True where a row is an exact solution; all rows are if omitted.
         """
         index = self._index(slots)
         if isinstance(self.rows, TensorRecord):

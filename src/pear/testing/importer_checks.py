@@ -27,7 +27,7 @@ SAME = 1e-8
 
 NAMED = "maximisation with a constant"
 LEAST_CASES = 3
-"""An importer must read at least so many of the models."""
+"""An importer must read at least this many of the models."""
 
 
 def importer_checks(importer: str | Importer, write: WriteModel) -> list[Check]:

@@ -1,4 +1,4 @@
-"""Awkward models with which importers are checked, written once as arrays, with their optima."""
+"""Difficult models that test importers, written once as arrays, with their optima."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
     Args:
         base: a forecaster as in ``forecast_of``. An estimator that is not fitted is copied and fitted to all rows.
         X: the training rows.
-        y: (N, k) or (N,) what came true, with a row for each of X.
+        y: (N, k) or (N,) the true values, with a row for each of X.
         groups: the groups of a long table, whose rows stay together; None where a row is a sample.
         folds: the number of blocks.
     """
@@ -301,7 +301,7 @@ def offsets_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor,
     Args:
         base: a forecaster as in ``forecast_of``.
         features: (N, p); or (N, k, p), of which the base gets N·k rows.
-        costs: (N, k) what came true.
+        costs: (N, k) the true values.
 
     Returns:
         (N, k) forecasts, and the fitted base with a note.

@@ -28,7 +28,7 @@ class RunFile:
     """The checkpoint file of one call of ``fit``, which the stages of the run share.
 
     The file holds the stage that is under way. The first checkpoint of the next stage replaces it, so that no file of
-    an earlier stage is left to lead another run astray.
+    an earlier stage can mislead another run.
 
     Attributes:
         path: the path of the file; None saves and resumes nothing.

@@ -94,7 +94,7 @@ def fit(
             epoch to collect all costs and ids, and the features of the first 4,096 samples, which show whether the
             model is untrained. It brings its own batches, so that ``config.batch_size`` and ``order`` are not used. Of
             ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the squared
-            error use these in the place of all samples.
+            error use these instead of all samples.
         validation: held-out samples in one of these forms; or the share of ``train`` to hold out, which are its last
             rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out 0.2.
             DataLoaders and ``ParquetSamples`` need validation samples. ``History.note`` says what was done.
@@ -102,7 +102,7 @@ def fit(
             better. The default is the normalised regret on the problem of the loss, with its integers; for a loss
             without a problem, the loss itself.
         config: how to train and when to stop.
-        optimizer: Adam over all parameters, at the config's learning rate, where left out; ``config.start`` says how
+        optimizer: Adam over all parameters, at the config's learning rate, if omitted; ``config.start`` says how
             the last layer begins then.
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
@@ -116,7 +116,7 @@ def fit(
             an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.
         sample_weight: (N,) how much each sample of ``train`` counts: in the loss, in the squared error that comes first
             and in the default metric on samples held out of ``train``. Only ratios matter; samples of weight 0 are left
-            out. All alike where left out. A metric of your own gets no weights; samples must be in memory.
+            out. Equal if omitted. A metric of your own gets no weights; samples must be in memory.
         validation_weight: the same for samples given as ``validation``.
 
     Returns:
@@ -235,7 +235,7 @@ def _check_keys(samples: SampleSource, problem: Any) -> None:
 
 
 def _check_kinds(model: Any, loss: Any) -> None:
-    """Raise if the model is no module, or the loss cannot be called."""
+    """Raise if the model is not a module, or the loss cannot be called."""
     if not isinstance(model, nn.Module):
         raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
     if not callable(loss):

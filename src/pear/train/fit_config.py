@@ -43,11 +43,11 @@ class FitConfig:
             overlap, such as sums over several days.
         data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
             all must call ``fit``. False trains on this rank alone.
-        label_neighbours: k; where it is not 0, training sees the costs ``w c + (1 − w) m`` in the place of each
+        label_neighbours: k; where it is not 0, training sees the costs ``w c + (1 − w) m`` instead of each
             sample's own costs c, where m is the mean of the costs of its k nearest neighbours in the features (Schutte,
             Postek and Yorke-Smith, 2024). Noise in the costs then misleads less. Validation sees the costs themselves.
         label_own_weight: w, from 0 to 1.
-        label_mixing: "mean" mixes costs with the mean of the neighbours'. "each" trains on k samples in the place of
+        label_mixing: "mean" mixes costs with the mean of the neighbours'. "each" trains on k samples instead of
             one, ``w c + (1 − w) c_j`` for each neighbour j, so that an epoch is k times as long; samples have no ids
             then, and share the problem.
         normalise_costs: whether training sees costs of the same norm for all samples, so that those with large costs

@@ -1,4 +1,4 @@
-"""What a training depends on beside weights and optimizer: torch's global random numbers, and samples' warm starts."""
+"""What a training depends on besides weights and optimizer: torch's global random numbers, and samples' warm starts."""
 
 from __future__ import annotations
 

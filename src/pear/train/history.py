@@ -72,8 +72,8 @@ class RaceRow:
         difference: the metric less that of the start; negative is better.
         standard_error: the standard error of the difference.
         interval: the ends of its interval of 95 %.
-        screened: True where the relaxation alone was judged, to choose what is judged with integers. Such a row does
-            not win, and its metric is no decision's.
+        screened: True if the contender was judged by the relaxation alone, to choose contenders to judge with integers.
+            Such a row cannot win, and its metric is that of relaxed decisions.
     """
 
     contender: str

@@ -34,14 +34,14 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
     """Fit a ridge regression to all rows.
 
     Features are standardised first, so that their units do not matter; a constant feature gets no weight. Targets are
-    divided by their deviations, so that each of them counts alike. The strength has the lowest squared error on folds
-    of consecutive rows, which are honest for rows in time order.
+    divided by their deviations, so that all count equally. The strength has the lowest squared error on folds of
+    consecutive rows, so that a row in time order is not predicted from its neighbours.
 
     Args:
         features: (N, p).
         targets: (N, k).
         intercept: False for a model without a bias; then neither features nor targets are centred.
-        weight: (N,) how often each row counts; None for once. A whole number stands for so many equal rows.
+        weight: (N,) how often each row counts; None for once. A weight of 3 equals three copies of the row.
 
     Example:
         >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None]

@@ -179,7 +179,7 @@ def _add(found: Any, value: Any) -> None:
 
 
 def _plain_keys(keys: Any) -> list[Any]:
-    """Return ids that are the same in every process; none where one is no number, text or tuple of these."""
+    """Return ids that are the same in every process; none where one is not a number, text or tuple of these."""
     if keys is None:
         return []
     listed = keys.tolist() if isinstance(keys, Tensor) else list(keys)

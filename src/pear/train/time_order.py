@@ -115,7 +115,7 @@ def _move(table: Any, order: Rows) -> Any:
 
 
 def _dates(pandas: Any, labels: Any) -> NDArray[Any] | None:
-    """Labels as numbers that grow with time, missing ones last; None where they are no dates."""
+    """Labels as numbers that grow with time, missing ones last; None where they are not dates."""
     if labels is None or isinstance(labels, torch.Tensor):
         return None
     index = pandas.Index(labels)

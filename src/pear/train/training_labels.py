@@ -26,9 +26,9 @@ _PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
 
 
 def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
-    """Return the samples with the costs that the config asks training to use in the place of their own.
+    """Return the samples with the costs that the config asks training to use instead of their own.
 
-    Samples that training leaves out, or whose costs are not finite, keep their costs and are no neighbours of others.
+    Samples that training leaves out, or whose costs are not finite, keep their costs and are not neighbours of others.
 
     Args:
         samples: the training samples.
@@ -95,7 +95,7 @@ def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float,
 
 
 def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float) -> SampleBatch:
-    """Return k samples in the place of each one, with the costs ``w cᵢ + (1 − w) c_j`` for each neighbour j.
+    """Return k samples instead of each one, with the costs ``w cᵢ + (1 − w) c_j`` for each neighbour j.
 
     Args:
         features: (N, p) as of ``mix_with_neighbours``.
@@ -145,7 +145,7 @@ def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
 
     Args:
         costs: (N, n).
-        weight: (N,) how much each sample counts in the mean; all alike where left out.
+        weight: (N,) how much each sample counts in the mean; equal if omitted.
 
     Example:
         >>> equal_norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))

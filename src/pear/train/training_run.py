@@ -230,7 +230,7 @@ class TrainingRun:
         return self._check_finite("loss", total / max(seen, 1), epoch)
 
     def _batches_in_part(self, samples: int) -> int:
-        """Return the number of batches in a part of an epoch of so many samples."""
+        """Return the number of batches in a part of an epoch of this many samples."""
         return max(1, -(-samples // (self.config.batch_size * PARTS)))
 
     def steps(

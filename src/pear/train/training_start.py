@@ -82,10 +82,10 @@ def make_optimizer(
 
 
 def _shrink_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
-    """Make the constant in Adam's denominator small beside the gradients where costs are small."""
+    """Make the constant in Adam's denominator small compared with the gradients if costs are small."""
     least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
-        # gradients by weights of hidden layers fall with the square of the costs' size under a squared error
+        # gradients in the weights of hidden layers fall with the square of the costs' size under a squared error
         group["eps"] = max(group["eps"] * min(1.0, scale) ** 2, least)
 
 

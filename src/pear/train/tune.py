@@ -122,18 +122,18 @@ def tune(
         problem: the decision problem; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps
             predicted values to costs.
         X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
-        C: (N, n) the costs that came true, or (N, k) values that the model's cost map takes.
-        model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from the seed.
+        C: (N, n) the true costs, or (N, k) values that the model's cost map takes.
+        model: maps features to costs; each candidate trains a copy. If omitted, a linear model drawn from the seed.
         validation: the share of samples held out (None: 0.2), the last rows in the order of their dates where they have
             an index of dates, else in their own order; or features and costs of samples of their own.
         candidates: mappings with a method under "method" and options of its loss. A method is a name, a class of
             losses, a function from the problem to a loss, or a loss, which is copied; without options it may stand
             alone. "smoothing" may be a multiple of "auto": ``{"method": "pear", "smoothing": "auto*3"}``.
-            ``default_candidates`` where left out.
+            ``default_candidates`` if omitted.
         config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
             that of the order of the samples, and of the first weights of a linear model. ``time_cap`` is the time of
             all candidates together, checks included; each stage gets an equal part of it.
-        metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
+        metric: (predicted, true) → float on the validation samples, lower is better; if omitted, the normalised regret.
         engine: where candidates train: "local", one after the other in this process; or "ray" or "ray://HOST:PORT",
             side by side on a Ray cluster, with the same outcome.
         progress: called after every epoch; on Ray a few times a second.

@@ -282,9 +282,9 @@ def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str
 
 
 def _outcomes_on_samples(problem: Problem | Model, validation: SampleSource) -> Outcomes:
-    """Make ``outcomes_on`` these samples.
+    """Make the function of ``outcomes_on`` for validation samples from any source.
 
-    Where a DataLoader gives the samples in another order, their best decisions are computed again.
+    If a DataLoader returns the samples in another order, their best decisions are computed again.
     """
     if isinstance(validation, MemorySamples):
         fixed = outcomes_on(problem, validation.costs, validation.keys)

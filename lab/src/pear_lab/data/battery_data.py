@@ -48,7 +48,7 @@ def load_pjm_days(path: str | Path | None = None) -> PjmDays:
     """Read the days of the PJM market. ``LICENCE`` names their origin.
 
     Args:
-        path: ``pjm_days.npz`` or its folder; ``$PEAR_DATA`` where left out.
+        path: ``pjm_days.npz`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
         DataError: no file, an array is missing or has another shape, a number is not finite, or dates do not increase.

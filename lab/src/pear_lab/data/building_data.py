@@ -71,7 +71,7 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
     that a property below the average counts as a loss: a different problem.
 
     Args:
-        path: file or folder; ``$PEAR_DATA`` where left out.
+        path: file or folder; ``$PEAR_DATA`` if omitted.
         features: "all", or "project" for V-1 to V-8 alone.
 
     Raises:

@@ -50,7 +50,7 @@ def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[i
         delimiter: between two fields; several in a row count as one where it is a blank.
 
     Raises:
-        DataError: it is no text in UTF-8, or a line has more or fewer fields than the first one.
+        DataError: it is not a text in UTF-8, or a line has more or fewer fields than the first one.
     """
     opener = gzip.open if file.suffix == ".gz" else open
     try:

@@ -63,9 +63,9 @@ def load_energy(
     """Read the Irish half-hour prices of 2011 to 2013.
 
     Args:
-        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` where left out.
+        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` if omitted.
         weights: 48 positive numbers; those of the published weighted knapsack, from the ``.npz`` beside the prices,
-            where left out.
+            if omitted.
         gaps: "drop" leaves out days with a missing number or half-hour, and names them in ``dropped``; "raise" refuses.
 
     Raises:
@@ -115,7 +115,7 @@ def load_demand(path: str | Path | None = None) -> DemandData:
     """Read Irish load and wind of 2011 to 2013, forecast and real, from the file of ``load_energy``.
 
     Args:
-        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` where left out.
+        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
         DataError: no file, or one that lacks a column.

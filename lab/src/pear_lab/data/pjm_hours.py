@@ -46,10 +46,10 @@ def load_pjm_hours(path: str | Path | None = None) -> PjmHours:
     """Read the hours of the PJM market. ``battery_data.LICENCE`` names their origin.
 
     Args:
-        path: ``pjm_hours.csv.gz`` or its folder; ``$PEAR_DATA`` where left out.
+        path: ``pjm_hours.csv.gz`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
-        DataError: no file, other columns, hours that are missing or out of order, or a price that is no number.
+        DataError: no file, other columns, hours that are missing or out of order, or a price that is not a number.
     """
     file = find_file(FOLDER, (PJM_HOURS,), path, _REMEDY)
     header, lines = read_text_table(file)

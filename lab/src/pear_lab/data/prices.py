@@ -223,7 +223,7 @@ def fetch_prices(
 
     Raises:
         MissingExtraError: yfinance is not installed.
-        DataError: nothing came, or not for every name.
+        DataError: the source sent nothing, or not all names.
     """
     try:
         import yfinance

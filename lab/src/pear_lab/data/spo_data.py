@@ -40,11 +40,11 @@ def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dic
     The number of a replication is mean regret over mean best cost.
 
     Args:
-        path: the file or its folder; ``$PEAR_DATA`` where left out.
+        path: the file or its folder; ``$PEAR_DATA`` if omitted.
         grid: nodes along a side, 2 to 5.
 
     Raises:
-        DataError: no file, a column is missing, a cell is no number, or there is no such grid.
+        DataError: no file, a column is missing, a cell is not a number, or there is no such grid.
     """
     file = find_file(FOLDER, (REPLICATIONS, REPLICATIONS.removesuffix(".gz")), path, _REMEDY)
     header, lines = read_text_table(file)

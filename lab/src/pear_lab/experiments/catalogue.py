@@ -19,7 +19,7 @@ METHODS: Mapping[str, str] = {method.name: method.title for method in methods.ME
 }
 """Methods for linear objectives in the order of tables, and how tables write them."""
 PEER_METHODS: Mapping[str, str] = {"qpth": "qpth", "cvxpylayers": "CvxpyLayers"}
-"""Layers of other libraries (``pear_lab.peers``) in the place of ours; run only where they are asked for by name."""
+"""Layers of other libraries (``pear_lab.peers``) instead of ours; run only where they are asked for by name."""
 PORTFOLIO_METHODS: Mapping[str, str] = {**market.METHODS, **PEER_METHODS}
 """The same for portfolios."""
 

@@ -49,7 +49,7 @@ class Database:
         path: the file; made where it is missing, together with its folder.
 
     Raises:
-        DatabaseError: it is no database of this version, or cannot be opened.
+        DatabaseError: it is not a database of this version, or cannot be opened.
 
     Example:
         >>> import tempfile
@@ -205,10 +205,10 @@ class Database:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """Every record of a database, oldest first; the file is only read.
+    """Return all records of a database, oldest first. The file is not changed.
 
     Raises:
-        DatabaseError: no database, none of ours, one of another version, or one without runs.
+        DatabaseError: there is no database, it is not one of runs, it is of another version, or it holds no runs.
     """
     remedy = "run pear reproduce first, or name the database with --db"
     if not path.is_file():
@@ -264,7 +264,7 @@ def merge_databases(sources: Sequence[Path], target: Database) -> int:
 
     Args:
         sources: files of databases, such as those of other machines.
-        target: gets what it does not have; a record that is done takes the place of one that failed.
+        target: gets what it does not have; a record that is done replaces one that failed.
 
     Returns:
         How many records were copied.

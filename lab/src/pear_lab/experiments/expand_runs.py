@@ -20,8 +20,8 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
-        names: of ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; the others go by
-            their own names.
+        names: names from ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; the
+            others go by their own names.
         selection: the part that is wanted.
 
     Raises:

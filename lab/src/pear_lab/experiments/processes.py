@@ -24,7 +24,7 @@ from pear.engines import Engine, EngineError, start
 from pear.engines.engine import FutureEngine, OnUpdate, Task, throttle
 
 MAX_STARTS = 5
-"""The engine gives up after so many processes in a row that died before they began a task."""
+"""The engine gives up after this many processes in a row that died before they began a task."""
 
 
 def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
@@ -32,7 +32,7 @@ def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
 
     Args:
         name: "local" for this machine, "ray", or "ray://HOST:PORT".
-        jobs: tasks at once; left out, as many as there are cores, here or in the cluster. One local task at a time is
+        jobs: tasks at once; if omitted, as many as there are cores, here or in the cluster. One local task at a time is
             done in this process, several in processes of their own.
 
     Raises:

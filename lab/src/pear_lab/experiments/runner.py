@@ -26,7 +26,8 @@ class Event:
     Attributes:
         run: which run it is about.
         progress: the progress of its training.
-        record: what came of it, written already; both None where it has just started.
+        record: the record of its outcome, which is in the database already. A run that has just started has neither
+            progress nor a record.
     """
 
     run: RunSpec
@@ -38,7 +39,7 @@ Listener = Callable[[Event], None]
 
 
 class Pool:
-    """Hands runs to an engine, and writes what comes of them.
+    """Hands runs to an engine, and writes their outcomes to the database.
 
     Args:
         database: where weights and records go, written by this process alone.
@@ -173,7 +174,7 @@ def run_all(
         database: where the records go.
         jobs: processes of this machine; with 1 all is done in this one.
         listen: called on every event.
-        engine: does the runs in the place of these processes, and stays open; see ``start_engine``.
+        engine: does the runs instead of these processes, and stays open; see ``start_engine``.
 
     Raises:
         DatabaseError: records or weights cannot be written.

@@ -51,7 +51,7 @@ class Condition:
 
     Attributes:
         label: how a row or column is named, with a place for the value.
-        setting: of the runs; empty where one run holds all values, under ``metrics["shift"]``.
+        setting: the setting of the runs; empty where one run holds all values, under ``metrics["shift"]``.
     """
 
     label: str

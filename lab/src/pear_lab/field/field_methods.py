@@ -89,7 +89,7 @@ def field_methods() -> dict[str, FieldMethod]:
 
 
 def chosen_methods(names: Sequence[str] | None) -> list[FieldMethod]:
-    """Return the rows of these names, all of them where None came.
+    """Return the rows of these names, all of them for None.
 
     Raises:
         ExperimentError: there is no row of a name; the message lists all.

@@ -51,7 +51,7 @@ HARD_SHARE = 10.0
 
 @dataclass
 class _Try:
-    """One setting: its loss, model and its optimizer, the file that it goes on from, and what came of it.
+    """One setting: its loss, model and optimizer, the checkpoint from which it continues, and its outcome.
 
     Attributes:
         failure: why its training failed; "" where it did not.
@@ -193,7 +193,7 @@ def _make_try(run: RunSpec, prepared: PreparedTask, setting: Setting, checkpoint
 
 
 def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listener, short: bool) -> None:
-    """Train a try, or let it go on from where it stopped; what came of it is noted in it.
+    """Train a setting, or continue its training from the checkpoint; the outcome is stored in ``one``.
 
     Raises:
         KeyboardInterrupt: stopped by the user.

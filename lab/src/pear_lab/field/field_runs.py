@@ -91,7 +91,7 @@ def count_runs() -> int:
 
 
 def run_settings(row: FieldMethod, selection: FieldSelection) -> dict[str, Any]:
-    """Return all that fixes the outcome of a run beside task, method and seed."""
+    """Return all that determines the outcome of a run besides task, method and seed."""
     cap = selection.time_cap or (QUICK_TIME_CAP if selection.quick else TIME_CAP)
     budget = QUICK_BUDGET if selection.quick else BUDGET
     caps = {"time_cap": float(cap), "try_cap": TRY_SHARE * float(cap)}

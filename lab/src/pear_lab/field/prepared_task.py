@@ -27,7 +27,7 @@ class Judge:
     """The regret of forecasts on fixed samples, as a metric of ``pear.fit``.
 
     Args:
-        problem: what is decided.
+        problem: the decision problem.
         costs: (N, k) the true values.
         keys: the rows of the samples in a problem with fields per sample; None where all share one.
         measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
@@ -54,8 +54,8 @@ class PreparedTask:
     """What all methods of a task and a seed share.
 
     Attributes:
-        problem: what is decided.
-        split: the samples, at most so many as the budget says.
+        problem: the decision problem.
+        split: the samples, at most as many as the budget allows.
         forecaster: makes an untrained forecaster.
         start: the weights of the common start: the squared error, as ``pear.fit`` finds it.
         start_seconds: the seconds that the start took.

@@ -114,7 +114,7 @@ class SignTest:
     Attributes:
         lower: the number of tasks on which its value is lower.
         higher: the number of tasks on which it is higher; the others are equal.
-        p_value: of the two-sided sign test, adjusted by Holm for the number of methods.
+        p_value: the p value of the two-sided sign test, adjusted by Holm for the number of methods.
     """
 
     lower: int

@@ -117,7 +117,7 @@ def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
     """Sort the records of the comparison by task; those of ``--quick`` and of earlier settings are left out.
 
     Args:
-        records: of a database, oldest first.
+        records: the records of a database, oldest first.
 
     Returns:
         One result for each task on which a method is done, in the order of the tasks.

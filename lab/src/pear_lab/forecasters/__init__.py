@@ -1,1 +1,1 @@
-"""Forecasters beside each other on one task: what a user has already, and what PEAR makes of it, in money."""
+"""Forecasters compared on one task: what a user has already, and what PEAR makes of it, in money."""

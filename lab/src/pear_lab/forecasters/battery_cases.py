@@ -65,7 +65,7 @@ def synthetic_battery(seed: int, quick: bool) -> StudyCase:
     """The same battery on three years of a market that is made up.
 
     Args:
-        seed: of the market.
+        seed: the seed of the market.
         quick: draw fewer days.
     """
     X, C = draw_market(QUICK_ROWS if quick else SYNTHETIC_DAYS, np.random.default_rng(seed))
@@ -76,10 +76,10 @@ def synthetic_battery(seed: int, quick: bool) -> StudyCase:
 def draw_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
     """Draw features (days, 106) and hourly prices (days, 24) of a market.
 
-    The dearest plant that is needed sets the price, so that it rises ever more steeply in what wind and sun leave over
-    of the demand, and the price of fuel wanders from day to day. A row has forecasts of demand, wind and sun (24 of
-    each), whose errors grow through the day, the prices of yesterday (24), the weekday (7 columns), sine and cosine of
-    the season, and how cold it is.
+    The most expensive plant that is needed sets the price, so that it rises ever more steeply in what wind and sun
+    leave over of the demand, and the price of fuel wanders from day to day. A row has forecasts of demand, wind and sun
+    (24 of each), whose errors grow through the day, the prices of yesterday (24), the weekday (7 columns), sine and
+    cosine of the season, and how cold it is.
     """
     hour, day = np.arange(24), np.arange(days)
     season, weekday = np.cos(2 * np.pi * day / 365), day % 7

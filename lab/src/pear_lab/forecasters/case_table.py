@@ -27,7 +27,7 @@ class CaseRow:
         seeds: number of seeds where the user names none.
         drawn: whether the seed draws the samples; otherwise all seeds are tested on the same rows.
         period: what a row is: "day", "week".
-        unit: of the money that is lost in a period; "%" for a share of the best value.
+        unit: the unit of the money that is lost in a period; "%" for a share of the best value.
         block: neighbouring periods that the bootstrap draws together; 1 where periods are independent.
         published: the cell of Elmachtoub & Grigas that it repeats; None where it repeats none.
     """

@@ -47,7 +47,7 @@ class TrainingSet:
         y: (N, k), or (N·k,) with a row for each value.
         groups: (N·k,) the sample of each row, where there is one for each value; None otherwise.
         held_out: number of samples at the end that are set apart for early stopping.
-        seed: of first weights and of the order of samples.
+        seed: the seed of first weights and of the order of samples.
         quick: whether to train for a moment only.
     """
 

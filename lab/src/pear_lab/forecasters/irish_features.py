@@ -30,7 +30,7 @@ class LaggedDays(NamedTuple):
     Attributes:
         dates: D dates.
         rows: (D,) their rows in the data.
-        lagged: for each of ``LAGS``, the rows (D,) of the days so long before.
+        lagged: for each of ``LAGS``, the rows (D,) of the days this long before.
     """
 
     dates: list[datetime.date]

@@ -23,13 +23,13 @@ QUICK_SIZES = (60, 20, 50)
 
 
 def spo_paths(size: int, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
-    """Paths through a 5×5 grid; a quarter more samples than those to train on are for the validation.
+    """Paths through a 5×5 grid, with a fourth as many samples for validation as for training.
 
     Args:
         size: samples to train on.
-        degree: of the polynomial; a linear model is right at 1.
+        degree: the degree of the polynomial; a linear model is right at 1.
         noise: half-width of the factor around 1.
-        seed: of the samples.
+        seed: the seed of the samples.
         quick: draw fewer samples.
     """
     sizes = QUICK_SIZES if quick else (size, size // 4, SPO_TEST)
@@ -41,9 +41,9 @@ def paper_cell(task: str, degree: int, noise: float, seed: int, quick: bool) -> 
 
     Args:
         task: "paths" or "knapsack".
-        degree: of the polynomial; a linear model is right at 1.
+        degree: the degree of the polynomial; a linear model is right at 1.
         noise: half-width of the factor around 1.
-        seed: of the samples, and of the knapsack's weights.
+        seed: the seed of the samples, and of the knapsack's weights.
         quick: draw fewer samples, for a smaller knapsack.
     """
     sizes = QUICK_SIZES if quick else PAPER_SIZES

@@ -34,13 +34,13 @@ def run_study(
 
     Args:
         runs: what is wanted.
-        file: of the results, one line of JSON each; written by this process alone.
+        file: the file of the results, one line of JSON each; written by this process alone.
         jobs: processes of one core each; with 1 all is done in this process.
         say: called with a line on every result, and once with each reason to leave runs out.
         again: do the others as well; the later of two results counts.
 
     Raises:
-        DataError: a line of the file is no result.
+        DataError: a line of the file is not a result.
         EngineError: processes die before they are ready.
     """
     drop_partial_line(file)

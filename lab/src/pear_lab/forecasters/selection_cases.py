@@ -17,7 +17,7 @@ from pear_lab.forecasters.study_case import QUICK_ROWS, Array, Rows, Split, Stud
 from pear_lab.tasks.building_task import FOLDS, building
 
 CAPACITY = 120.0
-"""Of the knapsack of half-hours, as in ``pear_lab.tasks.energy_split``."""
+"""Capacity of the knapsack of half-hours, as in ``pear_lab.tasks.energy_split``."""
 
 INSTANCE, BUDGET = 10, 0.4
 """Properties of an instance of building, and the share of their cost that may be spent."""

@@ -43,7 +43,7 @@ class SPOPlusFit:
     Attributes:
         coefficients: (m, q) B; the forecast for features x is Bx.
         value: the objective, not smoothed.
-        steps: of Newton's method.
+        steps: the number of steps of Newton's method.
     """
 
     coefficients: Array

@@ -47,14 +47,14 @@ class Replication(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplicationResult:
-    """What came of a replication, by the names of ``METHODS``.
+    """The results of a replication, by the names of ``METHODS``.
 
     Attributes:
         size, degree, noise, seed: what was run.
         regret: test regret over the best costs, in percent.
         penalty: the weight of the lasso penalty that was kept.
-        seconds: of all fits.
-        commit: of the code; None where it is not known.
+        seconds: the time of all fits.
+        commit: the commit of the code; None where it is not known.
     """
 
     size: int
@@ -91,7 +91,8 @@ def list_paths(graph: Graph) -> Array:
 def run_replication(key: Replication, test_samples: int = TEST_SAMPLES) -> ReplicationResult:
     """Draw the data of a replication, fit both methods and test them.
 
-    Costs are not divided by 3.5 to the degree, as in the original experiment, because a lasso penalty has a unit.
+    As in the original experiment, costs are not divided by 3.5 to the power of the degree. A division would change the
+    effect of the lasso penalty, which depends on the unit of the costs.
     """
     (size, degree, noise), seed = key
     task, held_out = shortest_path((5, 5)), size // 4
@@ -161,7 +162,7 @@ def read_replications(file: Path) -> dict[Replication, ReplicationResult]:
     """The results in a file of JSON lines; a last line that is cut off is left out.
 
     Raises:
-        DataError: a line is no result.
+        DataError: a line is not a result.
     """
     lines = file.read_text("utf-8").split("\n")[:-1] if file.is_file() else []
     found = {}
@@ -187,7 +188,7 @@ def run_missing(
 
     Args:
         keys: what is wanted.
-        file: of the results, one line of JSON each.
+        file: the file of the results, one line of JSON each.
         jobs: ``map``, or one that runs calls side by side.
     """
     done = read_replications(file)
@@ -202,7 +203,7 @@ def protocol_table(
     """A table in Markdown: for every cell and method the published mean, ours, and the difference in standard errors.
 
     Args:
-        results: of any cells.
+        results: the results of any cells.
         published: the replications of each cell and method, in percent; a cell that is missing has no difference.
     """
     ours: dict[PathCell, list[ReplicationResult]] = {}

@@ -1,4 +1,4 @@
-"""``StudyCase``: a decision problem, features, what came true, and the splits on which forecasters are compared."""
+"""``StudyCase``: a decision problem, features, true values, and the splits on which forecasters are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Split(NamedTuple):
     Attributes:
         train: what a forecaster may see.
         test: what it is judged on.
-        held_out: so many samples at the end of ``train`` stop a training, where the protocol of the task sets them
+        held_out: this many samples at the end of ``train`` stop a training, where the protocol of the task sets them
             apart; a forecaster without an early stop trains on all alike.
     """
 
@@ -36,12 +36,12 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class StudyCase:
-    """The data of one table of the study.
+    """A decision problem of the study with its samples and splits.
 
     Attributes:
         problem: the decision problem; a batch of N where every sample has its own.
         X: (N, p) features of a sample, or (N, k, p) of each of its k values, which one model then predicts.
-        C: (N, k) the values that came true.
+        C: (N, k) the true values.
         splits: at least one.
     """
 

@@ -36,15 +36,15 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         key: what was run.
         regret: (B,) what each test period lost against the best decision.
         best: (B,) the value of the best decision.
         sign: 1 where values are minimised, −1 where they are maximised: the value is ``best + sign · regret``.
-        seconds: of training and forecast.
-        commit: of the code; None where it is not known.
+        seconds: the time of training and forecast.
+        commit: the commit of the code; None where it is not known.
         failed: why there is no result; empty where there is one.
         note: what the training says about itself.
     """
@@ -143,7 +143,7 @@ def read_results(file: Path) -> dict[RunKey, RunResult]:
     """The results in a file of JSON lines; a last line that is cut off is left out, and the later of two counts.
 
     Raises:
-        DataError: a line is no result.
+        DataError: a line is not a result.
     """
     found: dict[RunKey, RunResult] = {}
     if not file.is_file():

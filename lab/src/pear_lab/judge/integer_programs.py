@@ -19,9 +19,9 @@ from pear_lab.judge.judged_program import Array, Program
 from pear_lab.judge.kkt_residuals import LEAST, SHARE, TOLERANCE
 
 FEW = 4096
-"""Pure integer programs with at most so many choices are enumerated."""
+"""Pure integer programs with at most this many choices are enumerated."""
 FEW_PROGRAMS = 40
-"""If HiGHS finds no feasible point and there are at most so many choices, a linear program is solved for each."""
+"""If HiGHS finds no feasible point and there are at most this many choices, a linear program is solved for each."""
 
 
 @dataclass(frozen=True)

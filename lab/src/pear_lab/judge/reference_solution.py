@@ -78,7 +78,7 @@ def reference(program: Program, tested: str) -> Reference:
     """Solve a program by a solver other than ``tested``, and verify the solution.
 
     Raises:
-        PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be compared.
+        PearError: no reference solver reached an optimality residual of 1e-11, so that nothing can be compared.
     """
     tried = {}
     for solver in reference_solvers(tested):

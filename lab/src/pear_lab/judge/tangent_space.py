@@ -107,7 +107,7 @@ class Tangent:
         return float(np.min(held / np.maximum(change, TINY), initial=inside))
 
     def multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
-        """Multipliers of ``rows``, and (n,) of the bounds, that balance a gradient (n,)."""
+        """Compute the multipliers of ``rows``, and (n,) of the bounds, for which a gradient (n,) is stationary."""
         v = np.zeros(len(self.rows), np.longdouble)
         if self.factored is not None:
             v = self.factored.least_squares(-(gradient * self.units.column)[~self.fixed], self.rank) * self.scale

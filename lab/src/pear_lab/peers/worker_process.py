@@ -206,7 +206,7 @@ class _Decide(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the peer's gradients by cost and Q; ``slopes`` holds ∂L/∂z (B, n)."""
+        """Return the peer's gradients with respect to cost and Q; ``slopes`` holds ∂L/∂z (B, n)."""
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

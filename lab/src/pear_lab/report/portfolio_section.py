@@ -1,4 +1,4 @@
-"""The portfolio experiments beside the paper: tables, differences with intervals, and the value over time."""
+"""The portfolio experiments compared with the paper: tables, differences with intervals, and the value over time."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
 
 
 def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
-    """Return the results of the portfolios that need no forecast, which every run on these prices repeats."""
+    """Return the results of the portfolios that need no forecast, which are the same for all runs on these prices."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 

@@ -157,7 +157,7 @@ def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
 
 
 def format_mean(mean: float, std: float | None, decimals: int) -> str:
-    """Format a mean, and its deviation if there is one, with so many decimals.
+    """Format a mean, and its deviation if there is one, with this many decimals.
 
     Example:
         >>> format_mean(4.2461, 1.1, 3), format_mean(0.3, None, 2)

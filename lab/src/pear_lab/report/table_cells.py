@@ -47,7 +47,7 @@ def read(path: Path) -> StoredRuns:
     """Read every run; the file is not changed.
 
     Raises:
-        DatabaseError: no database, none of ours, one of another version, or one without runs.
+        DatabaseError: there is no database, it is not one of runs, it is of another version, or it holds no runs.
     """
     records = read_records(path)
     done = tuple(record for record in records if record.status == "done")
@@ -56,7 +56,7 @@ def read(path: Path) -> StoredRuns:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: our number beside the published one.
+    """One cell of a table: our number and the published one.
 
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.

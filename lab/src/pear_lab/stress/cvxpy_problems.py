@@ -331,8 +331,8 @@ def draw_case(seed: int, number: int) -> CvxpyCase:
     """Draw one problem; families take turns.
 
     Args:
-        seed: of the run.
-        number: of the problem within the run.
+        seed: the seed of the run.
+        number: the number of the problem within the run.
     """
     family = list(FAMILIES)[number % len(FAMILIES)]
     rng = np.random.default_rng([seed, number])

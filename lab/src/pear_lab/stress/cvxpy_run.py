@@ -1,4 +1,4 @@
-"""Examine many random problems of CVXPY on several cores, and count what became of them."""
+"""Examine many random problems of CVXPY on several cores, and count their outcomes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pear_lab.stress.examine_cvxpy import CvxpyVerdict, examine
 from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
 
 FIT_EVERY = 10
-"""One problem in so many is trained on, too."""
+"""One problem in this many is trained on, too."""
 _LONGEST = 110  # characters of a reason by which refusals are counted together
 
 
 class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
-    """What became of the problems of CVXPY so far."""
+    """The outcomes of the problems of CVXPY so far."""
 
     @property
     def wrong(self) -> list[CvxpyVerdict]:
@@ -55,7 +55,7 @@ def run(
 
     Args:
         numbers: which problems of the seed.
-        seed: of the problems; a problem is the same whatever else is run.
+        seed: the seed of the problems; a problem does not depend on what else is run.
         workers: processes.
         progress: called with each verdict.
 

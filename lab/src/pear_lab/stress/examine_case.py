@@ -24,7 +24,7 @@ from pear_lab.judge.tangent_space import Tangent
 from pear_lab.stress.stress_case import Case
 
 SLOW = 50.0
-"""A sample that takes so many times the median of its batch is measured again, twice."""
+"""A sample that takes this many times the median of its batch is measured again, twice."""
 
 _FLOOR = 1e-3  # seconds: a batch is never called faster than this, or the clock's own noise would count
 _SHORTEST = 1e-4  # step of a central difference, relative to the cost, below which rounding is all there is

@@ -34,7 +34,7 @@ _CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtim
 
 @dataclass(frozen=True)
 class CvxpyVerdict:
-    """What became of one problem.
+    """The outcome of one problem.
 
     Attributes:
         number, family: which problem it is.

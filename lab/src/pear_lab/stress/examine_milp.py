@@ -40,7 +40,7 @@ _CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtim
 
 @dataclass(frozen=True)
 class MilpVerdict:
-    """What became of one program.
+    """The outcome of one program.
 
     Attributes:
         number, family: which program it is.
@@ -49,7 +49,7 @@ class MilpVerdict:
         wrong: what is wrong, in words; empty if nothing is.
         refused: whether both references solve it, and we do not.
         better: whether our point is feasible and better than theirs.
-        unchecked: whether our status is the word of one solver (``Solution.unchecked``).
+        unchecked: whether our status is the claim of one solver (``Solution.unchecked``).
         seconds: our time.
     """
 
@@ -123,7 +123,7 @@ def minimised_program(case: MilpCase) -> Program:
 
 
 def solve_by_us(case: MilpCase) -> tuple[str, Array, bool]:
-    """Our status and point (n,) with the defaults, and whether the status is the word of one solver."""
+    """Our status and point (n,) with the defaults, and whether the status is the claim of one solver."""
     rows = {name: getattr(case, name) for name in ("A", "b", "G", "h") if len(case.b if name in "Ab" else case.h)}
     if case.sparse:
         rows |= {name: sparse.csr_array(rows[name]) for name in ("A", "G") if name in rows}

@@ -136,7 +136,7 @@ def run(
 
     Args:
         count: problems, spread evenly over the families in cases of 8 samples each.
-        seed: of the recipes; a case is the same whatever else is run.
+        seed: the seed of the recipes; a case does not depend on what else is run.
         families: names in ``recipes.FAMILIES``; None for all.
         workers: processes.
         folder: the folder for counterexamples and the verdicts so far; None writes nothing.

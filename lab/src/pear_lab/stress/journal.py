@@ -17,7 +17,8 @@ class Journal(Generic[Result]):
 
     Args:
         folder: where the file is; None writes nothing.
-        settings: of the run, written to the first line; a run with other settings does not go on from here.
+        settings: the settings of the run, written to the first line; a run with other settings does not go on from
+            here.
         encode: makes a dictionary of a result.
         decode: makes a result of such a dictionary.
     """

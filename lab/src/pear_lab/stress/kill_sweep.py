@@ -36,7 +36,7 @@ _ORPHAN_SECONDS = 60.0
 """A worker that is still importing when its driver dies ends once it has, which takes a while on a busy machine."""
 
 _LIMIT_SECONDS = 1200.0
-"""Of a command, whose runs take less than a minute, and Ray a few more to start, or to give up starting."""
+"""Time limit of a command. Its runs take less than a minute; Ray may take a few minutes to start, or to give up."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class KillCounts:
     Attributes:
         kills: (who, when) → how often.
         commands: how many times the sweep was started.
-        sweeps: how many times it came to its end.
+        sweeps: how many times it finished.
         rows: how many were compared with those of an undisturbed sweep.
         lost: rows that are missing.
         repeated: runs done again although their row was there.
@@ -102,10 +102,10 @@ def kill_and_compare(
         times: how many kills.
         seed: the seed that decides which process is killed, and when.
         show: called after every kill.
-        engine: what does the runs, on this machine; the undisturbed sweep is done in this process.
+        engine: the engine that does the runs, on this machine. The undisturbed sweep runs in this process.
 
     Returns:
-        What was found; nothing should be.
+        The differences that were found; there should be none.
 
     Raises:
         EngineError: there is no such engine, or it is one of other machines.
@@ -209,7 +209,7 @@ class _Sweep:
                 self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
-        """Draw whom to kill and when: often a worker or two first, then the driver or all processes."""
+        """Draw which process to kill and when: often a worker or two first, then the driver or all processes."""
         last = self.draw.choice([(DRIVER, STARTING), (DRIVER, AT_WORK), (EVERYTHING, AT_WORK)])
         moments = (STARTING,) if last[1] == STARTING else (STARTING, AT_WORK)
         plan = [(WORKER, when) for when in moments if self.draw.random() < 0.7]

@@ -291,8 +291,8 @@ def draw_milp(seed: int, number: int) -> MilpCase:
     """Draw one program; families take turns.
 
     Args:
-        seed: of the run.
-        number: of the program within the run.
+        seed: the seed of the run.
+        number: the number of the program within the run.
     """
     family = list(MILP_FAMILIES)[number % len(MILP_FAMILIES)]
     rng = np.random.default_rng([seed, number])

@@ -1,4 +1,4 @@
-"""Examine many random mixed-integer programs on several cores, and count what became of them."""
+"""Examine many random mixed-integer programs on several cores, and count their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
 
 
 class MilpResult(ExaminedProblems[MilpVerdict]):
-    """What became of the integer programs so far."""
+    """The outcomes of the integer programs so far."""
 
     @property
     def bad(self) -> list[MilpVerdict]:
@@ -52,7 +52,7 @@ def run(
 
     Args:
         numbers: which programs of the seed.
-        seed: of the programs; a program is the same whatever else is run.
+        seed: the seed of the programs; a program does not depend on what else is run.
         workers: processes.
         folder: the folder for the verdicts so far; None writes nothing.
         resume: go on where the last run of this seed was stopped.

@@ -33,7 +33,7 @@ def use_one_thread() -> None:
 
 
 class NumberedVerdict(Protocol):
-    """What became of one problem of a seed."""
+    """The outcome of one problem of a seed."""
 
     @property
     def number(self) -> int:

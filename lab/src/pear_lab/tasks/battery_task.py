@@ -13,7 +13,7 @@ from pear.problem import CostMap, Model, Problem
 
 @dataclass(frozen=True)
 class Battery:
-    """A battery, and what its use costs beside the energy.
+    """A battery, and what its use costs besides the energy.
 
     ``min price·(in − out) + wear·Σ out + level_penalty ‖state − capacity/2‖² + flow_penalty (‖in‖² + ‖out‖²)``
     subject to ``state₀ = start``, ``stateₜ₊₁ = stateₜ + efficiency·inₜ − outₜ``, ``0 ≤ state ≤ capacity`` and bounds on

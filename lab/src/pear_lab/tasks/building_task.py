@@ -174,7 +174,7 @@ def building_split(
     that do not fill an instance are left out.
 
     Args:
-        data: the result of ``load_building``, which is called where it is left out.
+        data: the result of ``load_building``, which is called if omitted.
         seed: the seed of the ``numpy.random.RandomState`` that deals the properties out.
         fold: 0 to 4: over all five every instance is tested once.
         instance_size: properties of an instance.

@@ -19,7 +19,7 @@ def energy_split(
     ``capacity``. Features are standardised, and values divided by a unit, by numbers of the training days alone.
 
     Args:
-        data: the result of ``load_energy``, which is called where it is left out.
+        data: the result of ``load_energy``, which is called if omitted.
         capacity: the capacity of the knapsack.
         shares: the shares of the days for training, validation and test, with a sum of 1.
     """

@@ -1,4 +1,4 @@
-"""Scores of a forecast that experiments record beside its regret."""
+"""Scores of a forecast that experiments record besides its regret."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def active_change_rate(
     of |ĉ|.
 
     Args:
-        problem: what is decided; an integer problem is relaxed.
+        problem: the decision problem; an integer problem is relaxed.
         predicted: (B, n) ĉ.
         smoothing: λ of the smoothed problem.
         scale: size of the perturbations relative to the forecasts.
         draws: perturbations per sample.
-        generator: draws them; one with seed 0 where it is left out.
+        generator: draws them; one with seed 0 if omitted.
 
     Example:
         >>> import pear

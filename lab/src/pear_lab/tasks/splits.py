@@ -112,7 +112,7 @@ class SharedLinear(nn.Module):
     Args:
         features: p.
         weights: (n,) known factors that the model's output is multiplied by, such as amounts at a predicted price; none
-            where left out.
+            if omitted.
 
     Example:
         >>> model = SharedLinear(2)

@@ -74,11 +74,11 @@ def is_binary_selection(problem: Problem) -> bool:
 def worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
     """Among each sample's cheapest paths, the one of the highest true cost, by dynamic programming.
 
-    An arc may lie on a cheapest path where it makes the way to its head dearer than the cheapest one by no more than
-    TIE, relative to the sample's largest cost.
+    An arc may lie on a cheapest path if the cheapest way to its head through this arc costs at most TIE more than the
+    cheapest way to its head overall, relative to the sample's largest cost.
 
     Args:
-        graph: without a circle.
+        graph: an acyclic graph.
         cost: (B, arcs) predicted costs, finite.
         true: (B, arcs) true costs, finite.
 

@@ -64,7 +64,7 @@ class KnownTerms:
         return cls(values, sign * q, sign * d, b, -R, sign * P)
 
     def rows(self) -> NDArray[np.bool_]:
-        """Which rows depend on known numbers, (r,) bool. They stay rows, and presolve keeps them."""
+        """Which rows depend on known numbers, (r,) bool. Presolve neither removes them nor turns them into bounds."""
         found = _touched(self.b)
         found[self.R.row // self.q.shape[0]] = True
         return found

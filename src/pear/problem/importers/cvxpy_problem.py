@@ -42,7 +42,7 @@ def from_cvxpy(
     ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also stand in linear
     constraints, beside the decisions or as their coefficient: ``A @ x <= demand``, ``yields @ x >= 3``. Then
     ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` are theirs, and ``recourse`` says what a decision pays that
-    violates what came true. The problem itself stays as it is: nothing is solved, and no value is set.
+    violates the true constraints. The problem itself stays as it is: nothing is solved, and no value is set.
 
     Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
     called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. What is known when the decision is made and
@@ -162,7 +162,7 @@ def _reduce(
     """Remove CVXPY's own variables and the rows that the model does not need; the problem's variables all stay.
 
     A variable whose cost depends on predicted values stays, because the constant of the objective would depend on them.
-    Where a recourse has one number for each row or variable, everything stays.
+    If a recourse has a value for each row or variable, nothing is removed.
 
     Args:
         arrays: the arrays of CVXPY's canonical form.
@@ -214,10 +214,10 @@ def _row_recourse(canonical: CanonicalForm, rows: RowLimits, given: Any) -> Any:
 
 
 def _constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
-    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is no dictionary.
+    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is not a dictionary.
 
     Raises:
-        DataError: a key is no constraint of the problem.
+        DataError: a key is not a constraint of the problem.
         ProblemError: ``recourse`` is neither a dictionary nor a recourse.
     """
     if not isinstance(recourse, Mapping):

@@ -108,7 +108,7 @@ def plugin_row(name: str, value: Any) -> Importer:
     """Check the importer of another package, and return its row.
 
     Raises:
-        PluginError: it is no ``Importer``, its name is no identifier, or its files are read already.
+        PluginError: it is not an ``Importer``, its name is not an identifier, or its files are read already.
     """
     if not isinstance(value, Importer):
         raise PluginError(f"expected a pear.problem.importers.Importer, got {value!r}")

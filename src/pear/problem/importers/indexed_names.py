@@ -29,8 +29,8 @@ class IndexedArray(NamedTuple):
 def group_indexed(names: Sequence[str]) -> dict[str, IndexedArray]:
     """Find the arrays among names with indices.
 
-    Names belong to an array where there are at least two, all have as many indices, and every combination of indices
-    occurs once. Indices may begin anywhere, as in ``charge[1]``, and may stand in round brackets.
+    At least two names form an array if all have the same number of indices and every combination of indices occurs
+    once. The first index may be any integer, as in ``charge[1]``. Round brackets are allowed.
 
     Example:
         >>> group_indexed(["charge[1]", "profit", "charge[2]", "flow[0,1]"])

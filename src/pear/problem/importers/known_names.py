@@ -67,7 +67,7 @@ class KnownNames:
         arrays.rows.numbers_of(arrays.where, [self._named["rhs"][i] for i in self.rows], "known")
 
     def fixed(self, arrays: ModelArrays) -> ModelArrays:
-        """The arrays with 0, or no bound, in the place of known numbers, which are filled in later."""
+        """The arrays with 0, or no bound, instead of known numbers, which are filled in later."""
         costs, lb, ub = (np.array(part, dtype=float) for part in (arrays.costs, arrays.lb, arrays.ub))
         costs[self.costs] = 0.0
         lb[self._numbers("lb")] = -np.inf

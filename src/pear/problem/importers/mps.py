@@ -46,7 +46,7 @@ def from_mps(
         path: ends in .mps, .qps or .lp, or in one of these and .gz.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the costs of the file. Names of rows stand for their right-hand sides, as in ``rows``, and pairs (row,
-            variable) for coefficients, which follow these. Left out, all costs are predicted that are not known, and
+            variable) for coefficients, which follow these. If omitted, all costs are predicted that are not known, and
             those of the file are ``m.known``.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.

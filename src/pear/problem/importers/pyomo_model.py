@@ -30,7 +30,7 @@ def from_pyomo(
     Args:
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. Left out, all costs are
+            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. If omitted, all costs are
             predicted that are not known.
         rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
             costs. ``predicted`` may then be empty.

@@ -169,7 +169,7 @@ class RowLimits:
             predicted: numbers of the rows whose right-hand sides are predicted, which need a price.
 
         Raises:
-            ProblemError: it is no recourse, a key is no row, or a predicted row has no price.
+            ProblemError: it is not a recourse, a key is not a row, or a predicted row has no price.
         """
         if not isinstance(given, Mapping):
             name = self.names[predicted[0]] if len(predicted) else "row"
@@ -192,7 +192,7 @@ class RowLimits:
 
 
 def check_recourse_type(where: str, given: Any, expected: str) -> None:
-    """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
+    """Check that a recourse that is not a dictionary is a ``Penalty``, a ``Projection`` or None.
 
     Raises:
         ProblemError: it is none of these. The message describes the ``expected`` dictionary.

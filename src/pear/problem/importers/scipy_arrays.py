@@ -43,7 +43,7 @@ def from_scipy(
             that there is none.
         integrality: a number or (n,): 0 continuous, 1 integer.
         constraints: ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
-        predicted: names of the costs that are predicted, among x0, x1, …; all that are not known where left out.
+        predicted: names of the costs that are predicted, among x0, x1, …; all that are not known if omitted.
         known: names of right-hand sides, costs and bounds that are known for every sample, and come with every call:
             ``A_ub`` or ``A_ub[0]`` for the right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
 

@@ -70,8 +70,8 @@ def prepare(qp: QuadraticProgram) -> Any:
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     """Solve a batch of LPs or QPs to rounding, whatever ``tol`` is.
 
-    Samples that the method gives up have status INACCURATE. On the CPU they have no point, unless only the KKT residual
-    is too large.
+    A sample that the method cannot solve has status INACCURATE. On the CPU its point is NaN, unless the point fails
+    only because its KKT residual is too large.
     """
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
 

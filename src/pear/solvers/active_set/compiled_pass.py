@@ -102,7 +102,7 @@ class CompiledPass:
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide as ``decide`` does, by the primal method, whose bases give derivatives by rows and bounds."""
+        """Decide as ``decide`` does, by the primal method, whose bases give derivatives in rows and bounds."""
         prepared = self.prepare(cost, smoothing, keys, fields)
         if prepared is None:
             return None

@@ -35,7 +35,7 @@ def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def are_rows_met(D: ProgramData, w: Workspace) -> bool:
-    """True where every row is met up to rounding: its residual in ``w.left`` is tiny beside the sizes of its terms."""
+    """True where every row is met up to rounding: its residual in ``w.left`` is tiny relative to its terms."""
     measure_primal_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
@@ -182,7 +182,7 @@ def rebalance_basis(w: Workspace) -> bool:
     """Exchange superbasic variables with basic ones, to improve a badly conditioned basis.
 
     A superbasic variable is exchanged if a unit change of it changes some basic variable by more than UNBALANCED. It
-    takes the place of the basic variable that changes most. Such a basis arises from nearly parallel rows, and
+    replaces the basic variable that changes most. Such a basis arises from nearly parallel rows, and
     curvature is lost to rounding in it. Each exchange multiplies the determinant of the basis by the change of the
     basic variable, so that few exchanges are needed.
 

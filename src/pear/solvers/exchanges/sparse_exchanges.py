@@ -55,7 +55,7 @@ def exchange_constraints(qp: QuadraticProgram, plan: ExchangePlan, start: Start,
 
     Args:
         qp: sparse programs.
-        plan: of their matrices.
+        plan: the plan of their matrices.
         start: the warm starts, one for each sample.
         most: the largest number of exchanges of a sample.
     """
@@ -68,7 +68,7 @@ def solve_sets(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> t
     """Solve ``[H Jᵀ; J 0][x; v] = [f; r]`` on sets of active constraints, with several right-hand sides each.
 
     Args:
-        plan: of the matrices.
+        plan: the plan of the matrices.
         active: B sets of active constraints.
         f: (K, B, n) right-hand sides; entries of variables at bounds are ignored.
         r: (K, B, p + m) right-hand sides; entries of rows that are not active are ignored.

@@ -232,7 +232,7 @@ class SparseIterates:
     # -- where to begin ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> Point:
-        """Return the least-squares point, moved inside every limit by how far it is outside."""
+        """Return the least-squares point; distances to its limits are at least its largest violation."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
@@ -243,7 +243,7 @@ class SparseIterates:
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _move_inside(self, x: Array, v: Array) -> Point:
-        """Return a point whose distance to every limit is at least the largest violation of x."""
+        """Return x with distances to the limits that are at least the largest violation of x."""
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]

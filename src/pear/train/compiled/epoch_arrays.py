@@ -22,9 +22,9 @@ class LinearState(NamedTuple):
         bias: (1, k), or (0, k) where the model has none.
         weight_mean, bias_mean: Adam's running means of gradients, shaped as weight and bias.
         weight_square, bias_square: Adam's running means of squared gradients.
-        weight_slope: (k, p) buffer for the gradient by the weight.
-        bias_slope: (2, k) buffer. The first row is the gradient by the bias; the first number of the second row serves
-            to round to the model's precision.
+        weight_slope: (k, p) buffer for the gradient with respect to the weight.
+        bias_slope: (2, k) buffer. The first row is the gradient with respect to the bias; the first number of the
+            second row serves to round to the model's precision.
     """
 
     weight: Array

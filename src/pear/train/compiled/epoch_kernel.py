@@ -181,7 +181,7 @@ def forecast_mapped_costs(model: LinearState, data: TrainingSet, row: int, out: 
 
 @inner
 def pull_back_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
-    """Write the gradient by a sample's forecast values to ``to_costs.values``, from that by its costs."""
+    """Write the gradient in a sample's forecast values to ``to_costs.values``, from that in its costs."""
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0
     for j in span(len(g)):

@@ -1,4 +1,4 @@
-"""``LinearEpochs``: the compiled epoch in the place of the training loop, for a linear model and PEAR's loss."""
+"""``LinearEpochs``: the compiled epoch instead of the training loop, for a linear model and PEAR's loss."""
 
 from __future__ import annotations
 

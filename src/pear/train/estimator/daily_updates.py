@@ -77,7 +77,7 @@ class DailyUpdates:
         Args:
             new: N samples, as the network gets them.
             batch_size: samples in a step, new ones and ones of the memory.
-            generator: of the order of the new samples and of the choice from the memory.
+            generator: the generator of the order of the new samples and of the choice from the memory.
         """
         self._judge(new)
         known = self.memory

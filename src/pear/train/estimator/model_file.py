@@ -324,9 +324,10 @@ def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
 
 
 def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
-    """Restore the loss as training left it. A file holds no loss that was an object; training then needs another.
+    """Restore the loss in the state that it had after training.
 
-    The loss of a model with known values belongs to the rows of its training, which no file holds.
+    A loss that the user passed as an object is not in the file. Neither is the loss of a model with known values,
+    because it belongs to the training rows, which are not in the file either. Further training needs a new loss.
     """
     estimator.smoothing_ = None if state is None else state["smoothing"]
     if estimator.loss is None or getattr(estimator.problem, "known_map", None) is not None:

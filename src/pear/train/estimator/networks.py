@@ -75,7 +75,7 @@ class StandardisedModel(nn.Sequential):
     """The standardisation of features, followed by a network; the network also gets further inputs as they come."""
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
-        """Features (…, p), and forecasts of a base where the network corrects one, to predicted values."""
+        """Compute predicted values from features (…, p), and from forecasts of a base if the network corrects one."""
         values: Tensor = self[1](self[0](features), *others)
         return values
 

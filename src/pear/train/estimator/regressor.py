@@ -86,7 +86,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
         validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
             out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
-        random_state: of the first weights and of the order of the samples: an int, a ``RandomState`` or None.
+        random_state: the random state of the first weights and of the order of the samples: an int, a ``RandomState``
+            or None.
         verbose: show progress, and what won: a bar where rich is installed, log lines (logger "pear") elsewhere.
 
     Attributes:
@@ -176,15 +177,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X: (N, p) features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
-            y: (N, k) the costs C that came true, or the values that the cost map takes; (N,) where k is 1. With groups
+            y: (N, k) the true costs C, or the values that the cost map takes; (N,) where k is 1. With groups
                 (N·k,), a value for each row.
             validation: features and costs of rows held out, (X, y), or a dict of these and ``groups``,
-                ``base_forecast``, ``known`` and ``sample_weight``; left out, as ``validation_fraction`` says.
+                ``base_forecast``, ``known`` and ``sample_weight``; if omitted, as ``validation_fraction`` says.
             groups: (N·k,) ids of the samples that rows belong to, such as days. Every group has k rows, in the order
                 of the problem's values; groups are ordered by their first rows.
             base_forecast: forecasts that are corrected, in the shape of y, in place of ``base``. They should be of rows
                 that their forecaster had not seen. ``predict``, ``decide`` and ``score`` then need those of their rows.
-            known: what is known about each sample, where the problem is a model with known values: a dictionary from
+            known: the known values of each sample, if the problem is a model with known values: a dictionary from
                 their names to arrays (N, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
             sample_weight: (N,) how much each row counts, in the loss, in the squared error and where trainings are
                 judged; with groups (N·k,), the same for all rows of a group. Only ratios matter; 0 leaves a row out.
@@ -289,12 +290,12 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         intervals: CostIntervals | None = None,
         append: bool = False,
     ) -> Self:
-        """Learn what decisions cost beside what was planned, so that ``decide(X, interval=0.9)`` can bound their cost.
+        """Learn planned and realised costs of decisions, so that ``decide(X, interval=0.9)`` can bound their cost.
 
         Args:
             X, groups, base_forecast, known: rows as in ``fit`` that come after those it was trained on; the last row is
                 the latest one.
-            y: (N, k) what came true; with groups (N·k,).
+            y: (N, k) the true values; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
             intervals: another way to make bounds, such as ``pear.CostIntervals(problem, of="regret")``.
             append: keep earlier calibration rows, which come before these: call it with the rows of every day.
@@ -318,7 +319,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X, groups, base_forecast, known, sample_weight: rows as in ``fit``.
-            y: (N, k) what came true; with groups (N·k,).
+            y: (N, k) the true values; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
         check_paired_rows({"X": X, "sample_weight": sample_weight})
@@ -367,7 +368,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             oracle: the ``Oracle`` that decides, where the file was written with one.
 
         Raises:
-            DataError: the file is not there, is no model file, is cut off, or was altered.
+            DataError: the file is not there, is not a model file, is cut off, or was altered.
             ProblemError: the file needs a module, a base or an oracle, or another one.
         """
         return model_file.load(cls, Path(path), model, base, oracle)

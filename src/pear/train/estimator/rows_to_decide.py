@@ -36,7 +36,7 @@ class RowsToDecide(NamedTuple):
     Attributes:
         problem: the problem of these rows.
         values: (N, k) forecasts, float64, on the device of the problem.
-        true: (N, k) what came true, or None.
+        true: (N, k) the true values, or None.
         table: the groups of a long table; None for a table with a row for each sample.
         size: the number of rows of the table.
     """
@@ -71,7 +71,7 @@ def read_rows_to_decide(
     Args:
         estimator: the fitted estimator.
         predicted: (N, k), or (N·k,) of a long table, its forecasts.
-        y: what came true, or None.
+        y: the true values, or None.
         problem: the problem of these rows, where they have fields of their own.
         groups: the groups of a long table, or None.
         known: their known data, or None.

@@ -10,7 +10,7 @@ from typing import Any
 from pear.train.racing.trajectory import Trajectory, Weights
 
 PATIENCE = 2
-"""A contender leaves after so many stages in a row that do not improve on its best one."""
+"""A contender leaves after this many stages in a row that do not improve on its best one."""
 
 
 @dataclass

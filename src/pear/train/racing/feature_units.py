@@ -22,7 +22,7 @@ class FeatureUnits:
     Attributes:
         mean: (p,).
         deviation: (p,); 1 for a constant feature.
-        layer: what the names of the layer's weights begin with.
+        layer: the prefix of the names of the layer's weights.
     """
 
     mean: Tensor
@@ -31,10 +31,10 @@ class FeatureUnits:
 
     @classmethod
     def of(cls, model: nn.Module, samples: SampleSource) -> FeatureUnits | None:
-        """The units for an ``nn.Linear``, or an ``nn.Sequential`` that begins with one, on samples in memory.
+        """Compute the units for an ``nn.Linear``, or an ``nn.Sequential`` that begins with one, on samples in memory.
 
-        None for another model, which sees features as they are. A layer without a bias cannot take back a mean; its
-        features are scaled alone.
+        The result is None for other models: their features stay as they are. For a layer without a bias the features
+        are scaled but not centred, because only a bias can undo the centring.
         """
         first = model[0] if type(model) is nn.Sequential and len(model) > 1 else model
         if type(first) is not nn.Linear or not isinstance(samples, MemorySamples):
@@ -63,17 +63,20 @@ class FeatureUnits:
         return replace(samples, all=samples.all._replace(features=scaled))
 
     def enter(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """The weights on standardised features that forecast as these do on the features themselves."""
+        """Convert weights for features in their own units to weights for standardised features.
+
+        Forecasts are the same.
+        """
         weight = weights[f"{self.layer}weight"].double()
         return self._with_layer(weights, weight * self.deviation, weight @ self.mean)
 
     def leave(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """The weights on the features themselves that forecast as these do on standardised ones."""
+        """Convert weights for standardised features to weights for features in their own units."""
         weight = weights[f"{self.layer}weight"].double() / self.deviation
         return self._with_layer(weights, weight, -(weight @ self.mean))
 
     def _with_layer(self, weights: dict[str, Any], weight: Tensor, shift: Tensor) -> dict[str, Any]:
-        """The weights with another matrix of the layer, and its bias moved, where it has one."""
+        """Return the weights with the layer's matrix replaced, and ``shift`` added to its bias if it has one."""
         names = f"{self.layer}weight", f"{self.layer}bias"
         found = {**weights, names[0]: weight.to(weights[names[0]].dtype)}
         if names[1] in weights:

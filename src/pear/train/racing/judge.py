@@ -55,7 +55,7 @@ class Losses:
     def less(self, start: Losses) -> PairedDifference:
         """Subtract the losses of the start on the same samples; the difference is in the unit of the metric.
 
-        A metric of the user's own gives one value for each fold, so that folds are compared in the place of samples.
+        A metric of the user's own gives one value for each fold, so that folds are compared instead of samples.
         With a single fold, the standard error is a rule of thumb: half of the start's metric over the square root of
         the number of samples.
         """

@@ -133,7 +133,7 @@ class Race:
         return sum(len(fold.judge.held_out) for fold in self.folds)
 
     def _run_start(self) -> None:
-        """Find the first weights in every fold, and judge them beside a constant forecast."""
+        """Find the first weights in every fold, and compare them with a constant forecast."""
         if isinstance(self.start, NetworkStart):
             self.starts = self._run_network_start(self.start)
         else:
@@ -241,12 +241,12 @@ class Race:
                 raise RaceEndedError("time_cap")
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
-        """The seconds that judging and training again on all samples will take, for so many epochs."""
+        """The seconds that judging and training again on all samples will take, for this many epochs."""
         finals = 1 if self._screen is None else FINALISTS
         return finals * self.progress.judgement + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
-        """The seconds that so many epochs on all samples will take; 0 where the winner is not trained again."""
+        """The seconds that this many epochs on all samples will take; 0 where the winner is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
@@ -295,7 +295,7 @@ class Race:
         return row
 
     def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
-        """Add a row; the weights of the first fold are kept where it is the best so far."""
+        """Add a row. If it is the best so far, keep the weights of the first fold."""
         self.rows.append(row)
         if not row.screened and row == self.winner:
             self._first_fold, self.epochs = weights[0], row.epochs

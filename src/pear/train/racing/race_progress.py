@@ -67,7 +67,7 @@ class RaceProgress:
         return left
 
     def has_time(self, seconds: float) -> bool:
-        """Whether so many seconds are left before the cap."""
+        """Whether this many seconds are left before the cap."""
         cap = self.job.config.time_cap
         return cap is None or self.job.ranks.meet("the time", cap - self.seconds() - seconds)[0][0] >= 0
 

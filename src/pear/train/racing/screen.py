@@ -29,7 +29,7 @@ FINALISTS = 2
 
 
 def is_search(problem: Any) -> bool:
-    """Whether each decision of a problem is a search: a large sparse problem with integers."""
+    """Whether each decision needs a tree search, as in a large sparse problem with integers."""
     plain = plain_problem(problem) if isinstance(problem, (Problem, Model)) else None
     return plain is not None and plain.is_integer and plain.is_sparse
 
@@ -41,10 +41,10 @@ class Screen:
         judges: the judges of the folds.
         loss: the loss, which solves the smoothed relaxation.
         starts: the first weights in each fold.
-        starting: what the start loses with integers, whose unit is used.
+        starting: the loss of the start with integers; its unit is used here.
 
     Attributes:
-        starting: what the start loses on the relaxation.
+        starting: the loss of the start on the relaxation.
         rows: the best row of every contender, with its weights in each fold.
     """
 

@@ -28,7 +28,7 @@ class Start(Protocol):
     """The first weights of a training, for any part of the samples.
 
     Attributes:
-        sentence: says how the weights came about.
+        sentence: says how the weights were found.
     """
 
     sentence: str
@@ -51,7 +51,7 @@ class GivenStart:
 
 @dataclass
 class RidgeStart:
-    """A ridge regression in the place of the last layer, which is all that the model trains."""
+    """A ridge regression instead of the last layer, which is all that the model trains."""
 
     model: nn.Module
     sentence: str = ""

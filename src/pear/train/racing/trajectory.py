@@ -61,7 +61,7 @@ class Trajectory:
         self.loss_value, self.seconds_per_epoch = math.nan, 0.0
 
     def train_to(self, epochs: int, seconds: float | None, after_epoch: Callable[[int, float], None]) -> None:
-        """Train on until so many epochs are done, or the time is up.
+        """Train on until this many epochs are done, or the time is up.
 
         Args:
             epochs: the number of epochs in total.
@@ -87,7 +87,7 @@ class Trajectory:
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
     def train_at_least(self, epochs: int) -> None:
-        """Train until so many epochs are done, whatever the time."""
+        """Train until this many epochs are done, whatever the time."""
         if self.epochs < epochs:
             self.train_to(epochs, None, lambda epoch, loss: None)
 
@@ -130,7 +130,7 @@ def set_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
 
 
 class WeightAverage:
-    """A running average of a model's weights; of entries that are no floating-point tensors it keeps the last value."""
+    """A running average of a model's weights. Entries that are not floating-point tensors have their last value."""
 
     def __init__(self) -> None:
         self.total: Weights = {}

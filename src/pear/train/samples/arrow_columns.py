@@ -32,7 +32,7 @@ class InputColumns(NamedTuple):
         """The columns of an input, given by one name or several.
 
         Raises:
-            ProblemError: these are no names.
+            ProblemError: these are not names.
         """
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(one, str) for one in names):
@@ -71,7 +71,7 @@ def width_of(column: Any, name: str, place: str) -> int | None:
 
 
 def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None], place: str | None) -> NDArray[Any]:
-    """Put the columns of an input beside one another: (B, …).
+    """Concatenate the columns of an input: (B, …).
 
     Args:
         one: the input.

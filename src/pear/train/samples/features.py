@@ -83,7 +83,7 @@ def read_keys(value: Any, count: int, name: str) -> Keys:
     """Convert N sample ids: whole numbers to a tensor, anything else to a list.
 
     Raises:
-        ProblemError: they are no ids, not as many as samples, or one comes twice.
+        ProblemError: they are not ids, not as many as samples, or one comes twice.
     """
     ids = value.tolist() if hasattr(value, "tolist") else list(value)
     if any(isinstance(one, (list, float)) for one in ids):

@@ -205,7 +205,7 @@ class MemorySamples:
 
 
 def read_batch(entries: Any, name: str) -> SampleBatch:
-    """Convert what a pair, a collated Dataset or a DataLoader gives to a batch.
+    """Convert a pair, or an item of a collated Dataset or a DataLoader, to a batch.
 
     Raises:
         ProblemError: it is not (features, costs) or (features, costs, ids), of the same samples.

@@ -85,8 +85,8 @@ def train_as_published(
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does.
 
-    Adam with rate 1e-2, batches of 32, a check after the first and then every tenth epoch, patience of 3 checks that
-    improve by no more than 1 %, the best weights.
+    Adam has the rate 1e-2, and a batch has 32 samples. The model is validated after the first epoch and then after
+    every tenth. Training ends after 3 checks in a row that improve by no more than 1 %. The best weights are kept.
 
     Args:
         run: specification of the training.

@@ -75,7 +75,7 @@ class PortfolioProtocol(Protocol):
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
 
-        A peer's portfolios come from a process of its own; handing the numbers over is no part of its training time.
+        A peer's portfolios come from a process of its own; transferring the numbers is not part of its training time.
         """
         market = make_market(run)
         split, stride = market.split, run.settings["stride"]

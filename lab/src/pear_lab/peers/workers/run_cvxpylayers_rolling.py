@@ -10,7 +10,7 @@ PACKAGES = ("cvxpylayers", "cvxpy", "diffcp", "torch", "numpy")
 
 
 def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare a step: the realised cost of all rollouts and its gradient by the forecasts (B, S, T)."""
+    """Prepare a step: the realised cost of all rollouts and its gradient with respect to the forecasts (B, S, T)."""
     import torch
 
     forecasts, truth = (torch.from_numpy(data[name]).to(device) for name in ("forecasts", "truth"))

@@ -60,7 +60,7 @@ class Layer(Protocol):
 class DecisionUtilityLoss(nn.Module):
     """The decision as a layer, and the loss |U(w*(true)) − U(w*(predicted))| of the realised utility.
 
-    U(w) = μᵀw − ½γ wᵀΣw with the μ and Σ that came true; gradients run through μ̂ and Σ̂. This is how qpth and
+    U(w) = μᵀw − ½γ wᵀΣw with the true μ and Σ; gradients run through μ̂ and Σ̂. This is how qpth and
     CvxpyLayers are trained in the paper. Since w*(true) is the best there is, the loss is the regret, and its exact
     gradient is that of ``PortfolioPEARLoss`` in the mode "exact".
 
@@ -105,7 +105,7 @@ class DecisionUtilityLoss(nn.Module):
 class PortfolioPEARLoss(nn.Module):
     """Regret of the portfolio with PEAR's gradient.
 
-    "exact": μ̂ and Σ̂ are both forecasts. The loss is the regret under the μ and Σ that came true, and
+    "exact": μ̂ and Σ̂ are both forecasts. The loss is the regret under the true μ and Σ, and
     ``g = P[(ĉ − c) + (Q̂ − Q) w*]`` flows to μ̂, ``½ (g w*ᵀ + w* gᵀ)`` to Σ̂.
 
     "mean": Σ̂ is taken for the truth and held fixed, as in the paper's own code. The loss is the regret that would be
@@ -170,7 +170,7 @@ def market_loss(method: str, task: Portfolio, ahead: int = AHEAD) -> nn.Module:
     """Make the loss of a method.
 
     Args:
-        method: of ``METHODS``; "injected" is β = 0.1.
+        method: the method of ``METHODS``; "injected" is β = 0.1.
         task: what is decided.
         ahead: days of the forecast.
 

@@ -75,7 +75,7 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient by X, and none by the shift."""
+        """Return the gradient with respect to X, and None for the shift."""
         (X,) = ctx.saved_tensors
         return (up + up.transpose(1, 2)) @ X, None
 

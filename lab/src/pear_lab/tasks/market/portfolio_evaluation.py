@@ -19,11 +19,11 @@ class Evaluation:
 
     Args:
         task: what is decided.
-        days: (N, n, T) the days that came true, those known at the decision included.
+        days: (N, n, T) the true returns, those known at the decision included.
         ahead: how many of them are forecast.
 
     Attributes:
-        best: (N,) utility of the best portfolios under what came true.
+        best: (N,) utility of the best portfolios under the true returns.
     """
 
     def __init__(self, task: Portfolio, days: Tensor, ahead: int = AHEAD) -> None:

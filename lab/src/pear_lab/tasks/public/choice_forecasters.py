@@ -14,8 +14,8 @@ from pear.problem import Problem
 def choice_problem(count: int, sense: str) -> Problem:
     """Choose one of ``count`` sets; the costs are the values of the sets.
 
-    Where the value of a set is no sum over its members (a price of overload, users who are reached twice), a cost for
-    each member cannot say what a set is worth. A cost for each set can, and the problem is linear.
+    The value of a set may not be a sum over its members, as with a price of overload, or with users who are reached
+    twice. Costs of members cannot represent such values. Costs of sets can, and the problem is linear.
 
     Example:
         >>> choice_problem(4, "max")

@@ -21,7 +21,7 @@ def draw_items(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     error chooses the smallest x, which is worth least.
 
     Args:
-        seed: of the features.
+        seed: the seed of the features.
         sizes: samples of 50 items to train on, to choose by and to test on.
     """
     x = np.random.RandomState(seed).uniform(-1, 1, (sum(sizes), ITEMS, 1))

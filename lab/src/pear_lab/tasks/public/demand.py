@@ -15,7 +15,7 @@ PRODUCTS, PERIODS = 8, 8
 
 
 class DemandDays(NamedTuple):
-    """A model, and days with features (N, p) and the values that came true (N, k)."""
+    """A model, and days with features (N, p) and true values (N, k)."""
 
     model: Model
     features: Array

@@ -59,7 +59,7 @@ def draw_planted(seed: int, size: int, test_samples: int = TEST_SAMPLES) -> Draw
     Costs to train on and to choose by are multiplied by numbers from 0.7 to 1.3; those to test on have no noise.
 
     Args:
-        seed: of the features and the noise; the matrix behind the costs is always the same.
+        seed: the seed of the features and the noise; the matrix behind the costs is always the same.
         size: samples to train on; 200 more are there to choose by.
         test_samples: samples to test on.
     """

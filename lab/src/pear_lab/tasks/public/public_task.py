@@ -17,8 +17,8 @@ class Drawing:
     """The data of one seed.
 
     Attributes:
-        problem: what is decided: a ``Problem``, a ``Model``, or a ``pear.Oracle``. Where it has fields per sample, its
-            rows are those of all samples, in the order train, validation, test.
+        problem: the decision problem: a ``Problem``, a ``Model``, or a ``pear.Oracle``. Where it has fields per sample,
+            its rows are those of all samples, in the order train, validation, test.
         split: samples to train on, to choose by and to test on. The costs are the predicted values of a ``Model``.
     """
 

@@ -21,8 +21,8 @@ def draw_knapsack(seed: int, degree: int, noise: float, sizes: tuple[int, int, i
     """Draw weights of two decimals between 3 and 8, then values ``⌈5 c⌉`` of polynomial costs c, in float32.
 
     Args:
-        seed: of the weights, the features, the matrix behind the values, and the noise.
-        degree: of the polynomial.
+        seed: the seed of the weights, the features, the matrix behind the values, and the noise.
+        degree: the degree of the polynomial.
         noise: half-width of the factor around 1.
         sizes: samples to train on, to choose by and to test on.
     """

@@ -24,8 +24,8 @@ def draw_program(seed: int, degree: int, noise: float, sizes: tuple[int, int, in
     constraints as variables, so that none is degenerate.
 
     Args:
-        seed: of G, the features, the matrix behind the values, and the noise.
-        degree: of the polynomial.
+        seed: the seed of G, the features, the matrix behind the values, and the noise.
+        degree: the degree of the polynomial.
         noise: half-width of the factor around 1.
         sizes: samples to train on, to choose by and to test on.
     """

@@ -93,11 +93,12 @@ def tour_oracle(places: int) -> Oracle:
 
 
 def fleet_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
-    """The cheapest trips that serve all customers; an edge to place 0 counts twice where a trip has one customer.
+    """Make the oracle for the cheapest trips that serve all customers.
 
-    In the relaxation two edges meet in every customer, at most two for each vehicle in place 0, and a set S of
-    customers has at most ``|S| − ⌈demand of S / capacity⌉`` edges within, because so many trips have to visit it.
-    Without these rows it would be 13 % cheaper than the best plan, with them 1 %.
+    A trip to a single customer uses its edge to place 0 twice. In the relaxation every customer has two edges, and
+    place 0 has at most two for each vehicle. A set S of customers has at most ``|S| − ⌈demand of S / capacity⌉`` edges
+    between its members, because at least ``⌈demand of S / capacity⌉`` trips visit it. The relaxation is 1 % cheaper
+    than the best plan with these rows, and 13 % cheaper without them.
     """
     places = len(demand) + 1
     edges, degrees = edges_of(places), degree_rows(places)

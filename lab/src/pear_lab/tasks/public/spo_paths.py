@@ -30,9 +30,9 @@ def draw_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: float
     """Draw samples of a 5×5 grid, in float32, and cut them in the order in which they are drawn.
 
     Args:
-        seed: of the features, the matrix behind the costs, and the noise.
+        seed: the seed of the features, the matrix behind the costs, and the noise.
         sizes: samples to train on, to choose by and to test on.
-        degree: of the polynomial.
+        degree: the degree of the polynomial.
         noise: half-width of the factor around 1.
     """
     task = shortest_path((5, 5))

@@ -31,8 +31,8 @@ def draw_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int, in
     B is 0 or 1 with equal chance, x, f and ε are standard normal, and the loadings L are uniform within ±0.0025 τ.
 
     Args:
-        seed: of all that is drawn.
-        degree: of the polynomial.
+        seed: the seed of all that is drawn.
+        degree: the degree of the polynomial.
         tau: τ, the size of the noise.
         sizes: samples to train on, to choose by and to test on.
     """

@@ -1,7 +1,7 @@
 """The dual active-set method on a GPU: its programs, the launch of its kernel, and the projection after it.
 
 The search starts from the minimum subject to the equalities alone. To the kernel, multipliers of equalities are
-variables without bounds: with K = [H Aᵀ; A 0] in the place of H and (c, −b) in the place of c, a program has bounds and
+variables without bounds: with K = [H Aᵀ; A 0] instead of H and (c, −b) instead of c, a program has bounds and
 inequalities alone. So equalities, which every solution holds, are not added one by one.
 """
 

@@ -156,12 +156,12 @@ class TangentSpace:
     proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n); return P e (B, n), and (B,) bool, True where it is right.
+        """Project errors e (B, n); return P e (B, n), and (B,) bool, True where P e is correct.
 
-        A projection is right where it has converged and stays on all tight constraints. The kernel projects onto the
-        directions along the constraints that are held. If the result is also along all other tight constraints, it is
-        the projection onto the smaller space as well. This is always so at a degenerate vertex, where the other tight
-        constraints depend on those that are held.
+        The kernel projects onto the null space of the constraints in the working set. The projection that is wanted is
+        onto the null space of all tight constraints, which is contained in it. The result is correct if it has
+        converged and lies in this smaller space. It always does at a degenerate vertex, where the other tight
+        constraints depend on those in the working set.
         """
         g, converged = self.solution.project(e)
         if self.proven:
