@@ -72,4 +72,4 @@ class Architecture(StrEnum):
     mlp = "mlp"
 
 
-ModelKind = Annotated[Architecture, typer.Option("--model", help="The kind of forecaster that is trained.")]
+ModelKind = Annotated[Architecture, typer.Option("--model", help="The kind of forecaster.")]

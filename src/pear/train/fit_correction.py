@@ -48,7 +48,11 @@ def fit_correction(
 
 
 def _read_corrected(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
-    """Read the samples of a correction, and their features; raise unless they are in memory and have one input."""
+    """Read the samples for training with ``base=``, and return them with their features.
+
+    Raises:
+        ProblemError: the samples are not in memory, or the model has several inputs.
+    """
     samples = as_samples(data, name, model)
     if not isinstance(samples, MemorySamples) or not isinstance(samples.features, Tensor):
         raise ProblemError(f"base= needs samples in memory with one input; {name} is something else")

@@ -51,7 +51,7 @@ Verdict = TypeVar("Verdict", bound=NumberedVerdict)
 
 @dataclass
 class ExaminedProblems(Generic[Verdict]):
-    """What became of the problems so far.
+    """The outcomes of the problems so far.
 
     Attributes:
         verdicts: one for each problem.
