@@ -60,10 +60,6 @@ class Portfolio(Task):
         """The utility ``μᵀw − ½γ wᵀΣw`` (B,) of weights w (B, n), differentiable; μ is (B, n) and Σ (B, n, n)."""
         return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
-    def with_lower(self, lower: float | None) -> Portfolio:
-        """Return the same portfolio with another least weight."""
-        return portfolio(self.problem.n, self.risk_aversion, lower)
-
 
 def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:
     """Make a fully invested portfolio of n assets.

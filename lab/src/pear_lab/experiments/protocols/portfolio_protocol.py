@@ -103,7 +103,8 @@ class PortfolioProtocol(Protocol):
         windows = market.split.rebalancing
         with torch.no_grad():
             predicted = model(windows.known)
-        bounds = {f"{lower:g}": market.task.with_lower(lower) for lower in LOWER_BOUNDS}
+        n, aversion = market.task.problem.n, market.task.risk_aversion
+        bounds = {f"{lower:g}": portfolio(n, aversion, lower) for lower in LOWER_BOUNDS}
         outcomes = {
             name: Evaluation(task, windows.days, market.split.ahead).outcome(predicted) for name, task in bounds.items()
         }
