@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import statistics
@@ -725,6 +726,15 @@ def test_the_commit_is_told_in_a_clone_and_in_an_archive(clone: Path, tmp_path: 
     with (clone / "pear" / "experiments" / "commit.py").open("a", encoding="utf-8") as file:
         file.write("\n")
     assert told_commit(clone) == head + "+"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_telling_the_commit_writes_nothing_to_the_repository(clone: Path) -> None:
+    index = clone / ".git" / "index"
+    os.utime(clone / "pear" / "experiments" / "commit.py", (1e9, 1e9))  # git would note the new time in its index
+    before = index.read_bytes()
+    assert told_commit(clone)
+    assert index.read_bytes() == before
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -28,9 +28,11 @@ def current_commit() -> str | None:
 
 
 def _run_git(*words: str) -> str | None:
-    """Return the output of a git command; None if it fails."""
+    """Return the output of a git command that locks nothing, since a run may be killed; None if it fails."""
     try:
-        told = subprocess.run(["git", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False
+        )
     except OSError:  # there is no git
         return None
     return told.stdout.strip() if told.returncode == 0 else None
