@@ -29,6 +29,23 @@ def test_injection_into_a_linear_program_adds_nothing(injection: float) -> None:
     assert not predicted.grad.any()
 
 
+def test_samples_with_a_curvature_of_their_own_are_injected_with_that() -> None:
+    """Keys name rows in any order; the pass injects with the factors of these rows, as the pipeline does."""
+    generator = torch.Generator().manual_seed(0)
+    M = torch.randn(6, 5, 5, dtype=torch.float64, generator=generator)
+    problem = pear.Problem(Q=M @ M.mT + 0.1 * torch.eye(5), A=[[1.0] * 5], b=[1.0], lb=0.0)
+    predicted, true = torch.randn(2, 4, 5, dtype=torch.float64, generator=generator)
+    grads = []
+    for without_pass in (False, True):
+        loss, leaf = pear.PEARLoss(problem, 0.0, injection=0.3, guidance=0.0), predicted.clone().requires_grad_()
+        if without_pass:
+            loss.decider.fused = None
+        loss(leaf, true, keys=[4, 1, 5, 0]).backward()
+        grads.append(leaf.grad)
+    assert grads[0].any(1).sum() > 1
+    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-14)
+
+
 def test_a_flat_curvature_is_not_taken_for_the_last_one() -> None:
     """What is known of one curvature says nothing of the next one."""
     loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1, guidance=0.0)
