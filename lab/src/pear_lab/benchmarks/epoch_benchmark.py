@@ -37,7 +37,7 @@ LABELS = Labels("An epoch of portfolio training", "in the order of the table", "
 
 @dataclass(frozen=True)
 class EpochSettings(Settings):
-    """Time an epoch of portfolio training, one thread each, beside the error of the gradients."""
+    """Time an epoch of portfolio training, one thread for each library, with the error of the gradients."""
 
     data: str = option("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
     batches: int = option(

@@ -48,7 +48,7 @@ class GradientPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientSettings(Settings):
-    """Time gradients of the regret, forward and backward, beside their errors and beside other libraries."""
+    """Time gradients of the regret, forward and backward, with their errors, also of other libraries."""
 
     structures: tuple[str, ...] | None = option(
         None,

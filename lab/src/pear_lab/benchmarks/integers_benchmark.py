@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class IntegerSettings(Settings):
-    """Time the integer programs of a validation beside a plain loop over HiGHS."""
+    """Time the integer programs of a validation, compared with a plain loop over HiGHS."""
 
     count: int = option(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
     degrees: tuple[int, ...] = option((8,), "Degrees of the polynomials behind the values, such as 8 or 2,8.", least=1)

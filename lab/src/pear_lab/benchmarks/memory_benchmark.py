@@ -24,7 +24,7 @@ LABELS = Labels("Largest resident memory", "seconds", "MiB")
 
 @dataclass(frozen=True)
 class MemorySettings(Settings):
-    """Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone."""
+    """Measure the peak memory of a large grid, a large batch and a training, and of the import alone."""
 
     grid: int = option(200, "The number of nodes on a side of the grid.", least=1, quick=5)
     grid_batch: int = option(32, "The number of samples of the grid.", least=1, quick=4)

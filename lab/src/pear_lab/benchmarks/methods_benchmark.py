@@ -64,7 +64,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MethodsSettings(Settings):
-    """Time one training step of every method, and of PyEPO's own implementation, with open solvers."""
+    """Time a training step of every method, and of PyEPO's own implementation with open solvers."""
 
     tasks: tuple[str, ...] = option(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
     methods: tuple[str, ...] = option(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))

@@ -32,7 +32,7 @@ EPOCH_HOURS = 4 * 365 * 24
 
 @dataclass(frozen=True)
 class RollingSettings(Settings):
-    """Time a step through rollouts of a battery, one thread each, beside the error of the gradients."""
+    """Time a step through battery rollouts, one thread for each library, with the error of the gradients."""
 
     hours: int = option(48, "The number of hours of a plan.", least=2, quick=6)
     steps: int = option(24, "The number of steps of a rollout.", least=1, quick=2)

@@ -35,7 +35,7 @@ LABELS = Labels("PEARLoss, forward and backward", "variables", "processor second
 
 @dataclass(frozen=True)
 class ScalingSettings(Settings):
-    """Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth."""
+    """Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of the growth."""
 
     grids: tuple[int, ...] = option(GRIDS, "Sides of square grids, or none.", least=2, empty=True, quick=QUICK_GRIDS)
     qps: tuple[int, ...] = option(

@@ -40,7 +40,7 @@ LABELS = Labels("Training under the paper's protocol", "seconds an epoch", "test
 
 @dataclass(frozen=True)
 class TrainingSettings(Settings):
-    """Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."""
+    """Time training with PEAR and with a plain loop over single samples, and compare the regrets of both."""
 
     tasks: tuple[str, ...] = option(("paths", "knapsack"), "paths, knapsack, separated by commas.")
     degree: int = option(8, "The degree of the costs: 2, 4, 6 or 8.")

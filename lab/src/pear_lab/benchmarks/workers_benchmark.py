@@ -40,7 +40,7 @@ LABELS = Labels("Data-parallel training", "workers", "samples a second")
 
 @dataclass(frozen=True)
 class WorkerSettings(Settings):
-    """Measure training on one worker and on some, and predict time and core hours for more of both."""
+    """Measure training on one worker and on several, and predict time and core hours for more of both."""
 
     structures: tuple[str, ...] = option(("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12.")
     batch_size: int = option(512, "The number of samples of a step on each worker.", least=1, quick=64)

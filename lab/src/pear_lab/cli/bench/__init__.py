@@ -11,21 +11,19 @@ from pear.cli.console import LazyCommands
 
 BENCHMARKS = {
     "exactness": "Compare decisions and gradients with independent references; exit code 1 where a goal is missed.",
-    "gradient": "Time gradients of the regret, forward and backward, beside their errors and beside other libraries.",
-    "training": (
-        "Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."
-    ),
-    "methods": "Time one training step of every method, beside PyEPO's own implementation with open solvers.",
-    "integers": "Time the integer programs of a validation beside a plain loop over HiGHS.",
+    "gradient": "Time gradients of the regret, forward and backward, with their errors, also of other libraries.",
+    "training": "Time training with PEAR and with a plain loop over single samples, and compare the regrets of both.",
+    "methods": "Time a training step of every method, and of PyEPO's own implementation with open solvers.",
+    "integers": "Time the integer programs of a validation, compared with a plain loop over HiGHS.",
     "commitment": "Train on a unit commitment of 600 variables whose demand and prices are predicted.",
-    "scaling": "Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth.",
+    "scaling": "Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of the growth.",
     "sparse-solvers": "Time the solution of large sparse programs by several solvers, each to a verified solution.",
-    "memory": "Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone.",
-    "epoch": "Time an epoch of portfolio training, one thread each, beside the error of the gradients.",
-    "rolling": "Time a step through rollouts of a battery, one thread each, beside the error of the gradients.",
+    "memory": "Measure the peak memory of a large grid, a large batch and a training, and of the import alone.",
+    "epoch": "Time an epoch of portfolio training, one thread for each library, with the error of the gradients.",
+    "rolling": "Time a step through battery rollouts, one thread for each library, with the error of the gradients.",
     "files": "Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers.",
     "streams": "Train on paths from Parquet files that are written first, and on a part of them in memory.",
-    "workers": "Measure training on one worker and on some, and predict time and core hours for more of both.",
+    "workers": "Measure training on one worker and on several, and predict time and core hours for more of both.",
 }
 """Each benchmark and its help. Its module is imported when it is run: help and completion do without torch."""
 
