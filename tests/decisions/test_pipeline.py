@@ -319,13 +319,16 @@ def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = batch.default_start
     monkeypatch.setattr(batch, "default_start", lambda P: starts.append(1) or prepare(P))
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
-    for smoothing in (0.1, 0.2, 0.0):
+    for smoothing in (0.1, 0.2):
         pear.solve(problem, COST, smoothing)
     assert len(starts) == 1
-    pear.solve(problem, COST, 0.1, b=[1.5])
+    pear.solve(problem, COST, 0.0)  # linear programs have a plan of their own
     assert len(starts) == 2
-    pear.solve(problem, COST, 0.1)
-    assert len(starts) == 2
+    pear.solve(problem, COST, 0.1, b=[1.5])  # and so have right-hand sides that come with a call
+    assert len(starts) == 3
+    for smoothing in (0.1, 0.0):
+        pear.solve(problem, COST, smoothing)
+    assert len(starts) == 3
 
 
 def test_every_row_says_what_it_can() -> None:

@@ -251,9 +251,9 @@ def test_models_maps_and_copies():
     oracle = pear.Oracle(tours.decide, relaxation=tours.degrees)
     assert repr(oracle) == f"Oracle(min, n=10, decide, relaxation={tours.degrees!r})"
     assert "Oracle" in oracle._repr_html_()
-    model = pear.Model(oracle, cost_map=pear.CostMap(np.vstack([np.eye(5)] * 2)))
+    model = pear.Model(oracle, cost_map=pear.CostMap(np.vstack([np.eye(5), 1.5 * np.eye(5)])))
     values = COSTS[:, :5]
-    expected = tours.decide_all(np.hstack([values, values]))
+    expected = tours.decide_all(np.hstack([values, 1.5 * values]))  # no two tours cost the same
     assert pear.solve(model, values).x.tolist() == expected.tolist()
     loss = pear.PEARLoss(model)
     assert loss.problem is tours.degrees

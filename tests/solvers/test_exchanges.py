@@ -155,4 +155,4 @@ def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
         none = torch.zeros(1, 0, dtype=torch.bool)
         active = ActiveSet(none, lower, torch.zeros_like(lower))
         weak = ActiveSet(none, torch.tensor([[False, False, True, weak_second]]), torch.zeros_like(lower))
-        assert _FlatDirections(qp, active, weak, 0).stand_still() == still
+        assert _FlatDirections(qp, active, weak, 0).are_clearly_zero() == still
