@@ -13,8 +13,7 @@ import torch
 
 import pear
 from pear.decisions import integer_programs, relaxation_search
-from pear.decisions.relaxation_search import search_relaxations
-from pear.decisions.rounding import round_within_rows
+from pear.decisions.relaxation_search import round_within_rows, search_relaxations
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import registry
 from pear.solvers.candidate import Candidate, empty_candidate

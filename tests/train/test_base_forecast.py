@@ -13,7 +13,7 @@ import torch
 import pear
 from pear.errors import ProblemError
 from pear.train.base_forecast import Correction, forecast_of, held_out_forecast, offsets_for_fit, training_forecast
-from pear.train.estimator.architecture import build_model
+from pear.train.estimator.networks import build_model
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.long_table import group_rows
 

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import DataError, TrainingError
 from pear.train import file_format
-from pear.train.early_stopping import EarlyStopping
+from pear.train.fit_config import EarlyStopping
 from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
 from pear.train.history import History
 from pear.train.run_identity import describe_difference, describe_tensors, model_identity

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
-from pear.train.base_forecast import Correction
+from pear.train.base_forecast import Correction, fit_correction
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
-from pear.train.fit_correction import fit_correction
 from pear.train.fit_job import FitJob
 from pear.train.history import Callback, History
 from pear.train.loss_interface import check_takes_weight, loss_counts, problem_of_loss

@@ -19,8 +19,8 @@ from pear.problem.curvature_map import CurvatureMap
 from pear.problem.known_map import KnownValue
 from pear.problem.problem import FIELDS
 from pear.train import file_format
-from pear.train.estimator.architecture import build_model
 from pear.train.estimator.loss_setup import make_estimator_loss
+from pear.train.estimator.networks import build_model
 from pear.train.estimator.partial_fit import begin_updates
 from pear.train.estimator.training_rows import TrainingRows
 

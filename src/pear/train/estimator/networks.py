@@ -1,14 +1,24 @@
-"""The models that ``DecisionRegressor`` makes by name, and the standardisation of their features."""
+"""The models that ``DecisionRegressor`` makes from its parameters, and the standardisation of their features."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.problem.model import input_count
+from pear.train.base_forecast import Correction, typical_error
+from pear.train.estimator.loss_setup import seed_of
+
+if TYPE_CHECKING:
+    from pear.train.estimator.regressor import DecisionRegressor
+    from pear.train.estimator.training_rows import TrainingRows
+
 
 ARCHITECTURES = ("linear", "mlp")
 
@@ -106,3 +116,26 @@ def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], se
         return layers[0]
     between: list[nn.Module] = [part for layer in layers[:-1] for part in (layer, nn.ReLU())]
     return nn.Sequential(*between, layers[-1])
+
+
+def build_model(estimator: DecisionRegressor, rows: TrainingRows) -> StandardisedModel:
+    """Make the standardisation of these rows' features, followed by the untrained network.
+
+    The network is shared by the rows of a group where the table is a long one, and a correction where there are
+    forecasts of a base.
+    """
+    features = rows.features
+    if isinstance(estimator.model, nn.Module):
+        scaled: nn.Module = nn.Identity()
+        network = copy.deepcopy(estimator.model)
+    else:
+        outputs = 1 if estimator._long else input_count(estimator.problem)
+        sizes = features.shape[-1], outputs, tuple(estimator.hidden_layer_sizes)
+        network = make_network(estimator.model, *sizes, seed_of(estimator.random_state)).to(features)
+        scaled = Standardise(features)
+    network = SharedNetwork(network) if estimator._long else network
+    if rows.offset is None:
+        return StandardisedModel(scaled, network)
+    corrected = Correction(network, typical_error(rows.offset, rows.costs)).to(features)
+    corrected.check_start(scaled(features[:1]))
+    return StandardisedModel(scaled, corrected)

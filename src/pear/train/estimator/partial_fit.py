@@ -9,9 +9,9 @@ import torch
 
 from pear.errors import ProblemError
 from pear.problem.row_pairing import check_paired_rows
-from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
 from pear.train.estimator.loss_setup import fit_config, make_estimator_loss, seed_of
+from pear.train.estimator.networks import build_model
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.loss_interface import accept_keys, step_guidance
 from pear.train.sample_order import shuffled

@@ -16,19 +16,19 @@ from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
 from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator import model_file
-from pear.train.estimator.architecture import build_model
 from pear.train.estimator.daily_updates import deviation
 from pear.train.estimator.loss_setup import describe_method, fit_config, make_estimator_loss
+from pear.train.estimator.networks import build_model
 from pear.train.estimator.partial_fit import learn_more
 from pear.train.estimator.progress_display import show_end, show_progress
 from pear.train.estimator.regret_scorer import minus_regret
-from pear.train.estimator.result_tables import forecast_table
 from pear.train.estimator.rows_to_decide import (
     RowsToDecide,
     calibrated_intervals,
     decide_within_bounds,
     decision_table,
     forecast_rows,
+    forecast_table,
     read_rows_to_decide,
 )
 from pear.train.estimator.training_rows import (

@@ -9,21 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
+from pear.errors import ProblemError, list_positions
 from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
+from pear.problem.row_pairing import is_frame
 from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
 from pear.train.estimator.regret_scorer import as_values
-from pear.train.estimator.table_checks import check_numbers
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.samples.memory_samples import SampleBatch
 from pear.train.validation import own_rows
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
+
 
 Array = np.ndarray[Any, Any]
 
@@ -282,3 +283,51 @@ def _names_of(y: Any, groups: GroupRows | None) -> tuple[Any, ...] | None:
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return column_names(y)
+
+
+def check_numbers(table: Any, name: str) -> None:
+    """Raise ProblemError where a table or an array holds dates, text, NaN or infinity.
+
+    Other faults are left to scikit-learn.
+
+    Args:
+        table: a DataFrame, an array of floating-point numbers, or anything else, which is not looked at.
+        name: what it is called in messages.
+
+    Example:
+        >>> check_numbers(np.array([[1.0], [np.nan]]), "X")
+        Traceback (most recent call last):
+        pear.errors.ProblemError: X is NaN or infinite in row 1: fill these cells, or drop the rows
+    """
+    if is_frame(table):
+        for at, column in enumerate(table.columns):
+            _check_column(table.iloc[:, at], f"column {column!r} of {name}", column)
+    elif isinstance(table, np.ndarray) and table.dtype.kind == "f":
+        _check_finite(table, name)
+
+
+def _check_column(column: Any, where: str, label: Any) -> None:
+    """Raise ProblemError where a column of a DataFrame holds no finite numbers."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "mM":
+        raise ProblemError(
+            f"{where} holds dates; make it the index, set_index({label!r}), so that rows are held out in the order of "
+            "time, or leave it out"
+        )
+    if kind == "f":
+        _check_finite(column.to_numpy(dtype=np.float64, na_value=np.nan), where)
+    elif kind == "O" and (texts := [one for one in column if isinstance(one, str)]):
+        raise ProblemError(
+            f"{where} holds text, such as {texts[0]!r}; turn categories into numbers, one column for each, as "
+            "pandas.get_dummies does, or leave it out"
+        )
+
+
+def _check_finite(values: Any, where: str) -> None:
+    """Raise ProblemError where numbers are NaN or infinite; names the rows."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        rows = np.flatnonzero(~finite.reshape(len(finite), -1).all(1)).tolist()
+        raise ProblemError(
+            f"{where} is NaN or infinite in {list_positions('row', rows)}: fill these cells, or drop the rows"
+        )
