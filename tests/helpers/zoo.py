@@ -8,7 +8,6 @@ differences may be taken, whatever the random numbers are.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 import pear
+from pear.testing.program_zoo import grid
 
 INF = float("inf")
 MARGIN = 0.1
@@ -170,16 +170,6 @@ def plant(
 
 
 # ------------------------------------------------------------------------------------------------------- ingredients
-
-
-def grid(size: int) -> tuple[Array, Array]:
-    """Flow balance of a square grid, from the first corner to the last; its rows add up to zero."""
-    nodes = list(itertools.product(range(size), repeat=2))
-    edges = [(a, b) for a in nodes for b in nodes if b in ((a[0], a[1] + 1), (a[0] + 1, a[1]))]
-    A = np.zeros((len(nodes), len(edges)))
-    for k, (a, b) in enumerate(edges):
-        A[nodes.index(a), k], A[nodes.index(b), k] = 1.0, -1.0
-    return A, np.eye(len(nodes))[0] - np.eye(len(nodes))[-1]
 
 
 def paths(size: int) -> Array:

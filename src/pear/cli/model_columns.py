@@ -56,8 +56,9 @@ def read_model_and_table(
     (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
     if long is None:
         model, paid = read_model(path, named, table, priced, told, cost_map)
+    elif cost_map is not None:
+        raise DataError("--cost-map needs a table with a row for each sample; a long one (--groups) has costs in rows")
     else:
-        refuse_cost_map(cost_map)
         model, paid = read_long_model(path, [*named, *priced], table, long, data, told)
     chosen = choose_features(table, split_at_commas(features), model, paid, (dates, groups, variables))
     return ModelTable(model, table, chosen, paid, len(priced), long)
@@ -177,12 +178,6 @@ def _read_mapped_model(
         raise DataError(f"{file} has a row for {matrix.index[twice][0]!r} twice; keep one")
     M = matrix.reindex(list(model.variables), fill_value=0.0).to_numpy()
     return replace(model, cost_map=pear.CostMap(M, known=model.known, names=values)), values
-
-
-def refuse_cost_map(cost_map: Path | None) -> None:
-    """Raise DataError where a cost map is given for a long table, whose rows are costs already."""
-    if cost_map is not None:
-        raise DataError("--cost-map needs a table with a row for each sample; a long one (--groups) has costs in rows")
 
 
 def read_long_model(

@@ -34,15 +34,12 @@ def missing_curvature(H: Matrix, floor: float) -> Matrix | None:
         S in the shape and kind of H.
     """
     if H.ndim == 3:
-        return _or_none(_missing_along_eigenvectors(H, floor))
+        S = _missing_along_eigenvectors(H, floor)
+        return S if bool(S.any()) else None
     blocks = _coupled_blocks(to_csr(H), floor, _MOST_COUPLED_SPARSE if H.is_sparse else _MOST_COUPLED)
     if not blocks.count_nonzero():
         return None
     return SparseMatrix(blocks) if H.is_sparse else torch.from_numpy(blocks.toarray()).to(H)
-
-
-def _or_none(S: Tensor) -> Tensor | None:
-    return S if bool(S.any()) else None
 
 
 def _missing_along_eigenvectors(H: Tensor, floor: float) -> Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pear.errors import ProblemError
 from pear.setting_checks import check_count
+from pear.train.base_forecast import count_rows
 
 Rows = NDArray[np.intp]
 
@@ -68,7 +69,7 @@ class TimeSplits:
         Raises:
             ProblemError: there are too few rows.
         """
-        count = _row_count(X)
+        count = count_rows(X)
         size = count // (self.folds + 1) if self.test_rows is None else self.test_rows
         first = count - self.folds * size
         if size < 1 or first - self.gap < 1:
@@ -155,8 +156,3 @@ def _check_tested_once(folds: list[Fold]) -> None:
         raise ProblemError(
             f"rows are tested in more than one fold, {twice[:_LISTED].tolist()} among them; each row counts once"
         )
-
-
-def _row_count(X: Any) -> int:
-    """Return the number of rows of an array, a DataFrame, a sparse matrix or a list."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

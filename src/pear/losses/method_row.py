@@ -162,10 +162,11 @@ class Method:
             ProblemError: the method has no such option, or the task lacks something that the method needs.
         """
         settings = self.options_for(task) | options
-        known = [name for name in inspect.signature(self.loss).parameters if name not in ("problem", *self.needs)]
-        known = [] if self.loss is MSELoss else known
+        arguments = inspect.signature(self.loss).parameters
+        known = [] if self.loss is MSELoss else [name for name in arguments if name not in ("problem", *self.needs)]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in arguments.values())
         for name in settings:
-            if name not in known and not takes_any_option(self.loss):
+            if name not in known and not takes_any:
                 there = ", ".join(known) if known else "none"
                 raise ProblemError(f"method '{self.name}' has no option {name!r}; its options: {there}")
         given = {}
@@ -178,9 +179,3 @@ class Method:
         loss: Any = self.loss(problem, **given, **settings)
         loss.given = problem  # the metric is exact where training decides on the relaxation
         return loss
-
-
-def takes_any_option(function: Callable[..., Any]) -> bool:
-    """True where a function or a class has an argument such as ``**options``."""
-    kinds = (one.kind for one in inspect.signature(function).parameters.values())
-    return inspect.Parameter.VAR_KEYWORD in kinds

@@ -148,29 +148,30 @@ def add_guidance(
 
 
 @inner
+def forecast(model: LinearState, x: Array, j: int) -> float:
+    """Forecast value j from features (p,), in the model's precision."""
+    s = model.weight[j, 0] * x[0]
+    for q in span(1, len(x)):
+        s += model.weight[j, q] * x[q]
+    if len(model.bias) > 0:
+        s += model.bias[0, j]
+    return s
+
+
+@inner
 def forecast_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
     """Forecast costs (n,) from features (p,), in the model's precision, times the units."""
     for j in span(len(model.weight)):
-        s = model.weight[j, 0] * x[0]
-        for q in span(1, len(x)):
-            s += model.weight[j, q] * x[q]
-        if len(model.bias) > 0:
-            s += model.bias[0, j]
-        out[j] = s * units[j]
+        out[j] = forecast(model, x, j) * units[j]
 
 
 @inner
 def forecast_mapped_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
     """Forecast the values of a sample, and map them to costs (n,) times the units."""
-    to_costs, x = data.cost_map, data.features[row]
+    to_costs = data.cost_map
     known = to_costs.known[row if len(to_costs.known) > 1 else 0]
     for j in span(len(model.weight)):
-        s = model.weight[j, 0] * x[0]
-        for q in span(1, len(x)):
-            s += model.weight[j, q] * x[q]
-        if len(model.bias) > 0:
-            s += model.bias[0, j]
-        to_costs.values[j] = s
+        to_costs.values[j] = forecast(model, data.features[row], j)
     for j in span(len(known)):
         total = known[j]
         for at in span(to_costs.start[j], to_costs.start[j + 1]):

@@ -92,15 +92,8 @@ def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None]
         parts.append(values)
     if one.plain:
         return parts[0]
-    return (
-        np.concatenate([part.reshape(len(part), -1) for part in parts], 1)
-        if len(parts) > 1
-        else _flatten_column(parts[0])
-    )
-
-
-def _flatten_column(values: NDArray[Any]) -> NDArray[Any]:
-    return values if values.ndim > 1 else values[:, None]
+    tables = [part.reshape(len(part), -1) for part in parts]
+    return tables[0] if len(tables) == 1 else np.concatenate(tables, 1)
 
 
 def _is_list_column(kind: Any) -> bool:
