@@ -15,7 +15,7 @@ from pear.errors import NotUniqueError
 
 pytest.importorskip("cvxpy")
 
-from pear_lab.stress import cvxpy_run, examine_cvxpy
+from pear_lab.stress import examine_cvxpy
 from pear_lab.stress.cvxpy_problems import FAMILIES, SAMPLES, draw_case
 from pear_lab.stress.examine_cvxpy import CvxpyVerdict, examine
 
@@ -31,13 +31,13 @@ def _keep_thread_count() -> Iterator[None]:
 
 
 def test_the_defaults_run_on_every_problem() -> None:
-    found = cvxpy_run.run(list(range(CI_COUNT)), CI_SEED)
+    found = examine_cvxpy.run(list(range(CI_COUNT)), CI_SEED)
     assert [(one.number, one.wrong) for one in found.wrong] == []
     assert found.reasons() == {}
     counts = dict(found.counts())
     assert all(counts[family]["ran"] == CI_COUNT // len(FAMILIES) for family in FAMILIES)
     assert counts["all"]["gradients"] > 0.9 * SAMPLES * CI_COUNT
-    assert counts["all"]["fits"] == len(range(0, CI_COUNT, cvxpy_run.FIT_EVERY))
+    assert counts["all"]["fits"] == len(range(0, CI_COUNT, examine_cvxpy.FIT_EVERY))
 
 
 def test_a_problem_does_not_depend_on_what_else_is_drawn() -> None:
@@ -95,7 +95,7 @@ def test_crashes_are_wrong_and_sentences_are_refusals(monkeypatch: pytest.Monkey
     monkeypatch.setattr(examine_cvxpy, "PEARLoss", raising(NotUniqueError("sample 12 is free")))
     refused = examine(0, 0, with_fit=False)
     assert (refused.wrong, refused.refused) == ("", "NotUniqueError: sample 12 is free")
-    assert cvxpy_run.CvxpyResult([refused, refused]).reasons() == {"NotUniqueError: sample ## is free": 2}
+    assert examine_cvxpy.CvxpyResult([refused, refused]).reasons() == {"NotUniqueError: sample ## is free": 2}
 
 
 def test_the_command_counts_and_fails_where_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_command_counts_and_fails_where_something_is_wrong(monkeypatch: pyte
     def planted(job: tuple[int, int]) -> CvxpyVerdict:
         return CvxpyVerdict(job[1], "linear", **verdicts[job[1]])
 
-    monkeypatch.setattr(cvxpy_run, "work", planted)
+    monkeypatch.setattr(examine_cvxpy, "work", planted)
     result = CliRunner().invoke(app, ["stress", "cvxpy", "--count", "3", "--seed", "5", "--workers", "1"])
     assert result.exit_code == 1
     assert "problem 2 of seed 5 (linear): a slope" in result.stderr

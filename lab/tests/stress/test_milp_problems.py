@@ -19,7 +19,7 @@ from pear.errors import ProblemError
 pytest.importorskip("highspy")
 
 from pear_lab.judge.integer_programs import violation
-from pear_lab.stress import examine_milp, milp_run
+from pear_lab.stress import examine_milp
 from pear_lab.stress.milp_problems import MILP_FAMILIES, MilpCase, draw_milp
 
 CI_SEED, CI_COUNT = 7, 24
@@ -52,7 +52,7 @@ def knapsack(**fields: Any) -> MilpCase:
 
 
 def test_nothing_is_wrong_or_refused() -> None:
-    found = milp_run.run(list(range(CI_COUNT)), CI_SEED)
+    found = examine_milp.run(list(range(CI_COUNT)), CI_SEED)
     assert found.bad == []
     counts = dict(found.counts())
     assert all(counts[family]["drawn"] == str(CI_COUNT // len(MILP_FAMILIES)) for family in MILP_FAMILIES)
@@ -129,7 +129,7 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: p
         examined.append(number)
         return examine_milp.MilpVerdict(number, "battery", "SOLVED", ("solved", "solved"), "a planted error")
 
-    monkeypatch.setattr(milp_run, "examine_milp", note)
+    monkeypatch.setattr(examine_milp, "examine_milp", note)
     second = CliRunner().invoke(app, [*options, "--count", "3", "--resume"])
     assert examined == [2]
     assert second.exit_code == 1

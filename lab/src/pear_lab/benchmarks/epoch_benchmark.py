@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import Step, gradient_at, measure
 from pear_lab.data import load_prices
@@ -100,7 +100,7 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
             say(who)
             arrays, seconds = _time_fastest(settings, partial(_make_step, method, task, predicted, true, warm))
             exact = arrays["gradient"] if exact is None else exact
-            off = _largest_window_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
+            off = largest_gradient_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
             add(who + (", later epochs" if warm else ""), seconds, off)
     data = {
         "predicted": torch.stack(predicted).numpy(),
@@ -112,7 +112,7 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     for peer, python in peers:
         say(peer.name)
         found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
-        add(peer.title, min(found.seconds), _largest_window_error(found.arrays["gradient"], exact))
+        add(peer.title, min(found.seconds), largest_gradient_error(found.arrays["gradient"], exact))
 
 
 def tables(rows: list[EpochRow]) -> list[TextTable]:
@@ -164,11 +164,3 @@ def _forecast_step(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Ten
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return {}
-
-
-def _largest_window_error(found: Any, exact: Any) -> float:
-    """Return the largest relative error of a window's gradient, over windows with a non-zero exact gradient."""
-    a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
-    size = np.linalg.norm(b, axis=1)
-    there = size > 0
-    return float((np.linalg.norm(a - b, axis=1)[there] / size[there]).max()) if there.any() else math.nan

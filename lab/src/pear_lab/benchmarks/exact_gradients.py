@@ -40,6 +40,22 @@ class ErrorSummary(NamedTuple):
         return self.largest <= EXACT
 
 
+def largest_gradient_error(found: Any, exact: Any) -> float:
+    """The largest relative 2-norm error of a sample's gradient, over samples with an exact gradient other than zero.
+
+    Args:
+        found: batches of gradients (b, …).
+        exact: the exact gradients of the same batches.
+
+    Returns:
+        The error; NaN where every exact gradient is zero.
+    """
+    a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
+    size = np.linalg.norm(b, axis=1)
+    there = size > 0
+    return float((np.linalg.norm(a - b, axis=1)[there] / size[there]).max()) if there.any() else math.nan
+
+
 def summarize_errors(errors: Array) -> ErrorSummary:
     """Summarize relative errors (k,) by their median, 90 % quantile and maximum.
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import pear
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import measure, use_threads
 from pear_lab.peers import Peer
@@ -83,7 +84,7 @@ def run(settings: RollingSettings, callbacks: Callbacks, peers: Sequence[tuple[P
 
     def add(who: str, seconds: float, found: Any) -> None:
         ours = rows[0].step_seconds if rows else seconds
-        off = largest_error(found, exact)
+        off = largest_gradient_error([found], [exact])
         rows.append(RollingRow(who, seconds, seconds / plans, epoch * seconds, seconds / ours, off))
         callbacks.on_row(rows[-1])
 
@@ -119,13 +120,6 @@ def draw_prices(settings: RollingSettings) -> tuple[Tensor, Tensor]:
     price = 35 * torch.exp(0.3 * torch.sin(2 * math.pi * hour / 24) + 0.15 * noise)
     truth = price.unfold(1, settings.hours, 1).contiguous()
     return truth * torch.exp(0.2 * torch.randn(truth.shape, generator=generator, dtype=torch.float64)), truth
-
-
-def largest_error(found: Any, exact: Any) -> float:
-    """Return the largest relative error of a rollout's gradient."""
-    a, b = (np.asarray(part).reshape(len(part), -1) for part in (found, exact))
-    size = np.linalg.norm(b, axis=1)
-    return float((np.linalg.norm(a - b, axis=1) / np.where(size > 0, size, np.nan)).max())
 
 
 def tables(rows: list[RollingRow]) -> list[TextTable]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +18,10 @@ from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
-    from pear_lab.stress.cvxpy_run import CvxpyResult
-    from pear_lab.stress.examine_cvxpy import CvxpyVerdict
-    from pear_lab.stress.examine_milp import MilpVerdict
+    from pear_lab.stress.examine_cvxpy import CvxpyResult, CvxpyVerdict
+    from pear_lab.stress.examine_milp import MilpResult, MilpVerdict
     from pear_lab.stress.fuzz import FuzzResult, Tally
     from pear_lab.stress.kill_sweep import KillCounts
-    from pear_lab.stress.milp_run import MilpResult
     from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(
@@ -29,6 +29,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Look for wrong answers and lost work under difficult conditions.",
 )
+
+Workers = Annotated[int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue where the last run stopped.")]
 
 
 @app.callback()
@@ -40,6 +43,20 @@ def _stress_progress_bar(*more: Any) -> Progress:
     """Make a progress bar on stderr with the task, the count and the elapsed time; ``more`` are further columns."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, *more, console=err)
+
+
+@contextmanager
+def _counting_progress_bar(total: int) -> Iterator[Callable[[CvxpyVerdict | MilpVerdict], None]]:
+    """A context with a progress bar that counts problems that are wrong or refused, and a function that takes each."""
+    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+        task, wrong, refused = bar.add_task("", total=total), 0, 0
+
+        def show(verdict: CvxpyVerdict | MilpVerdict) -> None:
+            nonlocal wrong, refused
+            wrong, refused = wrong + bool(verdict.wrong), refused + bool(verdict.refused)
+            bar.update(task, advance=1, description=f"{wrong} wrong, {refused} refused")
+
+        yield show
 
 
 def _exit_by_stress_result(failure: str, success: str) -> None:
@@ -55,10 +72,8 @@ def fuzz(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     families: Annotated[str | None, typer.Option(help="Names of families, separated by commas. Default: all.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue where the last run stopped.")] = False,
+    workers: Workers = None,
+    resume: Resume = False,
     to: Annotated[Path, typer.Option("--out", help="Folder for counterexamples and numbers.")] = Path(
         "pear-output/stress/fuzz"
     ),
@@ -108,23 +123,15 @@ def cvxpy(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
-    ] = None,
+    workers: Workers = None,
 ) -> None:
     """Import random problems of CVXPY, decide, differentiate and train; exit code 1 where anything is wrong."""
     from pear.compile.thread_pools import thread_count as core_count
-    from pear_lab.stress.cvxpy_run import run
+    from pear_lab.stress.examine_cvxpy import run
 
-    with _stress_progress_bar(TimeRemainingColumn()) as bar:
-        task, counts = bar.add_task("", total=count), {"refused": 0, "wrong": 0}
-
-        def show(verdict: CvxpyVerdict) -> None:
-            counts["refused"] += bool(verdict.refused)
-            counts["wrong"] += bool(verdict.wrong)
-            bar.update(task, advance=1, description=f"{counts['wrong']} wrong, {counts['refused']} refused")
-
-        found = run(list(range(first, first + count)), seed, workers or core_count(), show)
+    numbers = list(range(first, first + count))
+    with _counting_progress_bar(count) as show:
+        found = run(numbers, seed, workers or core_count(), show)
     for table in cvxpy_tables(found):
         print_table(table)
     if found.interrupted:
@@ -150,28 +157,20 @@ def milp(
     count: Annotated[int, typer.Option(help="Number of programs.", min=1)] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of the random programs.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first program.", min=0)] = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="The number of processes.", show_default="one for each core", min=1)
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue where the last run stopped.")] = False,
+    workers: Workers = None,
+    resume: Resume = False,
     to: Annotated[Path, typer.Option("--out", help="Folder for verdicts and the table.")] = Path(
         "pear-output/stress/milp"
     ),
 ) -> None:
     """Solve random integer programs, also by HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
     from pear.compile.thread_pools import thread_count as core_count
-    from pear_lab.stress.milp_run import run
+    from pear_lab.stress.examine_milp import run
 
     writable_folder(to)
-    with _stress_progress_bar(TimeRemainingColumn()) as bar:
-        task, counts = bar.add_task("", total=count), {"wrong": 0, "refused": 0}
-
-        def show(verdict: MilpVerdict) -> None:
-            counts["wrong"] += bool(verdict.wrong)
-            counts["refused"] += verdict.refused
-            bar.update(task, advance=1, description=f"{counts['wrong']} wrong, {counts['refused']} refused")
-
-        found = run(list(range(first, first + count)), seed, workers or core_count(), to, resume, show)
+    numbers = list(range(first, first + count))
+    with _counting_progress_bar(count) as show:
+        found = run(numbers, seed, workers or core_count(), to, resume, show)
     shown = milp_table(found)
     print_table(shown)
     (to / "table.md").write_text(shown.markdown(), encoding="utf-8")

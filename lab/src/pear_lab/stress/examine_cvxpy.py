@@ -1,4 +1,4 @@
-"""Examine one problem of CVXPY: its optimum, its loss, its gradients and a short training, each by something else.
+"""Examine problems of CVXPY: optimum, loss, gradients and a short training, each by something else.
 
 CVXPY itself solves the problem again, evaluates our decisions and measures their violations. Gradients are compared
 with differences of the loss.
@@ -7,6 +7,8 @@ with differences of the loss.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,8 @@ from torch import Tensor
 from pear import DecisionRegressor, Model, PEARLoss, from_cvxpy, solve
 from pear.errors import PearError, SolveError
 from pear_lab.judge.judged_program import Array
-from pear_lab.stress.cvxpy_problems import CvxpyCase, cp, draw_case
+from pear_lab.stress.cvxpy_problems import FAMILIES, CvxpyCase, cp, draw_case
+from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
 
 OPTIMUM = 1e-7
 """Largest difference of an optimum from CVXPY's, and largest violation, relative to the optimum or 1."""
@@ -181,3 +184,65 @@ def _wrong_training(model: Model, case: CvxpyCase, rng: np.random.Generator) -> 
     }
     bad = [name for name, part in parts.items() if not np.isfinite(np.asarray(part, dtype=float)).all()]
     return f"after training, {', '.join(bad)} is not finite" if bad else ""
+
+
+FIT_EVERY = 10
+"""One problem in this many is trained on, too."""
+_LONGEST = 110  # characters of a reason by which refusals are counted together
+
+
+class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
+    """The outcomes of the problems of CVXPY so far."""
+
+    @property
+    def wrong(self) -> list[CvxpyVerdict]:
+        """The verdicts on problems with a wrong optimum, loss, gradient or training."""
+        return [one for one in self.verdicts if one.wrong]
+
+    def reasons(self) -> Counter[str]:
+        """Count the refused problems by error message. Digits become ``#``, so that messages differ in words alone."""
+        return Counter(
+            "".join("#" if letter.isdigit() else letter for letter in one.refused)[:_LONGEST]
+            for one in self.verdicts
+            if one.refused
+        )
+
+    def counts(self) -> list[tuple[str, dict[str, int]]]:
+        """The counts of each family, and of all."""
+        return [(name, _count(verdicts)) for name, verdicts in self.by_family(FAMILIES)]
+
+
+def _count(verdicts: list[CvxpyVerdict]) -> dict[str, int]:
+    """Count the verdicts by what became of the problem."""
+    return {
+        "drawn": len(verdicts),
+        "ran": sum(one.ran for one in verdicts),
+        "refused": sum(bool(one.refused) for one in verdicts),
+        "wrong": sum(bool(one.wrong) for one in verdicts),
+        "gradients": sum(one.gradients for one in verdicts),
+        "kinks": sum(one.edges for one in verdicts),
+        "fits": sum(one.fitted for one in verdicts),
+    }
+
+
+def run(
+    numbers: list[int], seed: int = 0, workers: int = 1, progress: Callable[[CvxpyVerdict], None] | None = None
+) -> CvxpyResult:
+    """Examine problems.
+
+    Args:
+        numbers: which problems of the seed.
+        seed: the seed of the problems; a problem does not depend on what else is run.
+        workers: processes.
+        progress: called with each verdict.
+
+    Returns:
+        What was found, sorted by number; after Ctrl-C what was found until then.
+    """
+    return CvxpyResult(*examine_numbers(work, seed, numbers, workers, progress))
+
+
+def work(job: tuple[int, int]) -> CvxpyVerdict:
+    """Examine one problem, given its seed and number; runs in a worker process."""
+    seed, number = job
+    return examine(seed, number, with_fit=number % FIT_EVERY == 0)
