@@ -1,4 +1,4 @@
-"""Losses of decisions under a linear objective with a square added, over the hull of all decisions.
+"""Decisions of a linear objective with a square added, over the hull of all decisions, from a linear oracle alone.
 
 ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull is the point of the hull nearest to ``−ĉ/λ``. Frank-Wolfe methods find it from
 best decisions under other costs. The variant here is Wolfe's (1976): after each new decision it finds the nearest point
@@ -193,75 +193,3 @@ class _HullPoint(torch.autograd.Function):
         (directions,) = ctx.saved_tensors
         along = torch.einsum("brn,bn->br", directions, up.double())
         return -ctx.rate * torch.einsum("brn,br->bn", directions, along).to(up), None, None, None
-
-
-class RFWOLoss(FrankWolfeLoss):
-    """``ℓ = cᵀz_λ(ĉ) − cᵀz*(c)`` with ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
-
-    The regularised decision (Dalle et al., 2022) changes continuously with the costs, and so the loss has a gradient:
-    ``−P c / (λu)``, where P projects on the span of the decisions that z_λ combines. It is exact where each of them has
-    a positive weight. For maximisation every cost changes its sign. A training step asks for as many decisions in turn
-    as the hardest sample needs.
-
-    Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        strength: λ > 0, in units of the costs.
-        max_iter: the largest number of decisions of a sample in a step; ``last.gap`` says what is missing then.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
-
-    Example:
-        >>> import torch, pear
-        >>> from pear.losses import RFWOLoss
-        >>> loss = RFWOLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), cost_unit=1.0)
-        >>> predicted = torch.tensor([[1.5, 1.0]], requires_grad=True)
-        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))  # z_λ is (0.25, 0.75)
-        >>> value.backward()
-        >>> value.item(), predicted.grad
-        (1.5, tensor([[ 1., -1.]]))
-    """
-
-    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the regret of each sample's regularised decision, (B,)."""
-        best = self.best(true, ids)
-        z = self.regularised(predicted, true, ids)
-        with self.timed("gradient"):
-            return self.problem.sign * (true * (z - best)).sum(1)
-
-
-class RFYLLoss(FrankWolfeLoss):
-    """``ℓ = ĉᵀz*(c) + ½λu‖z*(c)‖² − min_z (ĉᵀz + ½λu‖z‖²)`` over the hull; gradient ``z*(c) − z_λ(ĉ)``.
-
-    The hull is that of all decisions. This is the Fenchel-Young loss of the regulariser ½λu‖z‖² (Dalle et al., 2022):
-    convex, never negative, and zero where the regularised decision z_λ(ĉ) is z*(c). For maximisation every cost changes
-    its sign.
-
-    Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        strength: λ > 0, in units of the costs.
-        max_iter: the largest number of decisions of a sample in a step; ``last.gap`` says what is missing then.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
-
-    Example:
-        >>> import torch, pear
-        >>> from pear.losses import RFYLLoss
-        >>> loss = RFYLLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), cost_unit=1.0)
-        >>> predicted = torch.tensor([[1.5, 1.0]], requires_grad=True)
-        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))  # z_λ is (0.25, 0.75)
-        >>> value.backward()
-        >>> value.item(), predicted.grad
-        (0.5625, tensor([[ 0.7500, -0.7500]]))
-    """
-
-    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss with both decisions held fixed, so that its derivative is the gradient of the class."""
-        best = self.best(true, ids)
-        z = self.regularised(predicted.detach(), true, ids)
-        with self.timed("gradient"):
-            half = 0.5 * self.strength * self.settle_unit(true)
-            linear = self.problem.sign * (predicted * (best - z)).sum(1)
-            # ‖z*‖² − ‖z‖² as a product: no large sums that cancel
-            return linear + half * ((best - z) * (best + z)).sum(1)

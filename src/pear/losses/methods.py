@@ -9,20 +9,26 @@ from typing import Any
 from torch import nn
 
 from pear.errors import PluginError, ProblemError
-from pear.losses.black_box import DBBLoss, NIDLoss
-from pear.losses.contrastive import CMAPLoss, NCELoss
-from pear.losses.cosine import CaVELoss, CosineLoss
+from pear.losses.cave import CaVELoss
+from pear.losses.cmap import CMAPLoss
+from pear.losses.cosine import CosineLoss
+from pear.losses.dbb import DBBLoss
 from pear.losses.defaults import PUBLISHED
 from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
-from pear.losses.frank_wolfe import RFWOLoss, RFYLLoss
 from pear.losses.imle import AIMLELoss, IMLELoss
 from pear.losses.lava import LAVALoss
-from pear.losses.learning_to_rank import ListwiseLTRLoss, PairwiseLTRLoss, PointwiseLTRLoss
+from pear.losses.ltr_listwise import ListwiseLTRLoss
+from pear.losses.ltr_pairwise import PairwiseLTRLoss
+from pear.losses.ltr_pointwise import PointwiseLTRLoss
 from pear.losses.method_row import Method, OwnProblem, TaskLike
 from pear.losses.mse import MSELoss
+from pear.losses.nce import NCELoss
+from pear.losses.nid import NIDLoss
 from pear.losses.pear_loss import PEARLoss
 from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
+from pear.losses.rfwo import RFWOLoss
+from pear.losses.rfyl import RFYLLoss
 from pear.losses.sfge import SFGELoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss

@@ -1,0 +1,46 @@
+"""``RFYLLoss``: the Fenchel-Young loss of a squared norm, over the hull of all decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from torch import Tensor
+
+from pear.losses.frank_wolfe import FrankWolfeLoss
+
+
+class RFYLLoss(FrankWolfeLoss):
+    """``ℓ = ĉᵀz*(c) + ½λu‖z*(c)‖² − min_z (ĉᵀz + ½λu‖z‖²)`` over the hull; gradient ``z*(c) − z_λ(ĉ)``.
+
+    The hull is that of all decisions. This is the Fenchel-Young loss of the regulariser ½λu‖z‖² (Dalle et al., 2022):
+    convex, never negative, and zero where the regularised decision z_λ(ĉ) is z*(c). For maximisation every cost changes
+    its sign.
+
+    Args:
+        problem: the decision problem, with a linear objective.
+        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
+        strength: λ > 0, in units of the costs.
+        max_iter: the largest number of decisions of a sample in a step; ``last.gap`` says what is missing then.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
+        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import RFYLLoss
+        >>> loss = RFYLLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), cost_unit=1.0)
+        >>> predicted = torch.tensor([[1.5, 1.0]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))  # z_λ is (0.25, 0.75)
+        >>> value.backward()
+        >>> value.item(), predicted.grad
+        (0.5625, tensor([[ 0.7500, -0.7500]]))
+    """
+
+    def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Compute the loss with both decisions held fixed, so that its derivative is the gradient of the class."""
+        best = self.best(true, ids)
+        z = self.regularised(predicted.detach(), true, ids)
+        with self.timed("gradient"):
+            half = 0.5 * self.strength * self.settle_unit(true)
+            linear = self.problem.sign * (predicted * (best - z)).sum(1)
+            # ‖z*‖² − ‖z‖² as a product: no large sums that cancel
+            return linear + half * ((best - z) * (best + z)).sum(1)
