@@ -115,12 +115,14 @@ def test_the_start_of_a_race_is_the_weighted_ridge():
     assert history.race[0].contender == "start"
 
 
-def test_samples_of_weight_zero_are_never_seen():
+@pytest.mark.parametrize("start", ["mse", "standardised"])
+def test_samples_of_weight_zero_are_never_seen(start):
+    config = pear.FitConfig(max_epochs=2, start=start)
     weight = np.ones(40)
     weight[[3, 17, 39]] = 0
     spoilt = C.copy()
     spoilt[[3, 17, 39]] *= 1e6
-    one, other = trained(weight)[0], trained(weight, samples=(X, spoilt))[0]
+    one, other = (trained(weight, samples=(X, costs), config=config)[0] for costs in (C, spoilt))
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=0)
 

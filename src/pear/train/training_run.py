@@ -52,7 +52,7 @@ def train_on_loss(
         given: the weights that the model gets back if the run fails before its first check.
         before: the history of an earlier training on the squared error, or None.
     """
-    model, look, was_training = job.model, train.look(), job.model.training
+    model, look, was_training = job.model, train.finite().look(), job.model.training
     start = "" if before is None else before.start
     if optimizer is None:
         keep, decides = before is not None or job.resumes(stage), hasattr(loss, "problem")
