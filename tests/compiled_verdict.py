@@ -33,8 +33,9 @@ def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutio
     """The outcome for row 0 of ``point``, whose active set is its working set."""
     n, rows = len(cost), P.J.shape[1]
     outcome = ix.new_solutions(1, n, P.equalities, rows - P.equalities)
-    for part in outcome[2:]:
+    for part in outcome:
         part[...] = 0
+    outcome.code[...] = ix.GIVEN_UP  # the kernel below writes a code only where the point passes
     samples = SampleCosts(cost[None], np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64))
     run(P, samples, point, outcome, batch.thread_team(n, rows).memory)
     return outcome
