@@ -189,7 +189,7 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
     """At solutions both are rounding; away from them two independent formulas give the same number."""
 
-    def residuals(exam: exactness_benchmark._Exam, solution: pear.Solution) -> np.ndarray:
+    def residuals(exam: exactness_benchmark._ExactnessExam, solution: pear.Solution) -> np.ndarray:
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)

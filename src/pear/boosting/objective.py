@@ -29,7 +29,7 @@ from pear.train.validation import RegretMetric, own_rows
 Array = np.ndarray[Any, Any]
 
 
-class _CallReader:
+class _BoosterCallReader:
     """The base class of objective and metric, which reads the arguments of LightGBM's and XGBoost's calls."""
 
     def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
@@ -57,7 +57,7 @@ class _CallReader:
             )
         return array
 
-    def _read(self, first: Any, second: Any) -> tuple[Array, Array]:
+    def _read_call(self, first: Any, second: Any) -> tuple[Array, Array]:
         """Return predicted and true values (N, k) of a call (predicted, data), or scikit-learn's (true, predicted)."""
         native = hasattr(second, "get_label")
         predicted = self._rows(first if native else second, "the forecasts")
@@ -75,7 +75,7 @@ class _CallReader:
         return predicted, true
 
 
-class Objective(_CallReader):
+class Objective(_BoosterCallReader):
     """The gradient and second derivative of PEAR's loss; ``objective`` makes one.
 
     Attributes:
@@ -97,7 +97,7 @@ class Objective(_CallReader):
             first, second: forecasts and a ``Dataset`` or ``DMatrix``; or true values and forecasts, the order of
                 scikit-learn's interfaces.
         """
-        predicted, true = self._read(first, second)
+        predicted, true = self._read_call(first, second)
         shape = np.shape(first if hasattr(second, "get_label") else second)
         costs = torch.from_numpy(true)
         if not self.rounds:
@@ -161,14 +161,14 @@ def objective(
     return Objective(problem, true, groups, loss, guidance, decay)
 
 
-class Metric(_CallReader):
+class Metric(_BoosterCallReader):
     """The normalised regret as a metric; ``metric`` makes one."""
 
     _kept: tuple[Array, Callable[..., float]] | None = None
 
     def __call__(self, first: Any, second: Any, *_: Any) -> Any:
         """Return ("regret", value), and for LightGBM a third entry, False: lower is better."""
-        predicted, true = self._read(first, second)
+        predicted, true = self._read_call(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
             keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
             self._kept = true, RegretMetric(self.problem, torch.from_numpy(true), keys)

@@ -35,9 +35,10 @@ class Block(types.Type):
 
 
 class Ref(types.Type):
-    """The numba type of the address of a named tuple of type ``kind``.
+    """The numba type of the address of a named tuple whose numba type is ``kind``.
 
-    Its name is a short digest, because numba builds the names of symbols from it.
+    Numba puts the name of a type into the names of symbols. The name of this one is short: it has a digest of ``kind``
+    in place of its description.
     """
 
     def __init__(self, kind: Any) -> None:

@@ -43,7 +43,10 @@ def missing_curvature(H: Matrix, floor: float) -> Matrix | None:
 
 
 def _missing_along_eigenvectors(H: Tensor, floor: float) -> Tensor:
-    """Compute S (k, n, n) for dense H (k, n, n) from its eigenvectors; it is zero for an H that is not finite."""
+    """Compute the curvature S (k, n, n) that each dense H (k, n, n) lacks, from its eigenvectors.
+
+    S is zero where H is not finite.
+    """
     usable = H.flatten(1).isfinite().all(1)[:, None, None]
     w, V = torch.linalg.eigh(torch.where(usable, H, 0.0))
     S = (V * (floor - w).clamp(min=0).unsqueeze(1)) @ V.mT

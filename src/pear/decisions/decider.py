@@ -131,7 +131,10 @@ class Decider:
 
     @cached_property
     def fused(self) -> FusedPass | None:
-        """The solver's fused pass over a whole batch; None where the solver has none for this problem."""
+        """The pass by which the solver solves, verifies and projects a whole batch in one call.
+
+        It is None where the solver has no such pass for this problem.
+        """
         row = choose("qp") if self.solver == "auto" else get(self.solver)
         return row.fused_pass(self.problem, self.starts)
 
@@ -173,16 +176,17 @@ class Decider:
         by_rows: bool,
         by_matrices: bool = False,
     ) -> Decisions:
-        """Decide for a batch, by the fused pass where that is possible.
+        """Decide for a batch, by the fused pass where that is possible and otherwise by the pipeline.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
             by_rows: whether the caller needs derivatives with respect to constraints.
-            by_matrices: whether these are derivatives with respect to A or G too, which depend on the multipliers where
-                rows are dependent. They are always those of the pipeline.
+            by_matrices: whether the caller needs derivatives with respect to A or G. Where rows are dependent, these
+                derivatives depend on the choice of multipliers. The pipeline then decides, so that the choice is
+                always the same.
         """
         found = None if by_matrices else self._decide_in_pass(cost, smoothing, keys, fields, by_rows)
         if by_rows and found is not None and not found.gives_rows:

@@ -82,7 +82,7 @@ class RecourseRegrets(RegretFinder):
         return self.decider.known_failures(forecast, call.keys), true
 
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
-        """Return zero regrets for samples with these statuses (B,) under the forecast and under the truth."""
+        """Return a record of zero regrets that holds the statuses (B,) under the forecast and the truth."""
         wide = torch.zeros(len(status), self.decider.model.inputs, dtype=torch.float64, device=status.device)
         zeros = Regrets.of_failures(status, true_status, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())

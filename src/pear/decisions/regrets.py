@@ -79,7 +79,12 @@ class RegretFinder(ABC):
 
     @abstractmethod
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
-        """Return zero regrets for samples with these statuses (B,) under the predicted and under the true data."""
+        """Return a record of zero regrets that holds the statuses of B samples.
+
+        Args:
+            status: (B,) statuses under the predicted data.
+            true_status: (B,) statuses under the true data.
+        """
 
     @abstractmethod
     def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
@@ -111,7 +116,7 @@ class CostRegrets(RegretFinder):
         return predicted, look_up("true", call.true, lam, keys, {"Q": call.true_Q})
 
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
-        """Return zero regrets for samples with these statuses (B,) under the predicted and under the true costs."""
+        """Return a record of zero regrets that holds the statuses (B,) under the predicted and the true costs."""
         return Regrets.of_failures(status, true_status, self.decider.problem.n)
 
     def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:

@@ -242,7 +242,7 @@ def smoothing_from_decisions(
         units, known = torch.ones_like(units), ~known
     units = torch.where(known, units, _units_from_costs(spread, units, known))
     curvature = None if H is None else _CurvatureInUnits(H[solved] if H.ndim == 3 else H, units)
-    size = _median_cost_of_exchange(deciding * units, decisions / units, curvature)
+    size = _median_cost_of_swaps(deciding * units, decisions / units, curvature)
     size = size or _USUAL * _cost_size(costs * units)
     least, most = float(units.min()), float(units.max())
     origin = f"{STRENGTH:g} × what the decision of another sample typically costs a unit of squared distance"
@@ -301,7 +301,7 @@ class _CurvatureInUnits(NamedTuple):
         return self.units * matvec(H, self.units * vectors)
 
 
-def _median_cost_of_exchange(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
+def _median_cost_of_swaps(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
     """Return the median over pairs of samples of the extra cost of the other decision, per squared distance.
 
     Without curvature this is ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²``. Only pairs with different decisions count; 0 without any.

@@ -115,7 +115,7 @@ def _diagnose_costs(
     chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
     judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
     attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
-    parts_of_error, about, more = _examine_program(problem, given, chosen, best, smoothing, solver)
+    parts_of_error, about, more = _diagnose_program(problem, given, chosen, best, smoothing, solver)
     arrays = {**attributed, **parts_of_error, "decision": chosen.x, "best_decision": best.x}
     return arrays, about, judged, [*notes, *more]
 
@@ -147,7 +147,7 @@ def _diagnose_recourse(
     return arrays, about, judged, notes
 
 
-def _examine_program(
+def _diagnose_program(
     problem: Problem | Model,
     given: DiagnosisInputs,
     chosen: Solution | VerifiedSolutions,
@@ -167,7 +167,7 @@ def _examine_program(
         Tensors and other attributes of a ``Diagnosis``, and sentences on what could not be found.
     """
     if not given.problem.has_program:
-        return _examine_oracle(given, smoothing, solver)
+        return _diagnose_oracle(given, smoothing, solver)
     relaxed, costs = given.problem.relaxed(), (given.predicted_cost, given.true_cost)
     parts_of_error, note = split_error(relaxed, *costs, smoothing, solver)
     qp = relaxed.canonical(given.true_cost)
@@ -190,7 +190,7 @@ def _examine_program(
     return parts_of_error, about, []
 
 
-def _examine_oracle(
+def _diagnose_oracle(
     given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
     """Examine forecasts under an oracle: its relaxation splits the squared error; constraints are not known."""

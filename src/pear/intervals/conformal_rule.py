@@ -156,7 +156,7 @@ class ConformalRule:
 
 
 def tail_of(level: float, two_sided: bool) -> float:
-    """The probability of a miss at each bound.
+    """Return the probability that a value lies beyond a bound: 1 − level, of which two bounds take half each.
 
     Raises:
         ProblemError: the level does not lie between 0 and 1.

@@ -1,4 +1,4 @@
-"""The KKT residual: a measure, free of units, of how far a point is from optimal. It is the same for every solver."""
+"""The KKT residual: a unit-free measure of how far a point is from optimal. It is the same for every solver."""
 
 from __future__ import annotations
 

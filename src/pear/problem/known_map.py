@@ -203,7 +203,15 @@ class KnownMap:
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
-        """``matrix · κ`` of one of ``targets``: (size,) or (N, size)."""
+        """Return what known values add to one of ``targets``: its ``matrix · κ``.
+
+        Args:
+            name: one of ``targets``.
+            values: κ, (k,) or (N, k).
+
+        Returns:
+            (size,) or (N, size).
+        """
         return self._maps[name](values)
 
     def _parts(self, known: Any) -> list[Tensor]:

@@ -11,13 +11,13 @@ from pear.problem.row_pairing import as_table
 
 
 class NamedDecisions(dict[str, Any]):
-    """Decisions by name. A single variable of an array is found, too: ``charge[3]`` beside ``charge``.
+    """A dictionary of decisions by name. It also finds single variables of an array, such as ``charge[3]``.
 
     Args:
-        parts: the decisions by the names of a model's layout.
+        parts: the decisions of each variable or array, by its name in the model's layout.
         z: (n,) or (B, n) all decisions.
-        variables: the names of the n variables.
-        index: the index of the B samples, with which decisions become tables of pandas; None for tensors.
+        variables: the names of the n single variables.
+        index: the index of the B samples, with which decisions become pandas tables; None for tensors.
     """
 
     def __init__(self, parts: Mapping[str, Tensor], z: Tensor, variables: tuple[str, ...], index: Any = None) -> None:

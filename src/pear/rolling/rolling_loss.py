@@ -126,7 +126,7 @@ class RollingLoss(nn.Module):
         self.cost, self.status = torch.stack(costs, 1).detach(), torch.stack(statuses, 1)
         total = torch.stack(costs, 1).sum(1)
         if self.terminal is not None:
-            total = total + self._terminal_value(reached, truth[:, -1])
+            total = total + self._terminal_cost(reached, truth[:, -1])
         total = self.rolling.model.problem.sign * total
         return self._mean(total, weight).to(predicted.dtype)
 
@@ -164,8 +164,8 @@ class RollingLoss(nn.Module):
             raise ProblemError(f"known has {len(self.known)} rows, and the rollouts reach period {int(starts.max())}")
         return self.known[starts].to(values)
 
-    def _terminal_value(self, state: State, truth: Tensor) -> Tensor:
-        """What the last states cost, (B,)."""
+    def _terminal_cost(self, state: State, truth: Tensor) -> Tensor:
+        """Return (B,) the cost of the states at the end, by the user's function ``terminal``."""
         assert self.terminal is not None
         true = {name: truth[:, at.to(truth.device)] for name, at in self.rolling.timeline.series.items()}
         value = self.terminal(state, true)

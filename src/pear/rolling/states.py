@@ -23,17 +23,17 @@ Field = Literal["known", "b", "h", "bounds"]
 
 @dataclass(frozen=True)
 class StateEntry:
-    """A state of the world that a plan begins with.
+    """Where a state of the world, such as a battery's level, enters a plan and where the plan says its next value.
 
     Attributes:
-        name: the user's name for it.
-        shape: its shape, () for a number.
-        field: what it sets: known values, right-hand sides b or h, or both bounds of variables that are fixed.
-        at: (q,) positions among the known numbers, the rows or the variables.
-        factor: (q,) what the state is multiplied with there.
-        fixed: (q,) the variables that hold the state at the beginning of a plan; empty where there are none.
-        after: (q,) the variables that hold it after the steps that are done; None where a function says.
-        own: (q,) the value in the model; None where it has none.
+        name: the user's name for the state.
+        shape: the shape of the state, () for a number.
+        field: what the state sets: known values, right-hand sides b or h, or both bounds of variables.
+        at: (q,) the positions that the state sets, among the known numbers, the rows or the variables.
+        factor: (q,) the factors by which the state is multiplied before it is set there.
+        fixed: the variables that hold the state at the beginning of a plan, (q,) or empty.
+        after: (q,) the variables that hold the state when the next plan begins; None where a function computes it.
+        own: (q,) the state in the model as it was given, (N, q) where it differs by sample; None for a known value.
     """
 
     name: str

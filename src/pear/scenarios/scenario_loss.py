@@ -51,9 +51,8 @@ class ScenarioLoss(nn.Module):
 
     x̂ is the first stage that ``plan`` decides under the predicted scenarios, and V(x; c) is what x costs with its best
     recourse under the true values. R is never negative. Its derivative with respect to every predicted value of every
-    scenario is
-    exact: ∂V/∂x̂ follows from the multipliers of the second stage, and the derivative of x̂ from one linear solve with
-    the extensive program. Integers are trained on their relaxation.
+    scenario is exact: ∂V/∂x̂ follows from the multipliers of the second stage, and the derivative of x̂ follows from one
+    linear solve with the extensive program. A program with integers is trained on its relaxation.
 
     Args:
         plan: the two-stage program.

@@ -106,7 +106,7 @@ def _all_checks(row: Backend) -> Iterator[tuple[str, Body]]:
     if "milp" in row.kinds:
         yield from _integer_checks(row)
     for one in row.kinds:
-        if row.supports(_empty(one)):
+        if row.supports(_empty_program(one)):
             yield f"{one}: an empty batch", partial(_empty_batch, kind=one)
 
 
@@ -221,14 +221,14 @@ def _signs(row: Backend, kind: str) -> None:
         require(far <= KNOWN, f"{what} are {got.round(6).tolist()}; expected {value}")
 
 
-def _empty(kind: str) -> QuadraticProgram:
+def _empty_program(kind: str) -> QuadraticProgram:
     fields = {"H": np.eye(3) if kind == "qp" else None, "A": np.ones((1, 3)), "b": [1.0], "lb": np.zeros(3)}
     return program(np.zeros((0, 3)), **fields, integer=[True, False, True] if kind == "milp" else None)
 
 
 def _empty_batch(row: Backend, kind: str) -> None:
     """A batch of no samples gives empty candidates."""
-    _propose(row, _empty(kind))
+    _propose(row, _empty_program(kind))
 
 
 def _integer_checks(row: Backend) -> Iterator[tuple[str, Body]]:

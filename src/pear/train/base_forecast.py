@@ -139,7 +139,7 @@ def forecast_of(base: Any, X: Any) -> Array:
 
 
 def _module_forecast(base: nn.Module, X: Any) -> Array:
-    """Forecasts of a torch module in evaluation mode; its own mode is restored afterwards."""
+    """Forecast by a torch module in evaluation mode, and then put the module back into the mode it was in."""
     like, training = next(base.parameters(), torch.zeros(())), base.training
     rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
     base.eval()

@@ -58,7 +58,7 @@ class CommitmentModel:
 
     @property
     def capacity(self) -> float:
-        """The greatest output of all plants together."""
+        """The maximum total output of all plants."""
         return sum(plant.most for plant in self.plants)
 
     @property

@@ -122,7 +122,7 @@ def tables(rows: list[ExactnessRow]) -> list[TextTable]:
     return [TextTable.of("Exactness: the largest error over all problems of a family", rows, columns, left=2)]
 
 
-class _Exam:
+class _ExactnessExam:
     """A batch of problems with reference solutions, which back ends share."""
 
     def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
@@ -143,7 +143,7 @@ class _Exam:
         key = tuple(reference_solvers(tested))
         if key not in self._known:
             references = [reference(program, tested) for program in self.programs]
-            self._known[key] = ExactGradients.of(references, self._errors(references)), self._steps(references)
+            self._known[key] = ExactGradients.of(references, self._errors(references)), self._fd_steps(references)
         return self._known[key]
 
     def _errors(self, references: list[Reference]) -> Array:
@@ -155,19 +155,19 @@ class _Exam:
             e = e + np.einsum("bij,bj->bi", (case.Q - case.true_Q).numpy(), x)
         return e
 
-    def _steps(self, references: list[Reference]) -> Array:
+    def _fd_steps(self, references: list[Reference]) -> Array:
         longest = [[r.longest_step(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
         steps = np.minimum(_LONGEST, 0.5 * np.asarray(longest))
         return np.where(steps < _SHORTEST, np.nan, steps)
 
 
-def _draw_exams(family: str, seed: int, share: float) -> list[_Exam]:
+def _draw_exams(family: str, seed: int, share: float) -> list[_ExactnessExam]:
     # one stream for the problems and one for the directions, so that neither depends on how much the other draws
     problems, directions = np.random.default_rng([seed, zlib.crc32(family.encode())]).spawn(2)
-    return [_Exam(case, directions) for case in FAMILIES[family](problems, share)]
+    return [_ExactnessExam(case, directions) for case in FAMILIES[family](problems, share)]
 
 
-def _exactness_row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
+def _exactness_row(family: str, exams: list[_ExactnessExam], solver: str) -> ExactnessRow:
     """Measure one solver on the exams of one family: residuals, errors of gradients, shares of repaired samples."""
     residuals, references, differences, repaired, on_edge = [], [], [], [], []
     for exam in exams:
@@ -199,7 +199,7 @@ def _gradient(case: GradientCase, solver: str) -> Tensor:
     return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q)
 
 
-def _residuals(exam: _Exam, solution: Solution) -> Array:
+def _residuals(exam: _ExactnessExam, solution: Solution) -> Array:
     """Compute the residuals (B,) of the returned decisions and multipliers with the judge's own arithmetic."""
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
@@ -207,7 +207,7 @@ def _residuals(exam: _Exam, solution: Solution) -> Array:
     return np.array([judge_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
-def _central_differences(exam: _Exam, steps: Array, solver: str) -> Array:
+def _central_differences(exam: _ExactnessExam, steps: Array, solver: str) -> Array:
     """Return central differences (B, DIRECTIONS) of the regret per unit of step; infinite for failed solves.
 
     As long as no constraint becomes tight or loose the regret is a quadratic function of the step. Its central
@@ -227,7 +227,7 @@ def _central_differences(exam: _Exam, steps: Array, solver: str) -> Array:
     return np.where(np.isinf(value).any(2), np.inf, difference)
 
 
-def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
+def _fd_errors(exam: _ExactnessExam, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
     """Return the relative errors (B, DIRECTIONS) of the slopes gᵀd.
 
     An error is relative to the slope, or to a thousandth of the steepest slope ‖g‖‖d‖ if that is larger. The slope

@@ -39,7 +39,7 @@ def import_only() -> None:
 
 
 def solve_grid(side: int, batch: int, seed: int = 0) -> None:
-    """Regret and gradient of a batch of paths through a square grid."""
+    """Compute the regret of a batch of paths through a square grid, and its gradient."""
     import torch
 
     task = pear.tasks.shortest_path((side, side))
@@ -50,7 +50,7 @@ def solve_grid(side: int, batch: int, seed: int = 0) -> None:
 
 
 def solve_portfolios(assets: int, batch: int, seed: int = 0) -> None:
-    """Regret and gradient of a batch of portfolios, each with a covariance of its own."""
+    """Compute the regret of a batch of portfolios and its gradient. Each portfolio has its own covariance."""
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""Tables of text for Markdown and the terminal, and plots of time over size on log scales."""
+"""Text tables for Markdown and the terminal, and plots of time against size on logarithmic scales."""
 
 from __future__ import annotations
 

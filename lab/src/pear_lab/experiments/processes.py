@@ -203,12 +203,12 @@ def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
     try:
         return function(throttle(send), *arguments)
     except Exception as error:
-        if not _is_portable(error):
+        if not _survives_pickling(error):
             raise EngineError(f"{type(error).__name__}: {error}") from None
         raise
 
 
-def _is_portable(error: Exception) -> bool:
+def _survives_pickling(error: Exception) -> bool:
     """Whether an error can be pickled and sent to another process; errors that do not keep their arguments cannot."""
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,4 +1,8 @@
-"""What the published comparison leaves out, with the reasons: what it costs and what applies, and no result."""
+"""The tasks and methods that the published comparison leaves out, each with the reason.
+
+They are left out for their running time, for what applies to them, or because a near relative is run. They are never
+left out for a result.
+"""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def measure_integrality(s: Subject, sampled: SampledDecisions, limit: float, fin
     good = sampled.solved.nonzero()[:, 0]
     if len(good):
         at = good[evenly_spread_rows(len(good), _MOST_INTEGER)]
-        _measure_gap(s, sampled.rows[at], sampled.x[at], limit, findings)
+        _measure_integrality_gap(s, sampled.rows[at], sampled.x[at], limit, findings)
 
 
 def _time_elastic_integers(model: Model, s: Subject, rows: Tensor, limit: float) -> float:
@@ -299,7 +299,7 @@ def _time_elastic_integers(model: Model, s: Subject, rows: Tensor, limit: float)
         return (time.perf_counter() - began) / len(few)
 
 
-def _measure_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Findings) -> None:
+def _measure_integrality_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, findings: Findings) -> None:
     """Compare the integer programs of samples ``rows`` (B,) with the decisions x (B, n) of their relaxations."""
     assert s.costs is not None
     assert s.problem.integer is not None

@@ -199,7 +199,12 @@ def _first_sample_matrix(field: Any, n: int) -> Any:
 
 
 def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
-    """Return the field of the first sample, or ``absent`` if there is no such field."""
+    """Return a field of the first sample as an array (k,); ``absent`` where the problem does not have the field.
+
+    Args:
+        field: (k,) for all samples, (N, k) with a row for each sample, or None.
+        absent: what is returned for None.
+    """
     if field is None:
         return absent
     array: Array = (field[0] if field.ndim == 2 else field).numpy()

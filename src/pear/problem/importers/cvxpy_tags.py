@@ -84,11 +84,12 @@ def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array])
 
 
 class TaggedRows:
-    """The positions of the rows of tagged constraints in CVXPY's matrices.
+    """The rows of CVXPY's matrices that belong to tagged constraints.
 
     Args:
-        tagged: the constraints.
-        respond: a function from values of the tags, by their ids, to their contributions to the right-hand sides (r,).
+        tagged: the tagged constraints.
+        respond: a function that takes values of the tags by their ids. It returns what they add to the right-hand sides
+            (r,).
     """
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:

@@ -144,7 +144,7 @@ class CompiledPass:
             smoothing: λ.
         """
         prepared = self.prepare(cost, smoothing, None, {})
-        if prepared is None or not self._takes_own_programs(smoothing):
+        if prepared is None or not self._supports_own_programs(smoothing):
             return None
         P, default, at = prepared
         c = _float64_array(cost)
@@ -274,10 +274,10 @@ class CompiledPass:
             return True
         if cost is not None and fields:
             return supports(self.problem.canonical(cost, smoothing, **fields))
-        return self._takes_own_programs(smoothing)
+        return self._supports_own_programs(smoothing)
 
-    def _takes_own_programs(self, smoothing: float) -> bool:
-        """True where the solver takes the problem's own programs; not linear programs with many rows."""
+    def _supports_own_programs(self, smoothing: float) -> bool:
+        """True where ``active_set_solver.supports`` the problem's programs, as no call replaces their fields."""
         curved = smoothing > 0
         if curved not in self._supported:
             any_cost = torch.zeros(self.problem.batch or 1, self.problem.n, dtype=torch.float64)

@@ -143,7 +143,10 @@ def upper_limit(D: ProgramData, w: Workspace, i: int) -> float:
 
 @inner
 def most_violated_constraint(D: ProgramData, w: Workspace) -> int:
-    """Return the constraint whose violation is largest, relative to how far its multiplier can move it; −1 for none."""
+    """Return the constraint i with the largest violation in units of √Kᵢᵢ; −1 where no constraint is violated.
+
+    Kᵢᵢ is how far a unit of the constraint's multiplier moves its value.
+    """
     n, slop = D.n, w.number[ix.DRIFT]
     found, worst = -1, 0.0
     for i in span(n):

@@ -155,7 +155,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
 
 @inner
 def enter_free_variables(D: ProgramData, w: Workspace) -> None:
-    """Make variables without bounds superbasic, as far as there is room."""
+    """Make nonbasic variables without bounds superbasic, as long as the reduced Hessian has room for them."""
     for j in span(D.n):
         if w.place[j] == ix.FREE and w.tally[ix.SUPERS] < len(w.L) - 1:
             make_superbasic(D, w, j)

@@ -21,15 +21,15 @@ _BY_SAMPLE = ("H", "c", "limit", "present", "sign")  # fields of scaled programs
 
 
 class RowPairs(NamedTuple):
-    """The pairs of rows that have a variable in common, for rows that all samples share and that are mostly zero.
+    """The pairs of rows of R (k, n) that have variables in common, from which R D Rᵀ is computed for a diagonal D.
 
-    There are E pairs of k rows. No pair has more than w variables in common.
+    All samples share R, and R is mostly zero. There are E pairs. No pair has more than w variables in common.
 
     Attributes:
         column: (E, w) the common variables of each pair.
-        product: (E, w) the products of both rows' entries there, 0 where a pair has fewer variables in common.
-        place: (E,) position of a pair in the lower triangle of a (k, k) matrix, flattened by rows.
-        square: (k, n) the squares of all entries.
+        product: (E, w) the products of the two rows' entries at these variables, 0 where a pair has fewer of them.
+        place: (E,) the position of each pair in the lower triangle of R D Rᵀ, a (k, k) matrix flattened by rows.
+        square: (k, n) the squares of the entries of R.
     """
 
     column: Tensor

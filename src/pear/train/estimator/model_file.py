@@ -242,7 +242,7 @@ def _price_for_file(given: Any) -> Any:
 
 
 def _restore_constraints(said: dict[str, Any]) -> dict[str, Any]:
-    """Make constraint map and recourse from a result of ``_constraints_content``; {} where there is none."""
+    """Rebuild constraint map and recourse from what ``_constraints_content`` wrote; {} without a constraint map."""
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}

@@ -133,7 +133,7 @@ class Race:
         return sum(len(fold.judge.held_out) for fold in self.folds)
 
     def _run_start(self) -> None:
-        """Find the first weights in every fold, and compare them with a constant forecast."""
+        """Find the first weights in every fold and judge them; judge a constant forecast too if there is time."""
         if isinstance(self.start, NetworkStart):
             self.starts = self._run_network_start(self.start)
         else:
@@ -203,7 +203,7 @@ class Race:
         return Contender(name, [self._trajectory(loss, fold.train, one) for fold, one in pairs])
 
     def _trajectory(self, loss: Callable[..., Tensor], train: SampleSource, start: Weights) -> Trajectory:
-        """Begin a training on the loss."""
+        """Prepare a training on the loss from the weights ``start``; no epoch is trained yet."""
         look, config = train.finite().look(), self.job.config
 
         def optimizer(model: nn.Module) -> optim.Optimizer:

@@ -1,4 +1,4 @@
-"""``Trajectory``: a training of fixed length without checks, whose weights are averaged."""
+"""``Trajectory``: a training that averages its weights, so that none of its epochs has to be chosen by a check."""
 
 from __future__ import annotations
 

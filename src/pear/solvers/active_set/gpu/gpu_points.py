@@ -192,10 +192,13 @@ def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution)
 
 
 def tangent_space(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
-    """Return the tangent spaces of the first B points, and (B,) bool, True where they are certain.
+    """Return the tangent spaces at the first B points, and where they show whether the decision is unique.
 
-    The second result is None where all are certain. A weakly active constraint can hide that the decision is not
-    unique, unless H is definite.
+    A weakly active constraint can hide that a decision is not unique. With a definite H every decision is unique.
+
+    Returns:
+        The tangent spaces, and (B,) bool, True where no constraint is weakly active; None in place of the latter where
+        H is definite.
     """
     solution, verdict = points.solution, points.verdict
     s, qp = verdict.relative, verdict.qp

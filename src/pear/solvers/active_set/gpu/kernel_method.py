@@ -110,7 +110,7 @@ class KernelSolution:
         return self.projection(e, *self.kept)
 
     def joined(self, other: KernelSolution) -> KernelSolution:
-        """Append the solutions of another batch. Projections stay those of this batch."""
+        """Return these solutions followed by those of another batch. ``project`` still covers this batch alone."""
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)
 

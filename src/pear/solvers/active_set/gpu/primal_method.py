@@ -165,7 +165,10 @@ class PrimalMethod(KernelMethod):
         return g[:, :n], converged.bool()
 
     def _launch_sizes(self) -> dict[str, int]:
-        """Return the constants that the kernels are compiled for, by the numbers of variables, rows and slots."""
+        """Return the compile-time constants and launch options of the kernels.
+
+        They depend on the numbers of variables, rows and slots of the working set.
+        """
         width, height = (max(least, 1 << (size - 1).bit_length()) for least, size in ((16, self.n), (2, self.R)))
         warps, registers = self.rooms[self.room]
         warps = max(warps, 8) if width > _WIDE else warps
