@@ -181,7 +181,7 @@ def __getattr__(name: str) -> Any:
     if name in _MOVED:
         raise ImportError(f"pear.{name} is now {_MOVED[name]}, in a package of its own; run pip install pear-lab")
     if name.startswith("from_"):
-        row = import_module("pear.plugins").find("importer", name.removeprefix("from_"))
+        row = import_module("pear.plugins").find_plugin("importer", name.removeprefix("from_"))
         if row is not None:
             return row.read
     raise AttributeError(f"module 'pear' has no attribute {name!r}")

@@ -1,8 +1,7 @@
-"""The clock of trainings and time limits: the wall's, or the processor time of this process.
+"""The clock of trainings and time limits: real time, or the processor time of this process.
 
-Every time cap, time limit and number of seconds of a training is read from here. By default a second is one on the
-wall. Where many programs share a machine, a second of processor time says more about a method: what others do does
-not end its training early.
+PEAR measures all time limits and training times with this clock. By default the clock counts real time. On a machine
+that runs many programs, processor time compares methods better, because other programs do not shorten a training.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ _counts_processor = False
 
 
 def read_clock() -> float:
-    """Return the seconds of the clock in use; differences between two calls have a meaning."""
+    """Return the time of the clock in seconds. Only differences between two calls have a meaning."""
     return time.process_time() if _counts_processor else time.perf_counter()
 
 
 @contextmanager
 def count_processor_time() -> Iterator[None]:
-    """A context within which all clocks of trainings count the processor time of this process, over all its threads.
+    """A context in which ``read_clock`` returns the processor time of this process, summed over all its threads.
 
-    Waiting and sleeping cost nothing then, and neither does work in other processes. It holds for all threads of the
-    process. An integer solver of another package reads the wall by itself: what is left when it starts is its limit.
+    Waiting, sleeping and the work of other processes then take no time. The context affects all threads of the process.
+    Integer solvers of other packages measure real time themselves: they get the time that is left when they start.
 
     Example:
         >>> import time

@@ -1,4 +1,4 @@
-"""The errors that PEAR raises. Each message names the given value, the expected one and a remedy."""
+"""The errors and warnings of PEAR. A message names the given value, the expected value and a remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-_MOST_LISTED = 5  # positions that a message lists
+from pear.wording import list_positions
 
 
 class PearError(Exception):
@@ -27,16 +27,16 @@ class UnknownSolverError(PearError, ValueError):
 
 
 class MissingExtraError(PearError, ImportError):
-    """An optional package is needed; the message names the extra that installs it."""
+    """A needed optional package is not installed; the message names the extra that installs the package."""
 
 
 class NotUniqueError(PearError, RuntimeError):
-    """The decision is not unique, so that its derivative does not exist; smoothing makes it unique.
+    """A decision is not unique, and therefore has no derivative. Smoothing makes the decision unique.
 
     Attributes:
-        samples: positions of the samples in the batch. They replace "{samples}" in the message.
-        variables: positions of the variables that are free to move in the first of these samples. They, or their names,
-            replace "{variables}" in the message.
+        samples: positions of these samples in the batch. They replace "{samples}" in the message.
+        variables: positions of the variables that can move without a change in cost, in the first of these samples.
+            The names of these variables, or their positions if they have no names, replace "{variables}" in the message.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class NotUniqueError(PearError, RuntimeError):
         self._message, self._names, self.samples, self.variables = message, names, list(samples), list(variables)
 
     def at(self, index: Sequence[int]) -> NotUniqueError:
-        """Return the same error with positions in the whole batch, where sample i has the position ``index[i]``."""
+        """Return this error with other sample numbers: sample i becomes sample ``index[i]``, its position in the batch."""
         return NotUniqueError(self._message, [index[i] for i in self.samples], self.variables, self._names)
 
     def with_names(self, names: Sequence[str]) -> NotUniqueError:
-        """Return the same error with the names of all variables."""
+        """Return this error with variable names in the message; ``names`` are those of all variables."""
         return NotUniqueError(self._message, self.samples, self.variables, names)
 
 
@@ -61,7 +61,7 @@ class SolveError(PearError, RuntimeError):
 
     Attributes:
         samples: positions of the failed samples in the batch. They replace "{samples}" in the message.
-        statuses: their statuses (``pear.Status``), in the same order.
+        statuses: the ``pear.Status`` of each of these samples.
     """
 
     def __init__(self, message: str, samples: Sequence[int] = (), statuses: Sequence[int] = ()) -> None:
@@ -71,24 +71,24 @@ class SolveError(PearError, RuntimeError):
         self.statuses = list(statuses)
 
     def at(self, index: Sequence[int]) -> SolveError:
-        """Return the same error with positions in the whole batch, where sample i has the position ``index[i]``."""
+        """Return this error with other sample numbers: sample i becomes sample ``index[i]``, its position in the batch."""
         return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 
 class TrainingError(PearError, RuntimeError):
-    """Training cannot go on; the message names the epoch."""
+    """A training cannot continue; the message names the epoch."""
 
 
 class ForecasterError(PearError, RuntimeError):
-    """A forecaster that is compared with others fails; the message names it and the fold, and its own error follows."""
+    """A forecaster fails in a comparison; the message names the forecaster, the fold and the forecaster's own error."""
 
 
 class EngineError(PearError, RuntimeError):
-    """An engine is unknown, cannot be reached, or cannot go on; the message says what to do."""
+    """An engine is unknown, cannot be reached, or cannot continue; the message says what to do."""
 
 
 class PluginError(PearError, RuntimeError):
-    """A plug-in cannot be used: its name is taken, or it cannot be loaded. The message names where it comes from."""
+    """A plug-in cannot be used: its name is taken, or loading fails. The message names the package of the plug-in."""
 
 
 class OutputError(PearError, OSError):
@@ -96,12 +96,12 @@ class OutputError(PearError, OSError):
 
 
 class FailedSamplesWarning(UserWarning):
-    """Samples were masked out of a batch because they could not be solved."""
+    """A warning that a batch was used without some samples, because they could not be solved."""
 
 
 @contextmanager
-def naming_variables(names: Sequence[str]) -> Iterator[None]:
-    """Put the names of all variables, where there are any, into a ``NotUniqueError`` that is raised inside."""
+def name_variables_in_errors(names: Sequence[str]) -> Iterator[None]:
+    """A context that puts the names of all variables, if there are names, into a ``NotUniqueError`` from its block."""
     try:
         yield
     except NotUniqueError as error:
@@ -109,8 +109,8 @@ def naming_variables(names: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def naming_output(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an error of the operating system inside into an ``OutputError`` that names the file and says what to do."""
+def name_output_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A context that turns an ``OSError`` from its block into an ``OutputError``, which names the file and a remedy."""
     try:
         yield
     except OutputError:
@@ -124,14 +124,3 @@ def naming_output(path: str | os.PathLike[str]) -> Iterator[None]:
         else:
             remedy = f"{error.strerror or error}: name another place"
         raise OutputError(f"cannot write {os.fspath(path)}; {remedy}") from error
-
-
-def list_positions(what: str, positions: Sequence[int | str]) -> str:
-    """The first five positions or names after the noun ``what``, and the number of further ones, as text.
-
-    Example:
-        >>> list_positions("sample", [3]), list_positions("row", range(8))
-        ('sample 3', 'rows 0, 1, 2, 3, 4 and 3 more')
-    """
-    more = f" and {len(positions) - _MOST_LISTED} more" if len(positions) > _MOST_LISTED else ""
-    return f"{what}{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions[:_MOST_LISTED]))}{more}"

@@ -1,24 +1,25 @@
-"""``import_optional``: imports a package that an extra installs, or says how to get it."""
+"""Imports of packages that extras of pear-dfl install, and checks that these packages are there."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from pear.errors import MissingExtraError
 
 
 def import_optional(name: str, extra: str, what: str, otherwise: str = "") -> Any:
-    """Import an optional package when it is needed, and return it.
+    """Import and return an optional package.
 
     Args:
         name: the name of the package, or of a module in it.
-        extra: the extra of pear-dfl that installs it.
-        what: the feature that needs it, for the error message.
-        otherwise: what to do without it, for the end of the message.
+        extra: the extra of pear-dfl that installs the package.
+        what: the feature that needs the package, for the error message.
+        otherwise: what a user can do without the package, for the end of the error message.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the package is not installed.
     """
     try:
         return import_module(name)
@@ -30,5 +31,20 @@ def import_optional(name: str, extra: str, what: str, otherwise: str = "") -> An
 
 
 def import_pandas(what: str, otherwise: str = "") -> Any:
-    """Import pandas for ``what``; see ``import_optional``."""
+    """Import and return pandas. The arguments are those of ``import_optional``."""
     return import_optional("pandas", "sklearn", what, otherwise)
+
+
+def require_packages(what: str, *packages: str) -> None:
+    """Check that packages of the extra ``cli`` are installed, without importing them.
+
+    Args:
+        what: the feature that needs the packages, for the error message.
+        packages: the names of the packages.
+
+    Raises:
+        MissingExtraError: a package is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtraError(f"{what} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")

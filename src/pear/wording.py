@@ -1,13 +1,15 @@
-"""Shares, amounts of money, durations and lists of names as texts."""
+"""Percentages, amounts of money, durations, counts and lists as texts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+_MOST_LISTED = 5  # positions
+
 
 def format_percent(value: float) -> str:
-    """Format a share as a percentage with at most two decimals, more of them near 0 and 100 %.
+    """Format a share as a percentage with at most two decimals. Shares near 0 and 100 % get more decimals than others.
 
     Example:
         >>> [format_percent(share) for share in (0.0412, 1.0, 3e-4, 1e-9, 0.9967)]
@@ -20,8 +22,18 @@ def format_percent(value: float) -> str:
     return {"-0.00 %": "0 %", "0.00 %": "0 %", "100.00 %": "100 %"}.get(text, text)
 
 
+def format_two_decimal_percent(share: float) -> str:
+    """Format a share as a percentage with two decimals.
+
+    Example:
+        >>> format_two_decimal_percent(0.0805)
+        '8.05 %'
+    """
+    return f"{100 * share:.2f} %"
+
+
 def format_amount(number: float) -> str:
-    """Format an amount of money; NaN becomes a dash.
+    """Format an amount of money. NaN and infinity become a dash.
 
     Example:
         >>> format_amount(1234567.8), format_amount(12.3456), format_amount(-0.00012), format_amount(float("nan"))
@@ -32,8 +44,20 @@ def format_amount(number: float) -> str:
     return f"{number:,.0f}" if 1e4 <= abs(number) < 1e12 else f"{number:.4g}"
 
 
+def format_seconds(value: float) -> str:
+    """Format a duration with two digits, in milliseconds if it is short.
+
+    Example:
+        >>> format_seconds(0.00123), format_seconds(0.25), format_seconds(90.0), format_seconds(1.5e-5)
+        ('1.2 ms', '0.25 s', '90 s', '0.015 ms')
+    """
+    if value >= 10:
+        return f"{value:.0f} s"
+    return f"{value:.2g} s" if value >= 0.1 else f"{1e3 * value:.2g} ms"
+
+
 def list_names(names: Sequence[str], most: int = 4) -> str:
-    """Join the first few names and say how many more there are.
+    """Join the first ``most`` names, and say how many more names there are.
 
     Example:
         >>> list_names(["a", "b"]), list_names(["a", "b", "c", "d", "e", "f"])
@@ -43,8 +67,19 @@ def list_names(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + more
 
 
+def list_positions(noun: str, positions: Sequence[int | str]) -> str:
+    """Write a noun, the first five positions or names after it, and how many more there are.
+
+    Example:
+        >>> list_positions("sample", [3]), list_positions("row", range(8))
+        ('sample 3', 'rows 0, 1, 2, 3, 4 and 3 more')
+    """
+    more = f" and {len(positions) - _MOST_LISTED} more" if len(positions) > _MOST_LISTED else ""
+    return f"{noun}{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions[:_MOST_LISTED]))}{more}"
+
+
 def count_noun(number: int, noun: str) -> str:
-    """Write a number with its noun, in the plural where it is not 1.
+    """Write a number and its noun. The noun becomes a plural unless the number is 1.
 
     Example:
         >>> count_noun(1, "row"), count_noun(1200, "equality"), count_noun(2, "row with two limits")
@@ -53,15 +88,3 @@ def count_noun(number: int, noun: str) -> str:
     head, joint, tail = noun.partition(" with")
     plural = f"{head[:-1]}ies" if head.endswith("y") else f"{head}s"
     return f"{number:,} {noun if number == 1 else plural + joint + tail}"
-
-
-def format_seconds(value: float) -> str:
-    """Write a duration with two digits.
-
-    Example:
-        >>> format_seconds(0.00123), format_seconds(0.25), format_seconds(90.0), format_seconds(1.5e-5)
-        ('1.2 ms', '0.25 s', '90 s', '0.015 ms')
-    """
-    if value >= 10:
-        return f"{value:.0f} s"
-    return f"{value:.2g} s" if value >= 0.1 else f"{1e3 * value:.2g} ms"

@@ -23,7 +23,7 @@ from pear.engines import (
     TaskResult,
     TaskStart,
     TaskUpdate,
-    check_name,
+    check_engine_name,
     ray_engine,
     start,
 )
@@ -40,7 +40,7 @@ ITEMS = {"items": 5, "dimensions": 2, "capacity_ratio": 0.5, **{k: v for k, v in
 
 
 def test_names_of_engines() -> None:
-    assert check_name("ray://10.0.0.1:10001") == (ENGINES["ray"], "10.0.0.1:10001")
+    assert check_engine_name("ray://10.0.0.1:10001") == (ENGINES["ray"], "10.0.0.1:10001")
     for wrong in ("steam", "ray://", "local://here", ""):
         with pytest.raises(EngineError, match=f"there is no engine {wrong!r}; there is local, ray or ray://HOST:PORT"):
             start(wrong)

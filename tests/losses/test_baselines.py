@@ -37,7 +37,7 @@ from pear.losses import (
 )
 from pear.losses import pyepo as adapter
 from pear.losses.decision_loss import DecisionLoss
-from pear.losses.methods import own_names
+from pear.losses.methods import own_loss_names
 from pear.testing import check_loss
 
 TASKS = pytest.mark.parametrize("task", [paths(), items()], ids=["paths", "items"])
@@ -427,7 +427,7 @@ def test_the_page_of_methods_lists_every_row_and_what_it_requires() -> None:
     table = page[: page.index("```python")]  # the first one of the page; others say more about some methods
     cells = (line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `"))
     said = {line[0].strip("`"): line[-1] for line in cells}
-    assert {name: said.get(name) for name in own_names()} == {row.name: ", ".join(row.requires) for row in METHODS}
+    assert {name: said.get(name) for name in own_loss_names()} == {row.name: ", ".join(row.requires) for row in METHODS}
 
 
 def test_options_replace_the_published_settings() -> None:

@@ -62,7 +62,7 @@ def package(folder: Path, name: str, entries: str, code: str = CODE) -> None:
 def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on the path, in which a test writes packages before it looks for them."""
     monkeypatch.syspath_prepend(tmp_path)
-    plugins._search.cache_clear()
+    plugins._search_plugin_entries.cache_clear()
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def _nothing_stays() -> Iterator[None]:
     yield
     plugins._registered.clear()
     plugins._registered.update(before)
-    plugins._search.cache_clear()
+    plugins._search_plugin_entries.cache_clear()
 
 
 def test_an_installed_package_adds_one_of_each_kind(site_packages: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_installed_package_adds_one_of_each_kind(site_packages: Path) -> None
     assert pear.from_file(site_packages / "a.line").problem.n == pear.from_line("a.line").problem.n == 1
     assert pear.tasks.boxes(n=4).problem.n == 4
     assert pear.engines.start("desk").slots == 1
-    assert [(one.name, one.origin) for one in plugins.load_all("solver").plugins] == [("mine", "pear-one 1.2")]
+    assert [(one.name, one.origin) for one in plugins.load_all_plugins("solver").plugins] == [("mine", "pear-one 1.2")]
 
 
 def test_names_are_listed_where_one_is_unknown(site_packages: Path) -> None:
@@ -104,7 +104,7 @@ def test_names_are_listed_where_one_is_unknown(site_packages: Path) -> None:
     with pytest.raises(AttributeError, match="module 'pear' has no attribute 'from_nowhere'"):
         _ = pear.from_nowhere
     with pytest.raises(EngineError, match="there is no engine 'desk'; there is local, ray"):
-        pear.engines.check_name("desk")
+        pear.engines.check_engine_name("desk")
 
 
 def test_auto_never_chooses_a_plugin(site_packages: Path) -> None:
@@ -157,7 +157,7 @@ def test_two_packages_with_one_name_are_refused(site_packages: Path) -> None:
     said = r"the loss 'plain' comes from pear-\w+ 1\.2 and from pear-\w+ 1\.2, and a name belongs to one"
     with pytest.raises(pear.PluginError, match=said):
         make_loss("plain", SIMPLEX)
-    assert len(plugins.load_all("loss").problems) == 1
+    assert len(plugins.load_all_plugins("loss").problems) == 1
     with pytest.raises(pear.PluginError, match=r"'\.line' are read by 'l' from pear-two 1\.2 and 'line' from pear-one"):
         pear.from_file("a.line")
 
@@ -171,9 +171,9 @@ def test_names_of_ours_cannot_be_taken(site_packages: Path) -> None:
     )
     assert get("highs").module == "pear.solvers.adapters.highs"
     assert type(make_loss("mse", SIMPLEX)).__module__ == "pear.losses.mse"
-    (problem,) = plugins.load_all("solver").problems
+    (problem,) = plugins.load_all_plugins("solver").problems
     assert problem.startswith("the solver 'highs' comes from pear itself and from pear-thief 1.2")
-    (problem,) = plugins.load_all("importer").problems
+    (problem,) = plugins.load_all_plugins("importer").problems
     assert "files that end in '.mps' are read as MPS, QPS and LP files" in problem
 
 
@@ -207,7 +207,7 @@ def test_what_cannot_be_registered(case: str) -> None:
     given, said = REFUSED[case]
     with pytest.raises(pear.PluginError, match=said):
         pear.register(*given)
-    assert plugins.load_all("solver").plugins == ()
+    assert plugins.load_all_plugins("solver").plugins == ()
 
 
 class NumpyBox:

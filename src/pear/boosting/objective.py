@@ -21,7 +21,7 @@ from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import input_count
 from pear.problem.row_pairing import check_paired_rows
-from pear.setting_checks import check_number, check_share
+from pear.setting_checks import check_number_setting, check_share_setting
 from pear.train.base_forecast import FOLDS, held_out_forecast, is_refittable
 from pear.train.long_table import group_rows
 from pear.train.validation import RegretMetric, own_rows
@@ -87,7 +87,8 @@ class Objective(_BoosterCallReader):
         self, problem: Problem | Model, true: Any, groups: Any, loss: PEARLoss, guidance: float, decay: float
     ) -> None:
         super().__init__(problem, true, groups)
-        self.guidance, self.decay = check_number("guidance", guidance, least=0.0), check_share("decay", decay)
+        self.guidance = check_number_setting("guidance", guidance, least=0.0)
+        self.decay = check_share_setting("decay", decay)
         self.loss, self.rounds = loss, 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ from pear.cli.options import (
 )
 from pear.cli.output_files import writable_folder, write_csv
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
-from pear.pages.figure_style import require_packages
+from pear.optional_packages import require_packages
 
 if TYPE_CHECKING:
     import pandas

@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pear.errors import DataError, list_positions
+from pear.errors import DataError
 from pear.optional_packages import import_pandas
+from pear.wording import list_positions
 
 if TYPE_CHECKING:
     import pandas

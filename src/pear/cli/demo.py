@@ -14,9 +14,9 @@ from rich.table import Table
 import pear
 from pear.cli.console import out, print_plain, two_decimal_percent
 from pear.cli.output_files import writable_folder, write_json
+from pear.optional_packages import require_packages
 from pear.pages.figure_style import (
     LIGHT,
-    require_packages,
     save_figure,
     set_plain_log_scale,
     styled_figure,

@@ -17,7 +17,7 @@ from pear.cli.options import CostMapPath, Known, ModelPath
 from pear.cli.output_files import writable_file
 from pear.cli.training_table import read_known_columns
 from pear.errors import DataError
-from pear.pages import figure_style
+from pear.optional_packages import require_packages
 
 if TYPE_CHECKING:
     import pandas
@@ -53,7 +53,7 @@ def diagnose(
     from pear.diagnosis.diagnose import diagnose
     from pear.diagnosis.diagnosis_page import make_grids
 
-    figure_style.require_packages("the page", "jinja2", "matplotlib")
+    require_packages("the page", "jinja2", "matplotlib")
     truth, forecast = read_csv_table(costs), read_csv_table(predictions)
     columns, priced = parse_prices(split_at_commas(named))
     problem, paid = read_model(model, columns, truth, priced, split_at_commas(known), cost_map)

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pear.errors import OutputError, naming_output
+from pear.errors import OutputError, name_output_in_errors
 
 if TYPE_CHECKING:
     import pandas
@@ -48,7 +48,7 @@ def writable_file(path: Path) -> Path:
 
 def write_json(path: Path, data: Any) -> Path:
     """Write plain data as indented JSON."""
-    with naming_output(path):
+    with name_output_in_errors(path):
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
 
@@ -65,7 +65,7 @@ def write_csv(table: pandas.DataFrame, path: Path, index: bool = True) -> Path:
     safe.index.names = [escape_formula(name) for name in safe.index.names]
     for name in safe.columns[[not hasattr(kind, "kind") or kind.kind not in "biufM" for kind in safe.dtypes]]:
         safe[name] = safe[name].map(escape_formula)
-    with naming_output(path):
+    with name_output_in_errors(path):
         safe.to_csv(path, index=index)
     return path
 

@@ -20,7 +20,7 @@ _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other
 
 def solvers() -> None:
     """List all solvers, plug-ins included: what each solves, whether it is installed, and how to get it."""
-    from pear.plugins import load_all
+    from pear.plugins import load_all_plugins
     from pear.solvers.registry import BACKENDS
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_CAPTION, caption_justify="left")
@@ -29,7 +29,7 @@ def solvers() -> None:
     table.add_column("note")
     for backend in BACKENDS:
         table.add_row(*_solver_cells(backend, backend.how_to_install.removeprefix("pip install ")))
-    plugins, problems = load_all("solver")
+    plugins, problems = load_all_plugins("solver")
     for one in plugins:
         table.add_row(*_solver_cells(one.row, one.origin))
         table.caption = f"{_CAPTION} Those of other packages are asked by their names alone."

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError, list_positions
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.duals_and_active_sets import Duals, Status, has_decision
 from pear.optimality.rule import RANK, ROUNDOFF
@@ -31,6 +31,7 @@ from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import stack
 from pear.solvers.adapters.scipy import solve_linear_program
 from pear.solvers.linalg.saddle import SaddlePattern
+from pear.wording import list_positions
 
 Array = NDArray[Any]
 OnFailure = Literal["raise", "mask"]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, require_packages, styled_figure, write_headline
+from pear.optional_packages import require_packages
+from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, styled_figure, write_headline
 from pear.wording import format_amount, format_percent
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
-from pear.errors import naming_output
+from pear.errors import name_output_in_errors
 from pear.pages.page import Grid, PageFigure, Section, render_page
 from pear.problem.html_tables import html_table, summarise_names
 from pear.wording import format_amount, format_percent
@@ -139,7 +139,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
     size = f"{len(found.regret):,} samples, {len(found.names):,} predicted values, {len(found.variables):,} variables."
     text = render_page("What the errors of the forecast cost", found.sentences, sections, f"{size} {found.smoothing}")
     to = Path(path)
-    with naming_output(to):
+    with name_output_in_errors(to):
         to.write_text(text, encoding="utf-8")
     return to
 

@@ -10,7 +10,7 @@ from pear.engines.engine import (
     TaskStart,
     TaskUpdate,
 )
-from pear.engines.engine_table import EngineRow, check_name, start
+from pear.engines.engine_table import EngineRow, check_engine_name, start
 from pear.errors import EngineError
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     "TaskResult",
     "TaskStart",
     "TaskUpdate",
-    "check_name",
+    "check_engine_name",
     "start",
 ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pear.engines.engine import Engine, Resources
 from pear.errors import EngineError, PluginError
-from pear.plugins import find, load_all
+from pear.plugins import find_plugin, load_all_plugins
 
 
 class EngineRow(NamedTuple):
@@ -30,31 +30,31 @@ ENGINES = {
 """The engines by the names that a user writes."""
 
 
-def check_name(name: str) -> tuple[EngineRow, str | None]:
+def check_engine_name(name: str) -> tuple[EngineRow, str | None]:
     """Return the row of the engine with this name, and the address in the name or None.
 
     Raises:
         EngineError: there is no such engine, or it takes no address; lists those there are.
 
     Example:
-        >>> check_name("ray://10.0.0.1:10001")[1], check_name("local")[1]
+        >>> check_engine_name("ray://10.0.0.1:10001")[1], check_engine_name("local")[1]
         ('10.0.0.1:10001', None)
     """
     kind, said, address = name.partition("://")
-    row: EngineRow | None = ENGINES.get(kind) or find("engine", kind)
+    row: EngineRow | None = ENGINES.get(kind) or find_plugin("engine", kind)
     if row is None or (said and not (row.has_address and address)):
-        rows = ENGINES | {one.name: one.row for one in load_all("engine").plugins}
+        rows = ENGINES | {one.name: one.row for one in load_all_plugins("engine").plugins}
         there = [f"{one} or {one}://HOST:PORT" if rows[one].has_address else one for one in rows]
         raise EngineError(f"there is no engine {name!r}; there is {', '.join(there)}")
     return row, address or None
 
 
-def own_names() -> tuple[str, ...]:
+def own_engine_names() -> tuple[str, ...]:
     """The names that an engine of another package cannot have."""
     return tuple(ENGINES)
 
 
-def plugin_row(name: str, value: Any) -> EngineRow:
+def check_engine_plugin(name: str, value: Any) -> EngineRow:
     """Check the engine of another package, and return its row.
 
     Raises:
@@ -88,7 +88,7 @@ def start(name: str = "local", jobs: int | None = None, resources: Resources | N
         ...     updates
         [TaskStart(ticket=0), TaskResult(ticket=0, value=42)]
     """
-    row, address = check_name(name)
+    row, address = check_engine_name(name)
     if jobs is not None and jobs < 1:
         raise EngineError(f"jobs must be at least 1; got {jobs}")
     make: Callable[[str | None, int | None, Resources], Engine] = importlib.import_module(row.module).start

@@ -9,12 +9,12 @@ import numpy as np
 
 from pear.evaluation.comparison_text import describe_comparison
 from pear.evaluation.walk_forward_result import MEAN
+from pear.optional_packages import require_packages
 from pear.pages.figure_style import (
     INK,
     LIGHT,
     OTHERS,
     OURS,
-    require_packages,
     save_figure,
     styled_figure,
     write_headline,

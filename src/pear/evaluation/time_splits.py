@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import ProblemError
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 from pear.train.base_forecast import count_rows
 
 Rows = NDArray[np.intp]
@@ -57,7 +57,7 @@ class TimeSplits:
         for name, least in (("folds", 1), ("gap", 0), ("window", 1), ("test_rows", 1)):
             value = getattr(self, name)
             if value is not None or name not in ("window", "test_rows"):
-                check_count(f"{name} of TimeSplits", value, least)
+                check_count_setting(f"{name} of TimeSplits", value, least)
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the row numbers of each fold: those to train on and those to test on.

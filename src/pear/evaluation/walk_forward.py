@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pear.errors import ForecasterError, ProblemError, SolveError, list_positions
+from pear.errors import ForecasterError, ProblemError, SolveError
 from pear.evaluation.forecasters import (
     EstimatorForecaster,
     Forecaster,
@@ -26,6 +26,7 @@ from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import column_names
 from pear.problem.model import plain_problem
 from pear.train.estimator.regret_scorer import as_tensor, as_values
+from pear.wording import list_positions
 
 
 class WalkProgress(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.decisions.decision_device import bring_together
 from pear.decisions.solve import solve
-from pear.errors import ProblemError, list_positions
+from pear.errors import ProblemError
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret_metrics import check_pair
@@ -19,6 +19,7 @@ from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
 from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.problem.row_pairing import check_paired_rows
+from pear.wording import list_positions
 
 Array = NDArray[np.float64]
 

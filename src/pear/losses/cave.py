@@ -18,7 +18,7 @@ from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import plain_problem
 from pear.problem.oracle import program_of
-from pear.setting_checks import check_share
+from pear.setting_checks import check_share_setting
 
 
 class CaVELoss(DrawingLoss):
@@ -65,8 +65,8 @@ class CaVELoss(DrawingLoss):
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
         if plain_problem(program_of(self.problem, "CaVE")).is_sparse:
             raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
-        self.inner_ratio = check_share("inner_ratio", inner_ratio)
-        self.solve_ratio = check_share("solve_ratio", solve_ratio)
+        self.inner_ratio = check_share_setting("inner_ratio", inner_ratio)
+        self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the distance of each sample with its projection held fixed, which has the same derivative."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
-from pear.setting_checks import check_positive
+from pear.setting_checks import check_positive_setting
 
 
 class DBBLoss(DecisionLoss):
@@ -48,7 +48,7 @@ class DBBLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        self.interpolation = check_positive("interpolation", interpolation)
+        self.interpolation = check_positive_setting("interpolation", interpolation)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample; its gradient comes from the interpolation."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import refuse_fields
-from pear.errors import ProblemError, naming_variables
+from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECISION
 from pear.problem import Model, Problem
@@ -180,7 +180,7 @@ class _Decision(torch.autograd.Function):
         """Return ∂L/∂input for each input that needs it; ``up`` (B, n) is ∂L/∂z."""
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]
         by_rows = any(need and name in _ROW_FIELDS for name, need in zip(ctx.given, needed, strict=True))
-        with naming_variables(ctx.names):
+        with name_variables_in_errors(ctx.names):
             if by_rows:
                 found = decisions.derivatives(w, ctx.sign)
             else:

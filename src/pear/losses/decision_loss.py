@@ -20,7 +20,7 @@ from pear.problem.keys_and_columns import as_keys, select_rows
 from pear.problem.model import describe_problem, problem_and_cost_map, recourse_model
 from pear.problem.oracle import decided_by
 from pear.problem.oracle_calls import argument_names
-from pear.setting_checks import check_number, check_positive
+from pear.setting_checks import check_number_setting, check_positive_setting
 from pear.solvers.warm_starts import WarmStarts
 
 Result = TypeVar("Result")
@@ -69,14 +69,14 @@ class DecisionLoss(nn.Module):
         self._decide_takes_keys = decide is not None and takes_keys(decide)
         self.cost_unit: float | Literal["auto"] = "auto"
         if cost_unit != "auto":
-            self.cost_unit = check_positive("cost_unit", cost_unit)
+            self.cost_unit = check_positive_setting("cost_unit", cost_unit)
         self.problem = problem
         if self.problem.is_curved and self.linear_alone:
             raise ProblemError(
                 f"{type(self).__name__} is made for linear objectives, and the problem has a curvature or a smooth "
                 "term; use PEARLoss"
             )
-        self.mse_weight = check_number("mse_weight", mse_weight, least=0.0)
+        self.mse_weight = check_number_setting("mse_weight", mse_weight, least=0.0)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     @eager

@@ -12,7 +12,7 @@ from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.losses.surrogate_gradient import estimate_by_score, with_gradient
 from pear.problem import Model, Problem
-from pear.setting_checks import check_count, check_positive
+from pear.setting_checks import check_count_setting, check_positive_setting
 
 
 class DPOLoss(DrawingLoss):
@@ -52,7 +52,7 @@ class DPOLoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
+        self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the regret of each sample's mean decision; its gradient is that of the class."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.optimality.rule import RANK, ROUNDOFF, SHARP, TIGHT
 from pear.problem import Model, Problem
-from pear.setting_checks import check_count, check_positive
+from pear.setting_checks import check_count_setting, check_positive_setting
 
 Array = NDArray[np.float64]
 
@@ -161,7 +161,8 @@ class FrankWolfeLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        self.strength, self.max_iter = check_positive("strength", strength), check_count("max_iter", max_iter)
+        self.strength = check_positive_setting("strength", strength)
+        self.max_iter = check_count_setting("max_iter", max_iter)
         self.last: HullPoints | None = None
 
     def regularised(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:

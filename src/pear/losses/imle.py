@@ -12,7 +12,7 @@ from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.losses.surrogate_gradient import with_gradient
 from pear.problem import Model, Problem
-from pear.setting_checks import check_count, check_positive
+from pear.setting_checks import check_count_setting, check_positive_setting
 
 GAMMA_TERMS = 10
 """s, the number of gamma variables in a sum; as published."""
@@ -70,8 +70,9 @@ class IMLELoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
-        self.interpolation, self.kappa = check_positive("interpolation", interpolation), check_positive("kappa", kappa)
+        self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
+        self.interpolation = check_positive_setting("interpolation", interpolation)
+        self.kappa = check_positive_setting("kappa", kappa)
         self.two_sided = bool(two_sided)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
@@ -153,7 +154,7 @@ class AIMLELoss(IMLELoss):
         super().__init__(
             problem, decide, samples, sigma, 1.0, kappa, two_sided, seed, mse_weight, cost_unit
         )  # fmt: skip
-        self.target = check_positive("target", target)
+        self.target = check_positive_setting("target", target)
         self.alpha, self.entries = 1.0, self.target
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:

@@ -13,7 +13,7 @@ from pear.losses.vertices import adjacent_in_problem
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.oracle import decided_by
-from pear.setting_checks import check_number
+from pear.setting_checks import check_number_setting
 
 Adjacent = Callable[..., list[Tensor]]
 """A function from vertices (B, n) to B tensors (k, n), the neighbours of each vertex; it may take ``keys``."""
@@ -60,7 +60,7 @@ class LAVALoss(DecisionLoss):
     ) -> None:
         super().__init__(problem.relaxed(), decide, cost_unit=cost_unit)
         self.given = problem if decide is None else decided_by(problem, decide)  # with its integers, for the metric
-        self.threshold = check_number("threshold", threshold)
+        self.threshold = check_number_setting("threshold", threshold)
         self._adjacent = adjacent
         self._away: dict[tuple[Hashable, bytes], _Differences] = {}
         self._away_in = self.problem

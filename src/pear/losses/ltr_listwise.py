@@ -11,7 +11,7 @@ from pear.losses.decision_loss import Decide
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
-from pear.setting_checks import check_positive
+from pear.setting_checks import check_positive_setting
 
 
 class ListwiseLTRLoss(PoolLoss):
@@ -56,7 +56,7 @@ class ListwiseLTRLoss(PoolLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
-        self.temperature = check_positive("temperature", temperature)
+        self.temperature = check_positive_setting("temperature", temperature)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
         """Compute the cross-entropy of the probabilities under the true and under the predicted costs."""

@@ -10,7 +10,7 @@ from pear.losses.decision_loss import Decide
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
-from pear.setting_checks import check_number
+from pear.setting_checks import check_number_setting
 
 
 class PairwiseLTRLoss(PoolLoss):
@@ -56,7 +56,7 @@ class PairwiseLTRLoss(PoolLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
-        self.margin = check_number("margin", margin, least=0.0)
+        self.margin = check_number_setting("margin", margin, least=0.0)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
         """Compute the mean over the pairs of the pool's best solution and another one."""

@@ -32,7 +32,7 @@ from pear.losses.rfyl import RFYLLoss
 from pear.losses.sfge import SFGELoss
 from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss
-from pear.plugins import find, plugin_names
+from pear.plugins import find_plugin, plugin_names
 from pear.problem import Model, Problem
 
 _EXACT = {"decide": "decide"}
@@ -153,7 +153,7 @@ def method(name: str) -> Method:
     rows = {row.name: row for row in METHODS}
     if name in rows:
         return rows[name]
-    if (plugin := find("loss", name)) is not None:
+    if (plugin := find_plugin("loss", name)) is not None:
         added: Method = plugin
         return added
     names = [*rows, *plugin_names("loss")]
@@ -162,12 +162,12 @@ def method(name: str) -> Method:
     raise ProblemError(f"unknown method {name!r}; there are {', '.join(names)}.{hint}")
 
 
-def own_names() -> tuple[str, ...]:
+def own_loss_names() -> tuple[str, ...]:
     """The names that a method of another package cannot have."""
     return tuple(row.name for row in METHODS)
 
 
-def plugin_row(name: str, value: Any) -> Method:
+def check_loss_plugin(name: str, value: Any) -> Method:
     """Check the method of another package, and return its row.
 
     Raises:

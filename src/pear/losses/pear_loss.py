@@ -16,7 +16,7 @@ from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
-from pear.errors import ProblemError, naming_variables
+from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
 from pear.losses.defaults import DECAY, GUIDED
 from pear.losses.guided_regret import guided_regret
@@ -27,7 +27,7 @@ from pear.problem.array_conversion import as_batch, count_true
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import variable_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.setting_checks import check_number
+from pear.setting_checks import check_number_setting
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")
@@ -154,7 +154,7 @@ class PEARLoss(DecisionModule):
     ) -> None:
         super().__init__(problem, smoothing, solver, on_failure)
         check_reduction(reduction)
-        self.injection = check_number("injection", injection, least=0.0)
+        self.injection = check_number_setting("injection", injection, least=0.0)
         self.guidance = guidance
         self.reduction = reduction
         self.last: LastCall | None = None
@@ -168,7 +168,7 @@ class PEARLoss(DecisionModule):
 
     @guidance.setter
     def guidance(self, guidance: float) -> None:
-        self._guidance = self._alpha = check_number("guidance", guidance, least=0.0)
+        self._guidance = self._alpha = check_number_setting("guidance", guidance, least=0.0)
         self._calls = 0  # calls with a gradient since the last step
 
     @property
@@ -275,7 +275,7 @@ class PEARLoss(DecisionModule):
             shares_curvature,
             guidance=self._alpha,
         )
-        with self.decider.locked(ids), naming_variables(variable_names(self.given)):
+        with self.decider.locked(ids), name_variables_in_errors(variable_names(self.given)):
             found = finder.find(call, wanted, self.seconds)
             regrets = found.regrets
             if not found.all_solved:

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Model, Problem
-from pear.setting_checks import check_positive
+from pear.setting_checks import check_positive_setting
 
 Difference = Literal["forward", "backward", "central"]
 """Where the two costs of a finite difference lie: beyond ĉ, before it, or on both sides."""
@@ -57,7 +57,7 @@ class PGLoss(DecisionLoss):
         super().__init__(problem, decide, mse_weight, cost_unit)
         if difference not in get_args(Difference):
             raise ProblemError(f"difference must be 'forward', 'backward' or 'central'; got {difference!r}")
-        self.width, self.difference = check_positive("width", width), difference
+        self.width, self.difference = check_positive_setting("width", width), difference
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the difference with both decisions held fixed, so that its derivative is that of the class."""

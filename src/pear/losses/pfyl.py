@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.problem import Model, Problem
-from pear.setting_checks import check_count, check_positive
+from pear.setting_checks import check_count_setting, check_positive_setting
 
 
 class PFYLLoss(DrawingLoss):
@@ -50,7 +50,7 @@ class PFYLLoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
+        self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss with all decisions held fixed, so that its derivative is the gradient of the class."""

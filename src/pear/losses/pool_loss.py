@@ -17,7 +17,7 @@ from pear.problem.array_conversion import as_batch, is_per_sample
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.oracle import Oracle
 from pear.problem.problem import FIELDS
-from pear.setting_checks import check_count, check_share
+from pear.setting_checks import check_count_setting, check_share_setting
 
 
 class PoolLoss(DrawingLoss):
@@ -53,8 +53,8 @@ class PoolLoss(DrawingLoss):
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
         self.solve_ratio, self.pool_size = (
-            check_share("solve_ratio", solve_ratio),
-            check_count("pool_size", pool_size, 2),
+            check_share_setting("solve_ratio", solve_ratio),
+            check_count_setting("pool_size", pool_size, 2),
         )
         self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
 

@@ -14,7 +14,7 @@ from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.regrets import gradient_error
 from pear.decisions.smoothing import choose_smoothing
 from pear.decisions.solve import solve
-from pear.errors import ProblemError, naming_variables
+from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.sample_weights import read_weights
@@ -29,7 +29,7 @@ from pear.problem.oracle import program_of
 from pear.problem.predicted_curvature import without_curvature
 from pear.problem.row_pairing import check_paired_rows, shared_index
 from pear.sensitivity.projection import inject_normal, project
-from pear.setting_checks import check_number
+from pear.setting_checks import check_number_setting
 from pear.solvers.time_limit import within
 
 
@@ -74,7 +74,7 @@ def regret_gradient(
         tensor([[-0.2000,  0.2000]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
-    check_number("injection", injection, least=0.0)
+    check_number_setting("injection", injection, least=0.0)
     problem = program_of(bring_known(problem, known, predicted), "regret_gradient")
     plain, cost_map, predicted, true = _detached_costs(problem, predicted, true)
     names, problem = variable_names(problem), plain.relaxed()
@@ -88,7 +88,7 @@ def regret_gradient(
     known = error.isfinite().all(1)
     report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
-    with naming_variables(names):
+    with name_variables_in_errors(names):
         g = inject_normal(solved, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)
     return g if cost_map is None else cost_map.pull_back(g)

@@ -16,7 +16,7 @@ from pear.losses.surrogate_gradient import estimate_by_score
 from pear.problem import CostMap, Model, Problem
 from pear.problem.keys_and_columns import select_rows
 from pear.problem.model import plain_problem, recourse_model
-from pear.setting_checks import check_count, check_positive
+from pear.setting_checks import check_count_setting, check_positive_setting
 
 TaskLoss = Callable[..., Tensor]
 """A function from decisions (N, n) and true costs or values (N, k) to what each decision costs, (N,); less is better.
@@ -85,7 +85,7 @@ class SFGELoss(DrawingLoss):
                 "mse_weight is for costs alone, and this model predicts right-hand sides, whose errors have other "
                 "units; pass mse_weight=0"
             )
-        self.samples, self.sigma = check_count("samples", samples), check_positive("sigma", sigma)
+        self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
         self.task_loss = task_loss
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:

@@ -12,7 +12,7 @@ from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import select_rows
-from pear.setting_checks import check_positive
+from pear.setting_checks import check_positive_setting
 
 
 class SSVMLoss(DecisionLoss):
@@ -52,7 +52,7 @@ class SSVMLoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, mse_weight, cost_unit)
-        self.margin = check_positive("margin", margin)
+        self.margin = check_positive_setting("margin", margin)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the hinge with both decisions held fixed, so that its derivative is the gradient of the class."""

@@ -7,7 +7,6 @@ that one picture serves the light and the dark page.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import re
 import warnings
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pear.errors import MissingExtraError, naming_output
+from pear.errors import name_output_in_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,17 +75,6 @@ _SETTINGS: dict[Any, Any] = {
     "savefig.facecolor": "auto",
     **{f"{axis}tick.{kind}.size": 0 for axis in "xy" for kind in ("major", "minor")},
 }
-
-
-def require_packages(who: str, *packages: str) -> None:
-    """Check that packages of the extra ``cli`` are installed, before the work starts.
-
-    Raises:
-        MissingExtraError: names the package and the remedy.
-    """
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(f"{who} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")
 
 
 def style_context() -> contextlib.AbstractContextManager[None]:
@@ -154,7 +142,7 @@ def write_headline(figure: Figure, title: str, subtitle: str = "") -> None:
 
 def save_figure(figure: Figure, path: Path) -> Path:
     """Save a figure in the format that the name ends with. The same figure gives the same bytes."""
-    with naming_output(path):
+    with name_output_in_errors(path):
         figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 

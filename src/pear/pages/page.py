@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pear.optional_packages import require_packages
 from pear.pages import figure_style
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def render_page(title: str, lead: Sequence[str], sections: Sequence[Section], fo
     Raises:
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    figure_style.require_packages("the page", "jinja2", "matplotlib")
+    require_packages("the page", "jinja2", "matplotlib")
     return render_template("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
 
 

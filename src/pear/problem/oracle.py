@@ -16,7 +16,7 @@ from pear.problem.html_tables import html_table
 from pear.problem.model import Model, input_count, plain_problem
 from pear.problem.oracle_calls import CheckedDecision, OracleFunction, TensorFunction
 from pear.problem.problem import FIELDS, Problem
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 
 DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
 """Well-known methods of ``pear.losses.METHODS`` that need decisions alone, and thus no relaxation; ``requires`` of a
@@ -87,7 +87,7 @@ class Oracle(Problem):
         for name, function in (("decide", decide), ("check", check)):
             if not callable(function) and (function is not None or name == "decide"):
                 raise ProblemError(f"{name} must be a function; got {function!r}")
-        processes = check_count("processes", processes)
+        processes = check_count_setting("processes", processes)
         size = _read_size(n, sense, relaxation)
         inner = relaxation if isinstance(relaxation, Problem) else None
         self.__dict__.update(
@@ -265,7 +265,7 @@ def _read_size(n: int | None, sense: str, relaxation: Any) -> int:
     Raises:
         ProblemError: n is missing or wrong, or the relaxation does not fit.
     """
-    n = None if n is None else check_count("n", n)
+    n = None if n is None else check_count_setting("n", n)
     if relaxation is None:
         if n is None:
             raise ProblemError("n, the number of variables, is needed where no relaxation tells it; pass n=…")

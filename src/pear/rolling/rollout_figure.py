@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pear.pages.figure_style import INK, OTHERS, OURS, require_packages, save_figure, styled_figure, write_headline
+from pear.optional_packages import require_packages
+from pear.pages.figure_style import INK, OTHERS, OURS, save_figure, styled_figure, write_headline
 from pear.wording import format_amount
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.problem.array_conversion import to_float64
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 
 
 def residual_scenarios(
@@ -36,7 +36,7 @@ def residual_scenarios(
         [[[11.0, 22.0], [9.0, 18.0]]]
     """
     centre, errors = _read_pair(forecasts, residuals)
-    count = check_count("count", count)
+    count = check_count_setting("count", count)
     if draw not in ("random", "even"):
         raise ProblemError(f"draw must be 'random' or 'even'; got {draw!r}")
     if draw == "even":
@@ -68,7 +68,7 @@ def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
         [[[9.5], [10.5]]]
     """
     centre, errors = _read_pair(forecasts, residuals)
-    count = check_count("count", count)
+    count = check_count_setting("count", count)
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     return centre[:, None] + errors.quantile(levels, dim=0)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.array_conversion import to_float64
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 
 _ROUNDS = 100  # of Lloyd's iteration, which ends by itself long before
 
@@ -47,7 +47,7 @@ def reduce(
     given = given[None] if single else given
     if given.ndim != 3 or not given.shape[1]:
         raise ProblemError(f"values must have shape (B, N, k) or (N, k); got {tuple(given.shape)}")
-    count = check_count("count", count)
+    count = check_count_setting("count", count)
     B, N, _ = given.shape
     p = torch.ones(N, dtype=torch.float64) if weights is None else to_float64("weights", weights)
     if p.shape not in ((N,), (B, N)) or not bool((p >= 0).all()) or not bool((p.sum(-1) > 0).all()):

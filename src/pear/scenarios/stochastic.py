@@ -21,7 +21,7 @@ from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.risk import Risk, read_risk
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.two_stages import TwoStages
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Stochastic:
         solver: str = "auto",
     ) -> None:
         check_solver(solver)
-        scenarios = check_count("scenarios", scenarios)
+        scenarios = check_count_setting("scenarios", scenarios)
         self.model, self.first, self.scenarios, self.solver = model, tuple(first), scenarios, solver
         self.risk = read_risk(risk)
         self.weights = read_scenario_weights(weights, scenarios).detach()

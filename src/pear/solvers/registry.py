@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pear.errors import MissingExtraError, PluginError, UnknownSolverError
-from pear.plugins import find, plugin_names
+from pear.plugins import find_plugin, plugin_names
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
@@ -255,7 +255,7 @@ def get(name: str) -> Backend:
     if name.startswith(_PREFIX) and len(name) > len(_PREFIX):
         options = {"name": name.removeprefix(_PREFIX)}
         return Backend(name, "pear.solvers.adapters.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
-    if (plugin := find("solver", name)) is not None:
+    if (plugin := find_plugin("solver", name)) is not None:
         added: Backend = plugin
         return added
     names = [backend.name for backend in BACKENDS] + plugin_names("solver")
@@ -269,12 +269,12 @@ def get(name: str) -> Backend:
     )
 
 
-def own_names() -> tuple[str, ...]:
+def own_solver_names() -> tuple[str, ...]:
     """The names that a solver of another package cannot have."""
     return ("auto", *_RENAMED, *(backend.name for backend in BACKENDS))
 
 
-def plugin_row(name: str, value: Any) -> Backend:
+def check_solver_plugin(name: str, value: Any) -> Backend:
     """Check the solver of another package, and return its row.
 
     Raises:

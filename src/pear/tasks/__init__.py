@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pear.plugins import find
+from pear.plugins import find_plugin
 from pear.tasks.knapsack import Knapsack, knapsack, random_knapsack
 from pear.tasks.portfolio import Portfolio, portfolio
 from pear.tasks.shortest_path import ShortestPath, shortest_path
@@ -31,6 +31,6 @@ def __getattr__(name: str) -> Any:
     """Return the task of another package; say where tasks on real data are now."""
     if name in _MOVED:
         raise ImportError(f"pear.tasks.{name} is now pear_lab.tasks.{name}; run pip install pear-lab")
-    if not name.startswith("_") and (made := find("task", name)) is not None:
+    if not name.startswith("_") and (made := find_plugin("task", name)) is not None:
         return made
     raise AttributeError(f"module 'pear.tasks' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.array_conversion import ArrayLike, as_batch, to_float64
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 from pear.tasks.synthetic_task import Array, SyntheticTask
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
@@ -164,7 +164,7 @@ def random_knapsack(
         >>> task.name, task.problem
         ('knapsack_4_items', Problem(max, n=4, 2 inequalities, bounds, 4 integer))
     """
-    items, dimensions = check_count("items", items), check_count("dimensions", dimensions)
+    items, dimensions = check_count_setting("items", items), check_count_setting("dimensions", dimensions)
     weights = _draw_weights(np.random.RandomState(seed), dimensions, items)
     return _make_knapsack(weights, _check_capacity_ratio(capacity_ratio) * weights.sum(1), seed, jobs)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.array_conversion import as_batch
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 from pear.tasks.task import Samples, Task
 
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ def polynomial_costs(
         ((4, 5), (4, 3))
     """
     for name, value in (("count", count), ("n", n), ("degree", degree), ("features", features)):
-        check_count(name, value)
+        check_count_setting(name, value)
     if not 0 <= noise <= 1:
         raise ProblemError(f"noise must be a number from 0 to 1, so that no cost changes its sign; got {noise!r}")
     if formula not in ("code", "paper"):

@@ -155,12 +155,12 @@ def check_finite(costs: Tensor, what: str) -> None:
     report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)
 
 
-def own_names() -> tuple[str, ...]:
+def own_task_names() -> tuple[str, ...]:
     """The names that a task of another package cannot have."""
     return tuple(vars(import_module("pear.tasks")))
 
 
-def plugin_row(name: str, value: Any) -> Callable[..., Task]:
+def check_task_plugin(name: str, value: Any) -> Callable[..., Task]:
     """Check the task of another package, and return the function that makes it.
 
     Raises:

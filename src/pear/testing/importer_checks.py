@@ -16,7 +16,7 @@ import torch
 from pear.decisions.solve import solve
 from pear.errors import PearError
 from pear.optimality.duals_and_active_sets import Status
-from pear.plugins import find
+from pear.plugins import find_plugin
 from pear.problem import Model
 from pear.problem.importers import IMPORTERS, Importer
 from pear.testing.checks import Check, ConformanceError, require, require_error, run_checks
@@ -83,7 +83,7 @@ def _row(importer: str | Importer) -> Importer:
     for row in IMPORTERS:
         if importer in row.suffixes:
             return row
-    found = find("importer", importer)
+    found = find_plugin("importer", importer)
     if not isinstance(found, Importer):
         raise ConformanceError(f"there is no importer {importer!r}; name one of a plug-in, an ending, or give its row")
     return found

@@ -10,7 +10,7 @@ import torch
 
 from pear.decisions.solve import solve
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, start
-from pear.plugins import find
+from pear.plugins import find_plugin
 from pear.tasks.task import Samples, Task
 from pear.testing.checks import Check, ConformanceError, require, run_checks
 
@@ -32,7 +32,7 @@ def task_checks(task: str | Task) -> list[Check]:
         ['samples', 'decisions', 'regret']
     """
     if isinstance(task, str):
-        made = find("task", task)
+        made = find_plugin("task", task)
         if made is None:
             raise ConformanceError(f"there is no task {task!r} among the plug-ins; give the task itself")
         task = made()

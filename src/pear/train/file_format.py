@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from scipy import sparse
 from torch import Tensor
 
-from pear.errors import DataError, ProblemError, naming_output
+from pear.errors import DataError, ProblemError, name_output_in_errors
 from pear.problem.matrix import is_sparse, to_csr
 
 DOCUMENT = "document"
@@ -88,11 +88,11 @@ def replace_file(path: Path, data: bytes) -> None:
     """
     half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with naming_output(path), half.open("wb") as file:
+        with name_output_in_errors(path), half.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # otherwise the new name could reach the disk before the data
-        with naming_output(path):
+        with name_output_in_errors(path):
             os.replace(half, path)
     finally:
         half.unlink(missing_ok=True)

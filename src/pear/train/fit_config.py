@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from pear.errors import ProblemError
-from pear.setting_checks import check_count, check_share
+from pear.setting_checks import check_count_setting, check_share_setting
 
 
 @dataclass
@@ -134,8 +134,8 @@ class FitConfig:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
         if self.start not in get_args(Start):
             raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
-        check_count("label_neighbours", self.label_neighbours, least=0)
-        check_share("label_own_weight", self.label_own_weight)
+        check_count_setting("label_neighbours", self.label_neighbours, least=0)
+        check_share_setting("label_own_weight", self.label_own_weight)
         if self.label_mixing not in get_args(Mixing):
             raise ProblemError(f"label_mixing must be 'mean' or 'each'; got {self.label_mixing!r}")
         self.stopping()  # checks patience and min_improvement

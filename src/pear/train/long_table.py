@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pear.errors import ProblemError, list_positions
+from pear.errors import ProblemError
+from pear.wording import list_positions
 
 Array = np.ndarray[Any, Any]
 

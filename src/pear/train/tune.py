@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.clock import read_clock
-from pear.engines import Resources, check_name, start
+from pear.engines import Resources, check_engine_name, start
 from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.losses.methods import as_method, make_loss
@@ -166,7 +166,7 @@ def tune(
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
     first = _make_linear(train, seed) if model is None else model
-    check_name(engine)
+    check_engine_name(engine)
     field = [
         Candidate(
             one,

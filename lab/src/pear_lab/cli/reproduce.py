@@ -19,7 +19,7 @@ from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_file, write_json
 from pear.compile.thread_pools import thread_count
 from pear.engines import Engine
-from pear.engines.engine_table import check_name
+from pear.engines.engine_table import check_engine_name
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, parse_numbers
 from pear_lab.data.data_files import VARIABLE
@@ -162,7 +162,7 @@ def _reproduce(options: ReproduceOptions) -> None:
     wanted = options.runs()
     if options.jobs is not None and options.jobs < 1:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
-    check_name(options.engine)
+    check_engine_name(options.engine)
     if options.dry_run:
         _print_dry_run(
             wanted, options.folder, thread_count() if options.jobs is None else options.jobs, options.retry_failed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pear.errors import PearError
-from pear.pages import figure_style
+from pear.optional_packages import require_packages
 from pear.pages.page import Grid, Section, render_template
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.experiment_errors import DatabaseError
@@ -50,7 +50,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
         DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    figure_style.require_packages("the report", "jinja2", "matplotlib")
+    require_packages("the report", "jinja2", "matplotlib")
     try:
         texts, sections, words = _render_report(runs)
     except PearError:

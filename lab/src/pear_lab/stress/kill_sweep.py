@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pear.engines import EngineError, check_name
+from pear.engines import EngineError, check_engine_name
 from pear.errors import ProblemError
 from pear_lab.experiments import FILE_NAME, Database, Event, RunRecord, RunSpec, open_folder, run_all, unfinished_runs
 from pear_lab.experiments.processes import start_engine
@@ -113,7 +113,7 @@ def kill_and_compare(
     """
     if not Path("/proc/self/stat").exists():
         raise ProblemError("pear stress kill finds worker processes in /proc, which this system has not; use Linux")
-    _, address = check_name(engine)
+    _, address = check_engine_name(engine)
     if address is not None:
         raise EngineError(f"pear stress kill kills processes of this machine, and {engine} is elsewhere; use ray")
     draw, verdict = random.Random(seed), KillCounts()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError, PluginError
-from pear.plugins import load_all
+from pear.plugins import load_all_plugins
 from pear.problem.importers import mps, osqp_mat
 from pear.problem.importers.packed_files import suffix_of
 from pear.problem.model import Model
@@ -44,7 +44,9 @@ OWN_NAMES = ("cvxpy", "file", "gurobipy", "highs", "mps", "osqp_mat", "pyepo", "
 def is_model_file(path: Path) -> bool:
     """True where some importer reads files that end like this one."""
     suffix = suffix_of(path)
-    return any(suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all("importer").plugins)))
+    return any(
+        suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all_plugins("importer").plugins))
+    )
 
 
 def importer_of(path: Path) -> Importer:
@@ -58,7 +60,7 @@ def importer_of(path: Path) -> Importer:
     for row in IMPORTERS:
         if suffix in row.suffixes:
             return row
-    plugins, problems = load_all("importer")
+    plugins, problems = load_all_plugins("importer")
     able = [one for one in plugins if suffix in one.row.suffixes]
     if len(able) > 1:
         origins = " and ".join(f"{one.name!r} from {one.origin}" for one in able)
@@ -99,12 +101,12 @@ def from_file(path: str | Path, **options: Any) -> Model:
     return row.read(path, **given)
 
 
-def own_names() -> tuple[str, ...]:
+def own_importer_names() -> tuple[str, ...]:
     """The names that an importer of another package cannot have."""
     return OWN_NAMES
 
 
-def plugin_row(name: str, value: Any) -> Importer:
+def check_importer_plugin(name: str, value: Any) -> Importer:
     """Check the importer of another package, and return its row.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError, list_positions
+from pear.errors import ProblemError
 from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import check_column_order, column_names
@@ -21,6 +21,7 @@ from pear.train.estimator.regret_scorer import as_values
 from pear.train.long_table import GroupRows, group_rows
 from pear.train.samples.memory_samples import SampleBatch
 from pear.train.validation import own_rows
+from pear.wording import list_positions
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor

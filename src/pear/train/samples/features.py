@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.errors import FailedSamplesWarning, ProblemError, list_positions
+from pear.errors import FailedSamplesWarning, ProblemError
 from pear.problem.array_conversion import to_tensor
 from pear.problem.row_pairing import check_paired_rows
+from pear.wording import list_positions
 
 Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """(N, …) for a model with one input; a tuple or a dict of such tensors for a model with several."""

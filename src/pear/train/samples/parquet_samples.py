@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pear.errors import DataError, ProblemError
 from pear.optional_packages import import_optional
-from pear.setting_checks import check_count
+from pear.setting_checks import check_count_setting
 from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
@@ -78,7 +78,7 @@ class ParquetSamples:
         costs: Names,
         buffer: int = BUFFER,
     ) -> None:
-        self.buffer = check_count("buffer", buffer)
+        self.buffer = check_count_setting("buffer", buffer)
         self.several = isinstance(features, Mapping)
         named = features if isinstance(features, Mapping) else {"features": features}
         if not named:
