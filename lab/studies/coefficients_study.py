@@ -23,7 +23,7 @@ from pear.losses import make_loss
 from pear.tasks.synthetic_task import polynomial_costs
 from pear.tasks.task import Split
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.tasks.public.drawn_samples import SIZES, cut_samples
+from pear_lab.tasks.public.drawn_samples import SIZES, cut_drawn_samples
 from pear_lab.tasks.public.predicted_constraints import (
     CAPACITY,
     DIMENSIONS,
@@ -31,7 +31,7 @@ from pear_lab.tasks.public.predicted_constraints import (
     MEAN_WEIGHT,
     OVERLOAD,
     VALUES,
-    load_values,
+    predicted_weight_values,
 )
 
 TITLES = {"mse": "two-stage", "sfge": "SFGE", "pear-guided": "PEAR", "pear": "PEAR as published"}
@@ -46,8 +46,8 @@ def knapsack() -> pear.Model:
 
 def regret(predicted: Tensor, true: Tensor) -> float:
     """Normalised regret of whole items: the best set under the predicted weights, at the true ones."""
-    worth = load_values(true.double())
-    chosen = load_values(predicted.double()).argmax(1, keepdim=True)
+    worth = predicted_weight_values(true.double())
+    chosen = predicted_weight_values(predicted.double()).argmax(1, keepdim=True)
     best = worth.amax(1)
     return float((best - worth.gather(1, chosen)[:, 0]).sum() / best.sum())
 
@@ -56,7 +56,7 @@ def draw(seed: int) -> Split:
     """The samples of the public task, with the weights themselves as what is predicted."""
     random = np.random.RandomState(seed)
     features, weights = polynomial_costs(random, sum(SIZES), DIMENSIONS * ITEMS, 4, 0.25)
-    return cut_samples(features, MEAN_WEIGHT * weights / weights.mean())
+    return cut_drawn_samples(features, MEAN_WEIGHT * weights / weights.mean())
 
 
 def run(method: str, seed: int, max_epochs: int) -> tuple[float, float]:

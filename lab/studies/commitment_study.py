@@ -28,7 +28,7 @@ from torch import Tensor
 
 import pear
 from pear_lab.report.bootstrap import normalized_difference
-from pear_lab.tasks.commitment_task import Array, CommitmentDays, commitment_days, commitment_model
+from pear_lab.tasks.irish_commitment import Array, IrishCommitmentDays, irish_commitment_days, irish_commitment_model
 
 QUANTILES = (0.7, 0.8, 0.9, 0.95)
 FIRST_TEST, FOLD, PARTS = 365, 61, 6
@@ -57,7 +57,7 @@ def ridge(X: Array, Y: Array) -> Any:
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
 
 
-def folds(days: CommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
+def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
     """Forecast fold after fold; yields its first row, the forecast, and the true demand of the test days."""
     X, Y = days.features, days.demand
     for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
@@ -100,7 +100,7 @@ def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epoc
 
 def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dict[str, Any]:
     """Plan the test days of a fold by every rule; returns what each loses, its processor time, and the least costs."""
-    model, S = commitment_model(), args.scenarios
+    model, S = irish_commitment_model(), args.scenarios
     first = ["on", "start", "output"] if args.stands else ["on", "start"]
     single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, S)
     least, rules = single.best(true), {}
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Plan all folds that are not in the file yet; returns the results of all."""
     found = [] if args.out is None or not args.out.exists() else [*map(json.loads, args.out.read_text().splitlines())]
     done = [part["start"] for part in found]
-    for start, fold, true in folds(commitment_days(), args.every, done):
+    for start, fold, true in folds(irish_commitment_days(), args.every, done):
         found.append({"start": start, **plan_fold(fold, true, args)})
         if args.out is not None:
             with args.out.open("a") as file:

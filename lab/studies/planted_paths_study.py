@@ -20,7 +20,7 @@ from pear.losses.methods import make_loss, method
 from pear.problem import Model, Problem
 from pear.tasks import Samples
 from pear_lab.field.prepared_task import Judge, forecast
-from pear_lab.tasks.public import Drawing, PublicTask, public_task
+from pear_lab.tasks.public import Drawing, PublicTask, task_table_row
 
 EPOCHS, RATE, BATCH = 100, 1e-3, 32
 
@@ -74,7 +74,7 @@ def table(sizes: list[int], names: list[str], seeds: int) -> str:
     """Return the table in Markdown."""
     lines = ["| n | method | published | here |", "|---:|---|---:|---:|"]
     for size in sizes:
-        task = public_task(f"planted-paths-{size}")
+        task = task_table_row(f"planted-paths-{size}")
         published = {one.method: f"{one.value:.3f}" for one in task.published}
         found = np.array([regrets(task, names, seed) for seed in range(seeds)]).T
         titles = [method(name).title for name in names] + ["least squares at its minimum"]

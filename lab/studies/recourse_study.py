@@ -16,7 +16,7 @@ import numpy as np
 
 import pear
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.tasks.public.demand import DemandDays, draw_demand, newsvendor
+from pear_lab.tasks.public.newsvendor_inventory import DemandDays, draw_product_demand, newsvendor
 
 
 def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDays:
@@ -26,7 +26,7 @@ def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDa
     of shifts are known.
     """
     random = np.random.default_rng(seed)
-    features, demand = draw_demand(random, days, hours, level=10.0)
+    features, demand = draw_product_demand(random, days, hours, level=10.0)
     pay = 1.6 + 0.3 * np.tanh(features[:, :1]) + 0.2 * random.random((days, 1))
     starts = range(0, hours - length + 1)
     shifts = np.array([[float(start <= hour < start + length) for start in starts] for hour in range(hours)])

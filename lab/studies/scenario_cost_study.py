@@ -21,14 +21,14 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import pear
-from pear_lab.tasks.commitment_task import commitment_days, commitment_model
+from pear_lab.tasks.irish_commitment import irish_commitment_days, irish_commitment_model
 
 FIRST = ["on", "start"]
 
 
 def days_of(count: int, seed: int = 0) -> Tensor:
     """Demands (count, 12) of days drawn from the data."""
-    demand = commitment_days().demand
+    demand = irish_commitment_days().demand
     return torch.from_numpy(demand[np.random.default_rng(seed).choice(len(demand), count, replace=False)])
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--scenarios", type=int, nargs="+", default=[1, 10, 50, 200])
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    model = commitment_model(integer=False)
+    model = irish_commitment_model(integer=False)
     truth = days_of(1, seed=2)
     plain = pear.Stochastic(model, FIRST, 1)
     single = training_step(plain, truth[:, None] + 50.0, truth)

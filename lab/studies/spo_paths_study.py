@@ -20,7 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # 
     os.environ.setdefault(_name, "1")
 
 from pear.errors import DataError, PearError  # noqa: E402
-from pear_lab.data.spo_data import PathCell, load_path_replications  # noqa: E402
+from pear_lab.data.path_regrets import PathCell, load_path_replications  # noqa: E402
 from pear_lab.forecasters.polynomial_cases import SPO_DEGREES, SPO_NOISES, SPO_SIZES  # noqa: E402
 from pear_lab.forecasters.spo_protocol import (  # noqa: E402
     Replication,

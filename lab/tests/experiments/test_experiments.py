@@ -278,7 +278,7 @@ def test_published_settings_are_absolute_numbers(make: Any, method: str) -> None
 
 def test_the_published_regret_adds_a_number_below_the_line() -> None:
     outcome = Outcome(torch.tensor([1e-7]), torch.tensor([-1e-7]))
-    assert (metrics.published_regret(outcome), outcome.normalized) == (pytest.approx(0.5, rel=1e-6), 1.0)
+    assert (metrics.published_regret_metric(outcome), outcome.normalized) == (pytest.approx(0.5, rel=1e-6), 1.0)
     run = path_run(max_epochs=1)
     task = lp.make_task(run)
     split = lp.make_split(run, task)
@@ -468,7 +468,7 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     test = lp.make_split(run, task).test
     with torch.no_grad():
         assert (
-            metrics.published_regret(task.outcome(model(test.features), test.costs))
+            metrics.published_regret_metric(task.outcome(model(test.features), test.costs))
             == done.metrics["normalized_regret"]
         )
 

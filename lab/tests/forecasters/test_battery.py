@@ -14,8 +14,8 @@ from scipy.optimize import linprog
 
 import pear
 from pear.errors import DataError, ProblemError
-from pear_lab.data.battery_data import PJM_DAYS, load_pjm_days
 from pear_lab.data.energy_data import FEATURES, EnergyData
+from pear_lab.data.pjm_data import PJM_DAYS, load_pjm_days
 from pear_lab.forecasters.battery_cases import draw_market, pjm
 from pear_lab.forecasters.irish_features import days_with_lags, hourly_prices, long_features, wide_features
 from pear_lab.tasks.battery_task import MARKET, PJM, Battery, battery

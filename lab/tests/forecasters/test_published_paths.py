@@ -9,7 +9,7 @@ import pytest
 from real_data import real_data
 
 from pear.errors import DataError
-from pear_lab.data.spo_data import METHODS, REPLICATIONS, PathCell, load_path_regrets
+from pear_lab.data.path_regrets import METHODS, REPLICATIONS, PathCell, load_path_regrets
 from pear_lab.forecasters.study_runs import RunKey, RunResult
 from pear_lab.forecasters.study_tables import study_markdown
 

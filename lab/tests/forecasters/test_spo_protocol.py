@@ -15,7 +15,7 @@ from sklearn.linear_model import Lasso
 import pear
 from pear.errors import DataError, SolveError
 from pear.tasks import shortest_path
-from pear_lab.data.spo_data import PathCell
+from pear_lab.data.path_regrets import PathCell
 from pear_lab.forecasters import spo_plus_program, spo_protocol
 from pear_lab.forecasters.spo_plus_program import LAST_SMOOTHING, SPOPlusProgram
 from pear_lab.forecasters.spo_protocol import (

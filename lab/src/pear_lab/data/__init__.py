@@ -1,10 +1,10 @@
 """Loaders of real data sets. They check what they read, and never fill in a missing value."""
 
-from pear_lab.data.battery_data import PjmDays, load_pjm_days
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy
+from pear_lab.data.path_regrets import PathCell, load_path_regrets
+from pear_lab.data.pjm_data import PjmDays, load_pjm_days
 from pear_lab.data.prices import Prices, fetch_prices, load_prices, read_prices
-from pear_lab.data.spo_data import PathCell, load_path_regrets
 
 __all__ = [
     "BuildingData",

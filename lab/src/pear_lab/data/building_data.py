@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.data_files import find_file, fingerprint_files, read_number, read_text_table
+from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_cell, read_data_table
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -80,13 +80,15 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
     """
     if features not in ("all", "project"):
         raise DataError(f"features must be 'all' or 'project'; got {features!r}")
-    file = find_file(FOLDER, (WORKBOOK, PROPERTIES), path, _REMEDY)
+    file = find_data_file(FOLDER, (WORKBOOK, PROPERTIES), path, _REMEDY)
     if file.suffix == ".csv":
-        return _read_processed_tables(file, features)
-    table = _cells_as_numbers(_workbook_rows(file), lambda i, j: f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})")
+        return _read_building_tables(file, features)
+    table = _parse_building_cells(
+        _read_building_workbook(file), lambda i, j: f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})"
+    )
     series = [name for lag in range(1, _LAGS + 1) for name in (f"{one} lag {lag}" for one in _SERIES)]
     wide = 5 + len(_PROJECT) + (len(series) if features == "all" else 0)
-    columns, names = _with_localities(table[:, 4], table[:, 5:wide], [*_PROJECT, *series][: wide - 5])
+    columns, names = _add_building_localities(table[:, 4], table[:, 5:wide], [*_PROJECT, *series][: wide - 5])
     prices, costs = table[:, -2], table[:, -1]
     return _make_building_data(file, [file], columns, names, prices, costs)
 
@@ -123,7 +125,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
     return target
 
 
-def _workbook_rows(file: Path) -> list[tuple[Any, ...]]:
+def _read_building_workbook(file: Path) -> list[tuple[Any, ...]]:
     """Read the rows of the sheet ``Data`` below its header, and check the header."""
     try:
         import openpyxl  # an extra
@@ -155,29 +157,29 @@ def _workbook_rows(file: Path) -> list[tuple[Any, ...]]:
     return [(*row, *absent)[: len(HEADER)] for row in rows[2:]]
 
 
-def _cells_as_numbers(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
+def _parse_building_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
     """Convert cells to numbers (N, columns). ``where(row, column)`` names a cell in an error message."""
-    return np.array([[read_number(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
+    return np.array([[parse_data_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
 
 
-def _read_processed_tables(file: Path, features: Features) -> BuildingData:
+def _read_building_tables(file: Path, features: Features) -> BuildingData:
     """Read the two processed tables. One has a row for each property, the other for each property and lag."""
-    header, properties = _read_csv(file)
-    _check_columns(file, header, ("Sl", *_NOT_FEATURES))
+    header, properties = _read_building_csv(file)
+    _check_building_columns(file, header, ("Sl", *_NOT_FEATURES))
     own = [name for name in header if name not in {"Sl", *_DATES, *_NOT_FEATURES}]
     columns, names, files = properties[:, [header.index(name) for name in own]], list(own), [file]
     if features == "all":
-        second = find_file(FOLDER, (ECONOMICS,), file.parent, "it belongs beside the table of properties")
-        economic_header, economic = _read_csv(second)
-        _check_columns(second, economic_header, ("Lag", "Sl"))
-        wide, series = _one_row_per_property(second, economic_header, economic, properties[:, header.index("Sl")])
+        second = find_data_file(FOLDER, (ECONOMICS,), file.parent, "it belongs beside the table of properties")
+        economic_header, economic = _read_building_csv(second)
+        _check_building_columns(second, economic_header, ("Lag", "Sl"))
+        wide, series = _join_building_lags(second, economic_header, economic, properties[:, header.index("Sl")])
         columns, names, files = np.hstack([columns, wide]), names + series, [file, second]
-    columns, names = _with_localities(properties[:, header.index("ZIP Codes")], columns, names)
+    columns, names = _add_building_localities(properties[:, header.index("ZIP Codes")], columns, names)
     prices, costs = (properties[:, header.index(f"Actual {what}")] for what in ("sales prices", "construction costs"))
     return _make_building_data(file, files, columns, names, prices, costs)
 
 
-def _one_row_per_property(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
+def _join_building_lags(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
     """Turn one row for each property and lag into one row for each property, of shape (N, lags × series)."""
     lag_at, own_at = header.index("Lag"), header.index("Sl")
     others = [i for i in range(len(header)) if i not in (lag_at, own_at)]
@@ -193,22 +195,24 @@ def _one_row_per_property(file: Path, header: list[str], table: Array, wanted: A
     return wide, [f"{header[i]} lag {lag:g}" for lag in lags for i in others]
 
 
-def _read_csv(file: Path) -> tuple[list[str], Array]:
+def _read_building_csv(file: Path) -> tuple[list[str], Array]:
     """Read a processed table: the names of its columns, and its numbers (N, columns)."""
-    header, lines = read_text_table(file)
+    header, lines = read_data_table(file)
     if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
-    return header, _cells_as_numbers(list(lines.values()), lambda i, j: f"{file}, line {list(lines)[i]} ({header[j]})")
+    return header, _parse_building_cells(
+        list(lines.values()), lambda i, j: f"{file}, line {list(lines)[i]} ({header[j]})"
+    )
 
 
-def _check_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
+def _check_building_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
     """Raise ``DataError`` if a column is missing."""
     missing = [name for name in names if name not in header]
     if missing:
         raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
 
 
-def _with_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
+def _add_building_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
     """Append one indicator column for each locality: 1 for the properties there, 0 for the others."""
     places = np.unique(locality)
     return np.hstack([columns, locality[:, None] == places]), [*names, *(f"V-1 = {place:g}" for place in places)]
@@ -221,4 +225,4 @@ def _make_building_data(
     if not (costs > 0).all():
         raise DataError(f"{file}: construction costs must be positive; property {int(np.argmin(costs)) + 1} has none")
     features, sold, built = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))
-    return BuildingData(features, tuple(names), sold, built, file, fingerprint_files(files))
+    return BuildingData(features, tuple(names), sold, built, file, fingerprint_data_files(files))

@@ -18,7 +18,7 @@ VARIABLE = "PEAR_DATA"
 """Names the folder that holds one folder for each data set."""
 
 
-def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
+def find_data_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
     """Find the first of several files that exists.
 
     Args:
@@ -42,7 +42,7 @@ def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy
     raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
 
 
-def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
+def read_data_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
     """Read a text table: the fields of its first line, and those of the other lines by line number, without empty ones.
 
     Args:
@@ -66,7 +66,7 @@ def read_text_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[i
     return header, lines
 
 
-def read_number(cell: object, where: str, gaps: bool = False) -> float:
+def parse_data_cell(cell: object, where: str, gaps: bool = False) -> float:
     """Read the number in a cell, which must be finite.
 
     Args:
@@ -91,7 +91,7 @@ def read_number(cell: object, where: str, gaps: bool = False) -> float:
     return number
 
 
-def fingerprint_files(files: Sequence[Path]) -> str:
+def fingerprint_data_files(files: Sequence[Path]) -> str:
     """Return the first 16 digits of a hash of the files' contents. Results record it to name their data."""
     digest = hashlib.sha256()
     for file in files:

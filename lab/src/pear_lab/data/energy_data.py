@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.data_files import find_file, fingerprint_files, read_number, read_text_table
+from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_cell, read_data_table
 
 logger = logging.getLogger(__name__)
 
@@ -73,15 +73,15 @@ def load_energy(
     """
     if gaps not in ("drop", "raise"):
         raise DataError(f"gaps must be 'drop' or 'raise'; got {gaps!r}")
-    file = find_file(FOLDER, (PRICES,), path, _REMEDY)
+    file = find_data_file(FOLDER, (PRICES,), path, _REMEDY)
     files = [file]
     if weights is None:
         remedy = "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights="
-        files.append(find_file(FOLDER, (WEIGHTS,), file.parent, remedy))
-    items = _read_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
+        files.append(find_data_file(FOLDER, (WEIGHTS,), file.parent, remedy))
+    items = _read_energy_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
-    days = _read_days(file, (*FEATURES, TARGET))
+    days = _read_energy_days(file, (*FEATURES, TARGET))
     whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
@@ -94,12 +94,18 @@ def load_energy(
         )
     table = torch.from_numpy(np.stack(list(whole.values())))
     return EnergyData(
-        table[..., :-1], table[..., -1], torch.from_numpy(items), tuple(whole), dropped, file, fingerprint_files(files)
+        table[..., :-1],
+        table[..., -1],
+        torch.from_numpy(items),
+        tuple(whole),
+        dropped,
+        file,
+        fingerprint_data_files(files),
     )
 
 
 @dataclass(frozen=True)
-class DemandData:
+class EnergyDemand:
     """Irish demand, by the half-hour.
 
     Attributes:
@@ -111,7 +117,7 @@ class DemandData:
     dates: tuple[str, ...]
 
 
-def load_demand(path: str | Path | None = None) -> DemandData:
+def load_energy_demand(path: str | Path | None = None) -> EnergyDemand:
     """Read Irish load and wind of 2011 to 2013, forecast and real, from the file of ``load_energy``.
 
     Args:
@@ -120,12 +126,12 @@ def load_demand(path: str | Path | None = None) -> DemandData:
     Raises:
         DataError: no file, or one that lacks a column.
     """
-    days = _read_days(find_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND)
+    days = _read_energy_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND)
     whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
-    return DemandData(np.stack(list(whole.values())), tuple(whole))
+    return EnergyDemand(np.stack(list(whole.values())), tuple(whole))
 
 
-def _read_weights(file: Path) -> NDArray[np.float64]:
+def _read_energy_weights(file: Path) -> NDArray[np.float64]:
     """Read the 48 weights of the published knapsack from an ``.npz`` file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
@@ -134,9 +140,9 @@ def _read_weights(file: Path) -> NDArray[np.float64]:
         raise DataError(f"{file} holds no array 'weights': {error}; pass weights= instead") from error
 
 
-def _read_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+def _read_energy_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Read columns (half-hours, columns) by date, in the order of the file. Missing numbers are NaN."""
-    header, lines = read_text_table(file, " ")
+    header, lines = read_data_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *columns)
     missing = [name for name in needed if name not in header]
@@ -145,7 +151,7 @@ def _read_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float
     days: dict[str, list[list[float]]] = {}
     for line, fields in lines.items():
         named = dict(zip(header, fields, strict=True))
-        date = "-".join(f"{int(read_number(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
-        numbers = [read_number(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
+        date = "-".join(f"{int(parse_data_cell(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
+        numbers = [parse_data_cell(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
         days.setdefault(date, []).append(numbers)
     return {date: np.array(rows) for date, rows in days.items()}

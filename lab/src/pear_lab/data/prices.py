@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.data_files import VARIABLE, read_number, read_text_table
+from pear_lab.data.data_files import VARIABLE, parse_data_cell, read_data_table
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ class Prices:
             )
         if self.values.size == 0:
             raise DataError(f"{self.source}: no prices are left{f' ({self.dropped})' if self.dropped else ''}")
-        _check_positive(self)
-        _check_dates(self)
+        _check_positive_prices(self)
+        _check_price_dates(self)
 
     def returns(self) -> Tensor:
         """Return the simple returns ``p[t+1] / p[t] − 1``, (T − 1, n) in float64.
@@ -112,25 +112,25 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
-    header, lines = read_text_table(file)
+    header, lines = read_data_table(file)
     names = tuple(name.strip() for name in header[1:])
     if not names or not lines:
         raise DataError(f"{file}: expected a header with a date column and names, and rows of prices below it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{file}: the name {twice!r} has two columns; leave one of them out")
-    dates = [_parse_date(file, line, row[0]) for line, row in lines.items()]
+    dates = [_parse_price_date(file, line, row[0]) for line, row in lines.items()]
     values = [
         [
-            read_number(cell, f"{file}, line {line} ({name})", gaps=True)
+            parse_data_cell(cell, f"{file}, line {line} ({name})", gaps=True)
             for name, cell in zip(names, row[1:], strict=True)
         ]
         for line, row in lines.items()
     ]
-    return _cut_gaps(np.array(values), names, dates, str(file), gaps)
+    return _cut_price_gaps(np.array(values), names, dates, str(file), gaps)
 
 
-def _parse_date(file: Path, line: int, cell: str) -> datetime.date:
+def _parse_price_date(file: Path, line: int, cell: str) -> datetime.date:
     """Parse the date in the first column of a line."""
     try:
         return datetime.date.fromisoformat(cell.strip()[:10])
@@ -140,7 +140,9 @@ def _parse_date(file: Path, line: int, cell: str) -> datetime.date:
         ) from None
 
 
-def _cut_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
+def _cut_price_gaps(
+    values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps
+) -> Prices:
     """Make the ``Prices`` of a table in which NaN marks a gap; ``gaps`` says what to do about it."""
     missing = np.isnan(values)
     if not missing.any():
@@ -164,7 +166,7 @@ def _cut_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date],
     return Prices(values, names, tuple(dates), source, dropped)
 
 
-def _check_positive(prices: Prices) -> None:
+def _check_positive_prices(prices: Prices) -> None:
     """Raise ``DataError`` at the first price that is not positive and finite."""
     bad = ~((prices.values > 0) & np.isfinite(prices.values))
     if bad.any():
@@ -175,7 +177,7 @@ def _check_positive(prices: Prices) -> None:
         )
 
 
-def _check_dates(prices: Prices) -> None:
+def _check_price_dates(prices: Prices) -> None:
     """Raise ``DataError`` if dates do not increase or are weeks apart."""
     for before, after in zip(prices.dates, prices.dates[1:], strict=False):
         apart = (after - before).days
@@ -202,9 +204,9 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
         MissingExtraError: skfolio is not installed.
     """
     if source == "skfolio":
-        return _load_skfolio()
+        return _load_skfolio_prices()
     if source == "sp100":
-        return read_prices(_find_only_table("sp100"), gaps)
+        return read_prices(_find_price_file("sp100"), gaps)
     return read_prices(source, gaps)
 
 
@@ -249,7 +251,7 @@ def fetch_prices(
     return read_prices(path)
 
 
-def _load_skfolio() -> Prices:
+def _load_skfolio_prices() -> Prices:
     """Load the 20 names of the S&P 500 that the package skfolio brings."""
     try:
         from skfolio.datasets import load_sp500_dataset
@@ -263,7 +265,7 @@ def _load_skfolio() -> Prices:
     return Prices(table.to_numpy(dtype=float), tuple(map(str, table.columns)), dates, "skfolio")
 
 
-def _find_only_table(folder_name: str) -> Path:
+def _find_price_file(folder_name: str) -> Path:
     """Find the one CSV file in a folder of ``$PEAR_DATA``."""
     root = os.environ.get(VARIABLE)
     if not root:

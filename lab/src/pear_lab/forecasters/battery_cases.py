@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pear_lab.data.battery_data import load_pjm_days
 from pear_lab.data.energy_data import load_energy
+from pear_lab.data.pjm_data import load_pjm_days
 from pear_lab.forecasters.irish_features import hourly_prices, long_features, wide_features
 from pear_lab.forecasters.study_case import QUICK_ROWS, Array, StudyCase, expanding_folds, last_part
 from pear_lab.tasks.battery_task import MARKET, PJM, battery

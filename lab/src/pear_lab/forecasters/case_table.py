@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pear.errors import ProblemError
-from pear_lab.data.spo_data import PathCell
+from pear_lab.data.path_regrets import PathCell
 from pear_lab.forecasters import battery_cases, polynomial_cases, selection_cases
 from pear_lab.forecasters.study_case import StudyCase
 from pear_lab.tasks.building_task import FOLDS

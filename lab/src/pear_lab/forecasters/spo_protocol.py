@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pear.errors import DataError
 from pear.tasks import shortest_path
 from pear.tasks.path_graph import Graph
-from pear_lab.data.spo_data import PathCell
+from pear_lab.data.path_regrets import PathCell
 from pear_lab.experiments.commit import current_commit
 from pear_lab.forecasters.spo_plus_program import SPOPlusProgram
 

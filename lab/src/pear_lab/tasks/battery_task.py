@@ -78,8 +78,8 @@ def battery(spec: Battery = PJM) -> Model:
     known[T : 2 * T], known[2 * T :] = spec.wear, -2 * spec.level_penalty * half
     curvature = torch.full((n,), 2 * spec.flow_penalty, dtype=torch.float64)
     curvature[2 * T :] = 2 * spec.level_penalty
-    A, b = _state_equations(spec)
-    ub = torch.cat([torch.full((count,), most, dtype=torch.float64) for count, most in _limits(spec)])
+    A, b = _battery_state_equations(spec)
+    ub = torch.cat([torch.full((count,), most, dtype=torch.float64) for count, most in _battery_limits(spec)])
     problem = Problem(Q=torch.diag(curvature) if bool(curvature.any()) else None, A=A, b=b, lb=0.0, ub=ub)
     variables = [f"{what} {t}" for what, count in (("in", T), ("out", T), ("state", T + 1)) for t in range(count)]
     return Model(
@@ -91,12 +91,12 @@ def battery(spec: Battery = PJM) -> Model:
     )
 
 
-def _limits(spec: Battery) -> tuple[tuple[int, float], ...]:
+def _battery_limits(spec: Battery) -> tuple[tuple[int, float], ...]:
     """The numbers of inflows, outflows and states, each with its upper bound."""
     return (spec.hours, spec.charge), (spec.hours, spec.discharge), (spec.hours + 1, spec.capacity)
 
 
-def _state_equations(spec: Battery) -> tuple[Tensor, Tensor]:
+def _battery_state_equations(spec: Battery) -> tuple[Tensor, Tensor]:
     """``state₀ = start`` and ``stateₜ₊₁ − stateₜ − efficiency·inₜ + outₜ = 0`` as rows (T + 1, n) and (T + 1,)."""
     T = spec.hours
     A, b = torch.zeros(T + 1, 3 * T + 1, dtype=torch.float64), torch.zeros(T + 1, dtype=torch.float64)

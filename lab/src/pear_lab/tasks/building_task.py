@@ -85,7 +85,7 @@ class Building(Task):
         units, capacities = self._whole_units
         whole = torch.from_numpy(capacities[rows] >= 0)
         z = torch.empty(values.shape, dtype=torch.float64)
-        found = dynamic_programming.fill(_float64_array(values[whole]), units, capacities, rows[whole.numpy()])
+        found = dynamic_programming.fill(_building_float64(values[whole]), units, capacities, rows[whole.numpy()])
         z[whole] = torch.from_numpy(found.chosen).double()
         if not whole.all():
             z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x
@@ -95,16 +95,16 @@ class Building(Task):
         """Return what to build, (B, n), if a property may be built in part."""
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
-        return torch.from_numpy(fill_by_ratio(_float64_array(values), weights, budget, self.version == "equality")).to(
-            values
-        )
+        return torch.from_numpy(
+            _fill_building_budget(_building_float64(values), weights, budget, self.version == "equality")
+        ).to(values)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
         """Return the vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
-        for point, row in zip(_float64_array(points), rows, strict=True):
+        for point, row in zip(_building_float64(points), rows, strict=True):
             G, h = self.weights[row, None].numpy(), self.budget[row, None].numpy()
             if self.version == "equality":
                 G, h = np.concatenate([G, -G]), np.concatenate([h, -h])
@@ -199,7 +199,7 @@ def building_split(
     )
 
 
-def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
+def _fill_building_budget(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
     """Solve ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1`` for fractions z (B, n): items of the greatest v/w first.
 
     Args:
@@ -209,7 +209,8 @@ def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool)
         spend_all: whether ``w·z = budget``, so that items of no value are taken, too.
 
     Example:
-        >>> fill_by_ratio(np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]]), np.array([3.0]), spend_all=False)
+        >>> values, weights = np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]])
+        >>> _fill_building_budget(values, weights, np.array([3.0]), spend_all=False)
         array([[1. , 0.5, 0. ]])
     """
     order = np.argsort(-values / weights, axis=1, kind="stable")
@@ -223,6 +224,6 @@ def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool)
     return z
 
 
-def _float64_array(values: Tensor) -> Any:
+def _building_float64(values: Tensor) -> Any:
     """Return a tensor as a float64 array in which −0.0 is 0.0."""
     return values.cpu().double().numpy() + 0.0  # −0.0 is 0.0

@@ -14,19 +14,18 @@ from pear.losses.regret_metrics import Outcome, check_pair
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task
-from pear_lab.tasks.worst_case import decide_worst
 
 PUBLISHED_SHIFT = 1e-7
 """The number that the paper adds to the denominator of the normalised regret, in whatever unit the costs have."""
 
 
-def published_regret(outcome: Outcome) -> float:
+def published_regret_metric(outcome: Outcome) -> float:
     """Return the normalised regret of the paper, ``Σ regret / (Σ |best| + 1e-7)``.
 
     ``pear.normalized_regret`` adds nothing, so that no unit matters. Tables keep the published number.
 
     Example:
-        >>> published_regret(Outcome(torch.tensor([1.0]), torch.tensor([0.0])))
+        >>> published_regret_metric(Outcome(torch.tensor([1.0]), torch.tensor([0.0])))
         10000000.0
     """
     return float(outcome.regret.sum() / (outcome.best.abs().sum() + PUBLISHED_SHIFT))
@@ -45,7 +44,7 @@ class RelaxationGap(NamedTuple):
     share: float
 
 
-def mse(predicted: Any, true: Any) -> float:
+def mse_metric(predicted: Any, true: Any) -> float:
     """Return the mean of ``(ĉ − c)²`` over samples and costs, in float64.
 
     Args:
@@ -53,34 +52,14 @@ def mse(predicted: Any, true: Any) -> float:
         true: (B, n) c.
 
     Example:
-        >>> mse([[1.0, 2.0]], [[1.0, 4.0]])
+        >>> mse_metric([[1.0, 2.0]], [[1.0, 4.0]])
         2.0
     """
     forecast, costs = _read_forecast_and_costs(predicted, true)
     return float((forecast.double() - costs.double()).square().mean())
 
 
-def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
-    """Return the normalised regret with ties broken against the forecast.
-
-    Among the decisions that are optimal under ĉ, the one that is worst under c counts. Otherwise the regret of a
-    forecast with ties, such as a constant one, would depend on which optimal decision the solver returns.
-
-    Args:
-        task: a shortest path or a 0-1 selection; see ``decide_worst``.
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
-
-    Example:
-        >>> from pear.tasks import shortest_path
-        >>> round(unambiguous_regret(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]]), 6)
-        1.0
-    """
-    forecast, costs = _read_forecast_and_costs(predicted, true)
-    return published_regret(task.outcome_of(decide_worst(task, forecast, costs), costs))
-
-
-def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
+def relaxation_gap_metric(task: Task, predicted: Any, true: Any) -> RelaxationGap:
     """Measure how much of the loss against the relaxed optimum comes from the relaxation, whatever the forecast.
 
     Args:
@@ -93,12 +72,12 @@ def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
     whole, relaxed = ((wide * z.double()).sum(1) for z in (task.decide(costs), task.decide_relaxed(wide)))
-    gap = published_regret(Outcome((relaxed - whole).abs(), whole))
-    lost = gap + max(0.0, published_regret(task.outcome(forecast, costs)))
+    gap = published_regret_metric(Outcome((relaxed - whole).abs(), whole))
+    lost = gap + max(0.0, published_regret_metric(task.outcome(forecast, costs)))
     return RelaxationGap(gap, gap / lost if lost > 0 else 0.0)
 
 
-def active_change_rate(
+def active_change_metric(
     problem: Problem,
     predicted: Any,
     smoothing: float = 0.1,
@@ -124,7 +103,7 @@ def active_change_rate(
     Example:
         >>> import pear
         >>> square = pear.Problem(lb=[0.0, 0.0], ub=[1.0, 1.0])
-        >>> active_change_rate(square, [[1.0, -1.0]])
+        >>> active_change_metric(square, [[1.0, -1.0]])
         0.0
     """
     if draws != int(draws) or draws < 1:

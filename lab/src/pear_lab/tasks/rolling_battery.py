@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.errors import DataError
-from pear_lab.data.pjm_hours import PjmHours
+from pear_lab.data.pjm_data import PjmHours
 from pear_lab.tasks.battery_task import Battery, battery
 
 HOURS = 48
@@ -90,7 +90,7 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
     if count < 10 * HOURS:
         raise DataError(f"the rolling battery needs {10 * HOURS} hours at least; got {count}")
     test = int((1 - TEST_SHARE) * count)
-    features = _features(hours)
+    features = _rolling_battery_features(hours)
     train = features[HOURS : test - HOURS]
     features = (features - train.mean(0)) / train.std(0).clamp(min=1e-9)
     features[:HOURS], features[count - HOURS + 1 :] = 0.0, 0.0
@@ -98,7 +98,7 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
     return RollingBattery(rolling, features, hours.price, HOURS, test)
 
 
-def _features(hours: PjmHours) -> Tensor:
+def _rolling_battery_features(hours: PjmHours) -> Tensor:
     """(N, 342): 48 hours of history, 48 hours of what is forecast already, and calendar terms; NaN is never made."""
     count = len(hours.price)
     at = torch.arange(count)[:, None]
@@ -115,7 +115,7 @@ def _features(hours: PjmHours) -> Tensor:
     return torch.cat([*history, *future, *calendar], 1)
 
 
-class PriceNetwork(nn.Module):
+class RollingPriceNetwork(nn.Module):
     """48 log-prices from 342 features by two hidden layers of 96; returns prices.
 
     Args:

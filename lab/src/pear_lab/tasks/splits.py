@@ -45,10 +45,10 @@ class TaskSplit(Generic[AnyTask]):
     validation: Subset[AnyTask]
     test: Subset[AnyTask]
     unit: float
-    scale: FeatureScale
+    scale: SplitFeatureScale
 
 
-class FeatureScale(NamedTuple):
+class SplitFeatureScale(NamedTuple):
     """Standardise features: ``(x − mean) / deviation`` by column, and zero for a column without variation.
 
     Attributes:
@@ -57,7 +57,7 @@ class FeatureScale(NamedTuple):
 
     Example:
         >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
-        >>> FeatureScale.of(x)(torch.tensor([[4.0, 9.0]]))
+        >>> SplitFeatureScale.of(x)(torch.tensor([[4.0, 9.0]]))
         tensor([[2., 0.]])
     """
 
@@ -65,7 +65,7 @@ class FeatureScale(NamedTuple):
     deviation: Tensor
 
     @classmethod
-    def of(cls, features: Tensor) -> FeatureScale:
+    def of(cls, features: Tensor) -> SplitFeatureScale:
         """Compute the scale from the training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
@@ -77,7 +77,7 @@ class FeatureScale(NamedTuple):
         return (features - self.mean) / self.deviation
 
 
-def value_unit(values: Tensor) -> float:
+def split_value_unit(values: Tensor) -> float:
     """Return the standard deviation of the training values, which serves as their unit.
 
     In this unit, the same training settings suit all tasks. Values are not shifted: that would change decisions.
@@ -99,7 +99,7 @@ def split_instances(
         task: function that makes the task of some of the instances.
     """
     rows = [list(ids) for ids in parts]
-    scale, unit = FeatureScale.of(features[rows[0]]), value_unit(values[rows[0]])
+    scale, unit = SplitFeatureScale.of(features[rows[0]]), split_value_unit(values[rows[0]])
     train, validation, test = (
         Subset(task(ids), Samples(scale(features[ids]), values[ids] / unit), tuple(ids)) for ids in rows
     )

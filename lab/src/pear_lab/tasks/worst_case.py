@@ -21,6 +21,7 @@ from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task
 from pear.tasks.path_graph import Graph
 from pear.tasks.task import check_finite
+from pear_lab.tasks.metrics import published_regret_metric
 
 Array = NDArray[np.float64]
 
@@ -55,23 +56,43 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
     if forecast.shape[1] != task.problem.n:
         raise ProblemError(f"costs must have {task.problem.n} columns, one a variable; got {forecast.shape[1]}")
     if isinstance(task, ShortestPath):
-        return worst_paths(task.graph, forecast.double().cpu(), paid.double().cpu()).to(forecast)
-    if not is_binary_selection(task.problem):
+        return _find_worst_paths(task.graph, forecast.double().cpu(), paid.double().cpu()).to(forecast)
+    if not _is_worst_case_selection(task.problem):
         raise ProblemError(
             f"{task.name} cannot list its equally good decisions: that needs a shortest path, or whole decisions of 0 "
             "or 1 under inequalities alone"
         )
-    return worst_selections(task, forecast.double().cpu(), paid.double().cpu()).to(forecast)
+    return _find_worst_selections(task, forecast.double().cpu(), paid.double().cpu()).to(forecast)
 
 
-def is_binary_selection(problem: Problem) -> bool:
+def worst_case_regret(task: Task, predicted: Any, true: Any) -> float:
+    """Return the normalised regret with ties broken against the forecast.
+
+    Among the decisions that are optimal under ĉ, the one that is worst under c counts. Otherwise the regret of a
+    forecast with ties, such as a constant one, would depend on which optimal decision the solver returns.
+
+    Args:
+        task: a shortest path or a 0-1 selection; see ``decide_worst``.
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+
+    Example:
+        >>> from pear.tasks import shortest_path
+        >>> round(worst_case_regret(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]]), 6)
+        1.0
+    """
+    costs = as_batch(true).detach()
+    return published_regret_metric(task.outcome_of(decide_worst(task, predicted, costs), costs))
+
+
+def _is_worst_case_selection(problem: Problem) -> bool:
     """Return whether all variables are 0 or 1 and all rows are inequalities ``Gz ≤ h``."""
     if problem.A is not None or problem.G is None or problem.integer is None or not bool(problem.integer.all()):
         return False
     return all(bound is not None and bool((bound == end).all()) for end, bound in ((0, problem.lb), (1, problem.ub)))
 
 
-def worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
+def _find_worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
     """Among each sample's cheapest paths, the one of the highest true cost, by dynamic programming.
 
     An arc may lie on a cheapest path if the cheapest way to its head through this arc costs at most TIE more than the
@@ -113,7 +134,7 @@ def worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
     return path
 
 
-def worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
+def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
     """Among the best 0-1 decisions for ``forecast`` (B, n), those of the highest cost under ``paid``; shape (B, n).
 
     The engine for 0-1 programs searches the decisions that are as good as the best one. Where it gives up, a solver of
@@ -127,18 +148,18 @@ def worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
     worst = torch.empty_like(best)
     for i in range(len(best)):
         G, h = (part if part.ndim == dim else part[i] for part, dim in ((problem.G, 2), (problem.h, 1)))
-        rows, limits = rows_of_tied_decisions(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
+        rows, limits = worst_case_rows(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
         slack = np.append(np.full(len(h), OPTIMAL), 0.0)
         search = Search(charge[i : i + 1].numpy(), TightenedRows.of(rows, limits, slack=slack), best[i : i + 1].numpy())
         worst[i] = torch.from_numpy(search.run().z[0])
         if worst[i].isnan().any():
-            rows, limits = rows_of_tied_decisions(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)
+            rows, limits = worst_case_rows(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)
             equal = Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True)
             worst[i] = solve(equal, -charge[i : i + 1]).x[0]
     return worst
 
 
-def rows_of_tied_decisions(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
+def worst_case_rows(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
     """Return the rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
 
     Args:
@@ -150,7 +171,7 @@ def rows_of_tied_decisions(G: Array, h: Array, value: Array, best: Array, room: 
 
     Example:
         >>> G, h, value, best = np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0])
-        >>> rows_of_tied_decisions(G, h, value, best, room=0.1)[1].tolist()
+        >>> worst_case_rows(G, h, value, best, room=0.1)[1].tolist()
         [1.0, -0.8]
     """
     most = float(value @ best)

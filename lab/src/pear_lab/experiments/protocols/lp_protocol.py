@@ -103,7 +103,7 @@ def train_as_published(
 
     def metric(predicted: Tensor, true: Tensor) -> float:
         torch.empty((), dtype=torch.int64).random_(generator=stream)
-        return metrics.published_regret(task.outcome(predicted, true))
+        return metrics.published_regret_metric(task.outcome(predicted, true))
 
     budget = {name: run.settings[name] for name in ("max_epochs", "time_cap")}
     config = FitConfig(**_PUBLISHED_FIT, **budget, seed=stream, start="given")
@@ -144,9 +144,9 @@ class LPProtocol(Protocol):
         test = make_split(run, task).test
         predicted = _predict(model, test)
         if run.variant == "accuracy":
-            return {"mse": metrics.mse(predicted, test.costs)}
+            return {"mse": metrics.mse_metric(predicted, test.costs)}
         if run.variant == "stability":
-            rate = metrics.active_change_rate(task.problem, predicted, smoothing=run.settings["smoothing"])
+            rate = metrics.active_change_metric(task.problem, predicted, smoothing=run.settings["smoothing"])
             return {"active_change_rate": rate}
         if run.variant == "direction-shift" and isinstance(task, ShortestPath):
             changed: dict[str, LPTask] = {"forward": task, "cross": task.crossed()}
@@ -155,7 +155,7 @@ class LPProtocol(Protocol):
         else:
             raise RunError(f"{run.variant} cannot be measured on {task.name}")
         outcomes = {name: other.outcome(predicted, test.costs) for name, other in changed.items()}
-        return {"shift": {name: metrics.published_regret(outcome) for name, outcome in outcomes.items()}}
+        return {"shift": {name: metrics.published_regret_metric(outcome) for name, outcome in outcomes.items()}}
 
 
 def _predict(model: nn.Module, samples: Samples) -> Tensor:

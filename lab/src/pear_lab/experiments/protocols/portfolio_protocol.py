@@ -109,7 +109,7 @@ class PortfolioProtocol(Protocol):
             name: Evaluation(task, windows.days, market.split.ahead).outcome(predicted) for name, task in bounds.items()
         }
         return {
-            "shift": {name: metrics.published_regret(outcome) for name, outcome in outcomes.items()},
+            "shift": {name: metrics.published_regret_metric(outcome) for name, outcome in outcomes.items()},
             "regrets": {name: outcome.regret.tolist() for name, outcome in outcomes.items()},
             "best": {name: outcome.best.tolist() for name, outcome in outcomes.items()},
         }
@@ -193,7 +193,7 @@ def _trading_scores(evaluation: Evaluation, weights: Tensor, realised: Tensor) -
     """Regret and backtest of portfolios, one for each window."""
     outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
     lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
-    return {"normalized_regret": metrics.published_regret(outcome), **result.summary(), **lists}
+    return {"normalized_regret": metrics.published_regret_metric(outcome), **result.summary(), **lists}
 
 
 def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.tasks import metrics
+from pear_lab.tasks.worst_case import worst_case_regret
 
 Listener = Callable[[Progress], None] | None
 Say = Callable[[str], None]
@@ -103,13 +104,13 @@ def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = Tr
         true: (B, n) true costs.
         ties: whether ``decide_worst`` supports the task, so that ties can be broken against the forecast.
     """
-    gap = metrics.relaxation_gap(task, predicted, true)
+    gap = metrics.relaxation_gap_metric(task, predicted, true)
     found = {
-        "normalized_regret": metrics.published_regret(task.outcome(predicted, true)),
-        "mse": metrics.mse(predicted, true),
+        "normalized_regret": metrics.published_regret_metric(task.outcome(predicted, true)),
+        "mse": metrics.mse_metric(predicted, true),
         "relaxation_gap": gap.gap,
         "relaxation_share": gap.share,
     }
     if ties:
-        found["unambiguous_regret"] = metrics.unambiguous_regret(task, predicted, true)
+        found["unambiguous_regret"] = worst_case_regret(task, predicted, true)
     return found

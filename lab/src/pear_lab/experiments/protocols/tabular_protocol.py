@@ -123,7 +123,7 @@ def _train_candidate(
         make_published_loss(run, train.task, **options),
         train.samples,
         validation.samples,
-        lambda predicted, true: metrics.published_regret(validation.task.outcome(predicted, true)),
+        lambda predicted, true: metrics.published_regret_metric(validation.task.outcome(predicted, true)),
         FitConfig(learning_rate=1e-2, seed=run.seed, start=start, **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,

@@ -53,7 +53,7 @@ class Backtest(NamedTuple):
     @property
     def max_drawdown(self) -> float:
         """The largest fall from a height reached before, as a negative share of it."""
-        return float(_drawdown_of_each_day(self.value).min())
+        return float(_backtest_drawdowns(self.value).min())
 
     @property
     def mean_turnover(self) -> float:
@@ -115,7 +115,7 @@ def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -
         value *= 1.0 - cost * float(turnover[-1])
         grown = target * (1.0 + days).cumprod(0)
         values.append(value * grown.sum(1))
-        _refuse_ruin(values[-1])
+        _refuse_ruined_backtest(values[-1])
         value = float(values[-1][-1])
         held = grown[-1] / grown[-1].sum()
     path = torch.cat(values)
@@ -134,7 +134,7 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
         >>> [d.depth for d in deepest_drawdowns(torch.tensor([1.0, 0.5, 1.0, 0.75, 2.0, 1.9]))]
         [-0.5, -0.25]
     """
-    below = _drawdown_of_each_day(value)
+    below = _backtest_drawdowns(value)
     found, start = [], -1
     for day, depth in enumerate([*below.tolist(), 0.0]):
         if depth < 0 and start < 0:
@@ -146,13 +146,13 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
     return sorted(sorted(found, key=lambda fall: fall.depth)[:count])
 
 
-def _drawdown_of_each_day(value: Tensor) -> Tensor:
+def _backtest_drawdowns(value: Tensor) -> Tensor:
     """Return how far each value (D,) lies below the highest one so far, as a share of it that is at most 0."""
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 
 
-def _refuse_ruin(values: Tensor) -> None:
+def _refuse_ruined_backtest(values: Tensor) -> None:
     """Raise ``ProblemError`` if a portfolio's value reaches zero."""
     if float(values.min()) <= 0:
         raise ProblemError(

@@ -48,11 +48,11 @@ class Forecaster(nn.Module):
         if average < 1 or average % 2 == 0:
             raise ProblemError(f"average must be an odd number of days; got {average!r}")
         self.window, self.ahead = window, ahead
-        self.trend = _seeded_linear_layer(window, ahead, generator, dtype)
-        self.season = _seeded_linear_layer(window, ahead, generator, dtype)
+        self.trend = _seeded_forecaster_layer(window, ahead, generator, dtype)
+        self.season = _seeded_forecaster_layer(window, ahead, generator, dtype)
         self.scale = nn.Parameter(torch.ones(assets, dtype=dtype))
         self.offset = nn.Parameter(torch.zeros(assets, dtype=dtype))
-        self.register_buffer("_average", _moving_average_matrix(window, average, dtype), persistent=False)
+        self.register_buffer("_average", _forecaster_average_matrix(window, average, dtype), persistent=False)
 
     def forward(self, known: Tensor) -> Tensor:
         """(B, n, window) returns → (B, n, window + ahead): those, then the forecast."""
@@ -73,7 +73,7 @@ class Forecaster(nn.Module):
         return torch.cat([known, forecast], 2)
 
 
-def _moving_average_matrix(window: int, average: int, dtype: torch.dtype) -> Tensor:
+def _forecaster_average_matrix(window: int, average: int, dtype: torch.dtype) -> Tensor:
     """Return the moving average as a matrix (window, window). Days beyond the ends repeat the first and the last."""
     half = (average - 1) // 2
     days = torch.arange(window)
@@ -83,7 +83,9 @@ def _moving_average_matrix(window: int, average: int, dtype: torch.dtype) -> Ten
     return matrix
 
 
-def _seeded_linear_layer(window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype) -> nn.Linear:
+def _seeded_forecaster_layer(
+    window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype
+) -> nn.Linear:
     """Make a linear layer with weights from ``generator``, so that no global random state is touched."""
     layer = nn.utils.skip_init(nn.Linear, window, ahead, dtype=dtype)
     bound = window**-0.5

@@ -43,25 +43,25 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
     if not floor >= 0:
         raise ProblemError(f"floor must be a number of at least 0; got {floor!r}")
     n, length = days.shape[1:]
-    centred = covariance_factor(days)
+    centred = moments_factor(days)
     mean = days[:, :, -ahead:].mean(2)
     if n >= length and floor > 0:
-        return mean, _Gram.apply(centred, floor)
-    covariance = _Gram.apply(centred, 0.0)
+        return mean, _SecondMoments.apply(centred, floor)
+    covariance = _SecondMoments.apply(centred, 0.0)
     least = covariance.new_zeros(len(days)) if n >= length else torch.linalg.eigvalsh(covariance)[:, 0]
     if floor == 0:
-        _refuse_singular(covariance.detach(), least.detach(), length)
+        _refuse_singular_moments(covariance.detach(), least.detach(), length)
     shift = (floor - least).clamp(min=0)
     unit = torch.eye(n, dtype=days.dtype, device=days.device)
     return mean, covariance + shift[:, None, None] * unit
 
 
-def covariance_factor(days: Tensor) -> Tensor:
+def moments_factor(days: Tensor) -> Tensor:
     """Return X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
     return (days - days.mean(2, keepdim=True)) / math.sqrt(days.shape[2] - 1)
 
 
-class _Gram(torch.autograd.Function):
+class _SecondMoments(torch.autograd.Function):
     """``XXᵀ + shift·I``, with a backward pass of one matrix product, since both factors are the same."""
 
     @staticmethod
@@ -80,7 +80,7 @@ class _Gram(torch.autograd.Function):
         return (up + up.transpose(1, 2)) @ X, None
 
 
-def _refuse_singular(covariance: Tensor, least: Tensor, length: int) -> None:
+def _refuse_singular_moments(covariance: Tensor, least: Tensor, length: int) -> None:
     """Raise ``ProblemError`` at the first covariance (B, n, n) whose least eigenvalue is zero up to rounding."""
     size = covariance.diagonal(dim1=1, dim2=2).sum(1)
     bad = (least <= FLAT * size).nonzero()[:, 0].tolist()

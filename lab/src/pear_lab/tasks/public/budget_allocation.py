@@ -10,63 +10,63 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import DataError
-from pear_lab.tasks.public.choice_forecasters import ChoiceForecaster, choice_problem, indicator_rows
-from pear_lab.tasks.public.drawn_samples import Array, cut_samples
+from pear_lab.tasks.public.choice_forecasters import ChoiceForecaster, choice_indicator_rows, choice_problem
+from pear_lab.tasks.public.drawn_samples import Array, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 WEBSITES, USERS, BUDGET = 5, 10, 2
 _FAKE, _FEATURES = 10, 12
 _SIZES = (80, 40, 500)
-_SETS = indicator_rows(list(combinations(range(WEBSITES), BUDGET)), WEBSITES)
+_SETS = choice_indicator_rows(list(combinations(range(WEBSITES), BUDGET)), WEBSITES)
 
 
-def reached_users(rates: Tensor) -> Tensor:
+def budget_reach(rates: Tensor) -> Tensor:
     """The expected number of users that each set of two websites reaches: (B, 10), from click rates (B, 5, 10).
 
     A user is reached unless no website of the set is clicked: ``Σ_u (1 − Π_w (1 − rate_wu))``.
 
     Example:
-        >>> reached_users(torch.full((1, 5, 10), 0.5))[0, 0].item()
+        >>> budget_reach(torch.full((1, 5, 10), 0.5))[0, 0].item()
         7.5
     """
     chosen = _SETS.to(rates)[None, :, :, None]  # (1, sets, websites, 1)
     return (1 - (1 - chosen * rates[:, None]).prod(2)).sum(2)
 
 
-def _reached_of_logits(logits: Tensor) -> Tensor:
-    return reached_users(torch.sigmoid(logits))
+def _budget_reach_of_logits(logits: Tensor) -> Tensor:
+    return budget_reach(torch.sigmoid(logits))
 
 
 def budget_forecaster(features: int, values: int) -> nn.Module:
     """Click rates of all users from the features of a website, the same linear model for all, and what sets reach."""
-    return ChoiceForecaster(features, USERS, _reached_of_logits)
+    return ChoiceForecaster(features, USERS, _budget_reach_of_logits)
 
 
-def draw_rates(random: np.random.RandomState, websites: int) -> Array:
+def _draw_budget_rates(random: np.random.RandomState, websites: int) -> Array:
     """Draw click rates (websites, users): few are large, and both a website and a user have a level of their own."""
     level = random.normal(-2.0, 1.0, (websites, 1)) + random.normal(0.0, 1.0, (1, USERS))
     rates: Array = 1 / (1 + np.exp(-level - random.normal(0.0, 1.0, (websites, USERS))))
     return rates
 
 
-def _instances(random: np.random.RandomState, rates: Array) -> Drawing:
+def _draw_budget_instances(random: np.random.RandomState, rates: Array) -> Drawing:
     """Draw instances of five websites each, and features that mix their rates with others that do not matter."""
     count = sum(_SIZES)
     chosen = rates[np.array([random.choice(len(rates), WEBSITES, replace=False) for _ in range(count)])]
     others = random.choice(rates.reshape(-1), (count, WEBSITES, _FAKE))
     mixing = random.normal(size=(USERS + _FAKE, _FEATURES)) / np.sqrt(USERS)
     features = np.concatenate([chosen, others], axis=2) @ mixing
-    values = reached_users(torch.from_numpy(chosen)).numpy()
+    values = budget_reach(torch.from_numpy(chosen)).numpy()
     seen = features[: _SIZES[0]].reshape(-1, _FEATURES)
     return Drawing(
-        choice_problem(len(_SETS), "max"), cut_samples((features - seen.mean(0)) / seen.std(0), values, _SIZES)
+        choice_problem(len(_SETS), "max"), cut_drawn_samples((features - seen.mean(0)) / seen.std(0), values, _SIZES)
     )
 
 
 def draw_budgets(seed: int) -> Drawing:
     """Draw the click rates of 400 websites, and instances of five of them."""
     random = np.random.RandomState(seed)
-    return _instances(random, draw_rates(random, websites=400))
+    return _draw_budget_instances(random, _draw_budget_rates(random, websites=400))
 
 
 def load_budgets(path: str | Path, seed: int = 0) -> Drawing:
@@ -88,7 +88,7 @@ def load_budgets(path: str | Path, seed: int = 0) -> Drawing:
         raise DataError(f"{path}: rates must have shape (at least {WEBSITES}, {USERS}); got {rates.shape}")
     if not ((rates >= 0) & (rates <= 1)).all():
         raise DataError(f"{path}: rates must be numbers from 0 to 1; got {rates.min()} to {rates.max()}")
-    return _instances(np.random.RandomState(seed), rates)
+    return _draw_budget_instances(np.random.RandomState(seed), rates)
 
 
 BUDGET_ALLOCATION = PublicTask(

@@ -48,11 +48,11 @@ class ChoiceForecaster(nn.Module):
         return self.value(self.linear(features))
 
 
-def indicator_rows(sets: list[tuple[int, ...]], members: int) -> Tensor:
+def choice_indicator_rows(sets: list[tuple[int, ...]], members: int) -> Tensor:
     """1 where a set has a member: (K, members).
 
     Example:
-        >>> indicator_rows([(0,), (0, 2)], 3).tolist()
+        >>> choice_indicator_rows([(0,), (0, 2)], 3).tolist()
         [[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
     """
     return torch.tensor([[float(one in some) for one in range(members)] for some in sets])

@@ -7,14 +7,14 @@ import torch
 
 from pear.problem import Problem
 from pear.tasks import Samples, Task
-from pear_lab.tasks.public.drawn_samples import shared_linear
+from pear_lab.tasks.public.drawn_samples import shared_linear_forecaster
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 ITEMS, CHOSEN = 50, 1
 SIZES = (200, 100, 400)
 
 
-def draw_items(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
+def draw_top_k(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     """Draw a feature x of every item, uniform in [−1, 1], and its value 10 (x³ − 0.65 x), in float32.
 
     The value is largest at x = 1 and nearly as large at x = −0.47, while a line through the cubic falls: the squared
@@ -39,6 +39,6 @@ TOP_K_ROW = PublicTask(
         "One of 50 items, one feature x uniform in [−1, 1] for each, value 10 (x³ − 0.65 x), one line for all items: "
         "200 samples train, 100 validate, 400 test. The origin measures decisions from 0 (random) to 1 (best)."
     ),
-    draw=draw_items,
-    forecaster=shared_linear,
+    draw=draw_top_k,
+    forecaster=shared_linear_forecaster,
 )

@@ -1,4 +1,4 @@
-"""Cut drawn samples into the parts of a split, and find the best of decisions that are listed."""
+"""Cut drawn samples into the parts of a split, and x."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEGENERATE = {"lava": "a vertex has thousands of neighbours here, and finding th
 """``PublicTask.unsuited`` of tasks whose vertices are very degenerate."""
 
 
-def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) -> Split:
+def cut_drawn_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) -> Split:
     """Cut samples, in the order they have, into train, validation and test, in float32.
 
     Args:
@@ -34,7 +34,7 @@ def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) ->
         sizes: three counts with a sum of N.
 
     Example:
-        >>> [len(part.costs) for part in cut_samples(np.zeros((6, 2)), np.zeros((6, 3)), (3, 1, 2))]
+        >>> [len(part.costs) for part in cut_drawn_samples(np.zeros((6, 2)), np.zeros((6, 3)), (3, 1, 2))]
         [3, 1, 2]
     """
     first, second, third = sizes
@@ -45,27 +45,6 @@ def cut_samples(features: Array, values: Array, sizes: Sequence[int] = SIZES) ->
     return Split(*(Samples(X[cut], C[cut]) for cut in cuts))
 
 
-def shared_linear(features: int, values: int) -> nn.Module:
+def shared_linear_forecaster(features: int, values: int) -> nn.Module:
     """One linear model for all predicted values, in float32: (B, k, p) → (B, k) for any k."""
     return SharedLinear(features).float()
-
-
-class ListedDecisions:
-    """The best of finitely many decisions under a linear cost, found by comparing all of them.
-
-    Args:
-        decisions: (K, n) all decisions that are allowed.
-
-    Example:
-        >>> cheapest = ListedDecisions(np.eye(3))
-        >>> cheapest(np.array([[3.0, 1.0, 2.0]])).tolist()
-        [[0.0, 1.0, 0.0]]
-    """
-
-    def __init__(self, decisions: Array) -> None:
-        self.decisions = decisions
-
-    def __call__(self, costs: Array) -> Array:
-        """Return the cheapest decisions (B, n) for costs (B, n); the first in the list where several are."""
-        best: Array = self.decisions[(costs @ self.decisions.T).argmin(1)]
-        return best

@@ -7,18 +7,18 @@ import numpy as np
 from pear.problem import CostMap, Model
 from pear.tasks.knapsack import knapsack
 from pear_lab.data.energy_data import FOLDER, HALF_HOURS
-from pear_lab.tasks.public.drawn_samples import Array, shared_linear
-from pear_lab.tasks.public.irish_days import draw_days
+from pear_lab.tasks.public.drawn_samples import Array, shared_linear_forecaster
+from pear_lab.tasks.public.irish_days import draw_irish_days
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 CAPACITY = 60.0
 
 
-def energy_model(weights: Array, capacity: float = CAPACITY) -> Model:
+def energy_knapsack_model(weights: Array, capacity: float = CAPACITY) -> Model:
     """A knapsack of half-hours: half-hour i sells ``weights[i]`` units at its predicted price.
 
     Example:
-        >>> energy_model(np.array([3.0, 5.0, 7.0]), capacity=8.0).problem
+        >>> energy_knapsack_model(np.array([3.0, 5.0, 7.0]), capacity=8.0).problem
         Problem(max, n=3, 1 inequality, bounds, 3 integer)
     """
     return Model(knapsack(weights[None], capacity).problem, cost_map=CostMap(np.diag(weights)))
@@ -32,7 +32,7 @@ def draw_energy_knapsack(seed: int) -> Drawing:
     """
     random = np.random.RandomState(seed)
     weights = random.choice([3.0, 5.0, 7.0], HALF_HOURS)
-    return Drawing(energy_model(weights), draw_days(random, HALF_HOURS))
+    return Drawing(energy_knapsack_model(weights), draw_irish_days(random, HALF_HOURS))
 
 
 ENERGY_KNAPSACK = PublicTask(
@@ -47,6 +47,6 @@ ENERGY_KNAPSACK = PublicTask(
         "half-hours. Published numbers belong to that set of weights and are not comparable."
     ),
     draw=draw_energy_knapsack,
-    forecaster=shared_linear,
+    forecaster=shared_linear_forecaster,
     needs_data=FOLDER,
 )  # fmt: skip

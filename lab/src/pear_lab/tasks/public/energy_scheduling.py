@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pear.problem import CostMap, Model, Problem
 from pear_lab.data.energy_data import FOLDER
-from pear_lab.tasks.public.drawn_samples import Array, shared_linear
-from pear_lab.tasks.public.irish_days import draw_days
+from pear_lab.tasks.public.drawn_samples import Array, shared_linear_forecaster
+from pear_lab.tasks.public.irish_days import draw_irish_days
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 Counts = NDArray[np.integer[Any]]
@@ -20,7 +20,7 @@ _JOBS = 4
 _PLACEMENTS = 20
 
 
-class Jobs(NamedTuple):
+class EnergyJobs(NamedTuple):
     """What is to be run in a day. Each array has an entry for each job.
 
     Attributes:
@@ -45,14 +45,14 @@ class Jobs(NamedTuple):
         ]
 
 
-def schedule_model(jobs: Jobs, capacity: float, slots: int = SLOTS) -> Model:
+def energy_schedule_model(jobs: EnergyJobs, capacity: float, slots: int = SLOTS) -> Model:
     """Every job starts once, and the machine carries at most ``capacity`` in every slot: a 0–1 program.
 
     The prices of the slots are predicted; what a start costs is the energy of the job at the prices while it runs.
 
     Example:
-        >>> two = Jobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
-        >>> schedule_model(two, capacity=1.0, slots=3).problem
+        >>> two = EnergyJobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
+        >>> energy_schedule_model(two, capacity=1.0, slots=3).problem
         Problem(min, n=5, 2 equalities, 3 inequalities, bounds, 5 integer)
     """
     starts = jobs.starts()
@@ -70,11 +70,11 @@ def schedule_model(jobs: Jobs, capacity: float, slots: int = SLOTS) -> Model:
     return Model(problem, cost_map=CostMap(energy, names=[f"price {slot}" for slot in range(slots)]))
 
 
-def draw_jobs(random: np.random.RandomState) -> tuple[Jobs, float]:
+def draw_energy_jobs(random: np.random.RandomState) -> tuple[EnergyJobs, float]:
     """Draw jobs, and a capacity at which they can just be placed: the lowest peak of several random placements."""
     duration = random.randint(1, 4, _JOBS)
     earliest, latest = random.randint(0, 4, _JOBS), random.randint(9, SLOTS + 1, _JOBS)
-    jobs = Jobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))
+    jobs = EnergyJobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))
     peaks = []
     for _ in range(_PLACEMENTS):
         used = np.zeros(SLOTS)
@@ -85,14 +85,14 @@ def draw_jobs(random: np.random.RandomState) -> tuple[Jobs, float]:
     return jobs, min(peaks)
 
 
-def draw_schedules(seed: int) -> Drawing:
+def draw_energy_schedules(seed: int) -> Drawing:
     """Draw jobs, and which days are trained on, chosen by and tested on.
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.
     """
     random = np.random.RandomState(seed)
-    return Drawing(schedule_model(*draw_jobs(random)), draw_days(random, SLOTS))
+    return Drawing(energy_schedule_model(*draw_energy_jobs(random)), draw_irish_days(random, SLOTS))
 
 
 ENERGY_SCHEDULING = PublicTask(
@@ -110,7 +110,7 @@ ENERGY_SCHEDULING = PublicTask(
         "(about 35 binary variables, 12 predicted prices); the seed draws the jobs and which 300 days train, 150 "
         "choose and 339 test. One linear model for all slots."
     ),
-    draw=draw_schedules,
-    forecaster=shared_linear,
+    draw=draw_energy_schedules,
+    forecaster=shared_linear_forecaster,
     needs_data=FOLDER,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from pear.errors import DataError, ProblemError
 from pear.problem import Problem
-from pear_lab.tasks.public.drawn_samples import DEGENERATE, Array, cut_samples, shared_linear
+from pear_lab.tasks.public.drawn_samples import DEGENERATE, Array, cut_drawn_samples, shared_linear_forecaster
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 SIDE = 7
@@ -47,7 +47,8 @@ def draw_matching(seed: int) -> Drawing:
     chance = cited[topics[0][:, :, None], topics[1][:, None, :]]
     links = random.uniform(size=chance.shape) < chance
     return Drawing(
-        matching_problem(SIDE), cut_samples(_pair_features(left, right), links.reshape(count, -1).astype(float), _SIZES)
+        matching_problem(SIDE),
+        cut_drawn_samples(_matching_features(left, right), links.reshape(count, -1).astype(float), _SIZES),
     )
 
 
@@ -77,10 +78,10 @@ def load_matching(path: str | Path, seed: int = 0, shares: tuple[float, float] =
         raise ProblemError(f"{count} graphs are too few to be cut by the shares {shares}")
     order = np.random.RandomState(seed).permutation(count)
     flat = features.reshape(count, side * side, -1)[order], links.reshape(count, -1)[order]
-    return Drawing(matching_problem(side), cut_samples(*flat, (first, second, count - first - second)))
+    return Drawing(matching_problem(side), cut_drawn_samples(*flat, (first, second, count - first - second)))
 
 
-def _pair_features(left: Array, right: Array) -> Array:
+def _matching_features(left: Array, right: Array) -> Array:
     """The words of both papers of each pair, and those that they share, from (N, k, q) each to (N, k², 3q)."""
     first, second = np.broadcast_arrays(left[:, :, None, :], right[:, None, :, :])
     joined = np.concatenate([first, second, first * second], axis=-1).astype(float)
@@ -102,6 +103,6 @@ MATCHING = PublicTask(
         "own. Published numbers belong to Cora and are not comparable."
     ),
     draw=draw_matching,
-    forecaster=shared_linear,
+    forecaster=shared_linear_forecaster,
     unsuited=DEGENERATE,
 )  # fmt: skip

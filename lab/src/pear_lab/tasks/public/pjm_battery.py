@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pear.tasks import Samples, Split
-from pear_lab.data.battery_data import load_pjm_days
+from pear_lab.data.pjm_data import load_pjm_days
 from pear_lab.tasks.battery_task import PJM, Battery, battery
 from pear_lab.tasks.public.public_task import Drawing, PublicTask, Published
 
@@ -30,7 +30,7 @@ _OBJECTIVES: dict[str, tuple[tuple[float, float | None], ...]] = {
 """Objective and deviation of the methods on the test days, by the order of the days."""
 
 
-def draw_days(seed: int, order: str, spec: Battery = PJM) -> Drawing:
+def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
     """Read the days, in float32, and cut them: the last fifth tests, and a fifth of the others validates.
 
     Args:
@@ -47,12 +47,12 @@ def draw_days(seed: int, order: str, spec: Battery = PJM) -> Drawing:
     return Drawing(battery(spec), Split(*(Samples(features[part], prices[part]) for part in parts)))
 
 
-def make_network(features: int, outputs: int) -> nn.Module:
+def make_pjm_network(features: int, outputs: int) -> nn.Module:
     """Make a network with one hidden layer of 64 units."""
     return nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
-def _row(order: str, name: str, title: str, said: str) -> PublicTask:
+def _pjm_battery_row(order: str, name: str, title: str, said: str) -> PublicTask:
     """Make the row of one order of the days; ``said`` describes it."""
     numbers = zip(_METHODS, _OBJECTIVES[order], strict=True)
     return PublicTask(
@@ -64,8 +64,8 @@ def _row(order: str, name: str, title: str, said: str) -> PublicTask:
             "The published numbers are objectives of robust plans, from which the best one is taken off here. The "
             "forecaster has one hidden layer of 64 units."
         ),
-        draw=partial(draw_days, order=order),
-        forecaster=make_network,
+        draw=partial(draw_pjm_battery, order=order),
+        forecaster=make_pjm_network,
         measure="mean",
         published=tuple(
             Published(method, round(value - BEST[order], 3), "Yeh et al., objective less the best one", error)
@@ -83,12 +83,12 @@ _LINEAR = PublicTask(
         "The days of pjm-battery-shuffled with the same battery, and the money alone as objective: a linear program, "
         "for methods that need one. The forecaster is linear. Nothing is published."
     ),
-    draw=partial(draw_days, order="shuffled", spec=replace(PJM, level_penalty=0.0, flow_penalty=0.0)),
+    draw=partial(draw_pjm_battery, order="shuffled", spec=replace(PJM, level_penalty=0.0, flow_penalty=0.0)),
     needs_data="battery",
 )
 
 BATTERY_ROWS = (
-    _row("time", "pjm-battery", "Battery on PJM days", "in the order of time"),
-    _row("shuffled", "pjm-battery-shuffled", "Battery on PJM days, shuffled", "shuffled by the seed"),
+    _pjm_battery_row("time", "pjm-battery", "Battery on PJM days", "in the order of time"),
+    _pjm_battery_row("shuffled", "pjm-battery-shuffled", "Battery on PJM days, shuffled", "shuffled by the seed"),
     _LINEAR,
 )

@@ -29,7 +29,7 @@ _REGRETS = {
 """Regret by training samples, read off the figure for uniform noise."""
 
 
-def diagonal_grid() -> ShortestPath:
+def planted_grid() -> ShortestPath:
     """Make the 5×5 grid with arcs in the order of the origin.
 
     Nodes come by anti-diagonals, each from its top right node on; of a node, the arc to the right comes before the one
@@ -71,12 +71,12 @@ def draw_planted(seed: int, size: int, test_samples: int = TEST_SAMPLES) -> Draw
     noisy = size + VALIDATION_SAMPLES
     costs[:noisy] *= random.uniform(1 - NOISE, 1 + NOISE, (noisy, costs.shape[1]))
     samples = Samples(torch.from_numpy(np.column_stack([x, u])).float(), torch.from_numpy(costs).float())
-    task = diagonal_grid()
+    task = planted_grid()
     split: Split = task.split(samples, sizes)
     return Drawing(task.problem, split)
 
 
-def _row(size: int) -> PublicTask:
+def _planted_paths_row(size: int) -> PublicTask:
     """Make the row with ``size`` training samples."""
     return PublicTask(
         name=f"planted-paths-{size}",
@@ -93,4 +93,4 @@ def _row(size: int) -> PublicTask:
     )
 
 
-PLANTED_ROWS = tuple(_row(size) for size in _REGRETS)
+PLANTED_ROWS = tuple(_planted_paths_row(size) for size in _REGRETS)

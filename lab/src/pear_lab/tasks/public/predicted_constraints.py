@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pear.problem import Model, Penalty, Problem
 from pear.tasks.synthetic_task import polynomial_costs
-from pear_lab.tasks.public.choice_forecasters import ChoiceForecaster, choice_problem, indicator_rows
-from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, SIZES, cut_samples
+from pear_lab.tasks.public.choice_forecasters import ChoiceForecaster, choice_indicator_rows, choice_problem
+from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, SIZES, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 ITEMS, DIMENSIONS = 6, 2
@@ -19,16 +19,16 @@ VALUES = (5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 CAPACITY, OVERLOAD, MEAN_WEIGHT = 10.0, 2.0, 4.0
 ACTIVITIES, RESOURCES = 8, 2
 _DEGREE, _NOISE = 4, 0.25
-_SETS = indicator_rows([some for size in range(ITEMS + 1) for some in combinations(range(ITEMS), size)], ITEMS)
+_SETS = choice_indicator_rows([some for size in range(ITEMS + 1) for some in combinations(range(ITEMS), size)], ITEMS)
 
 
-def load_values(weights: Tensor) -> Tensor:
+def predicted_weight_values(weights: Tensor) -> Tensor:
     """What each of the 64 sets of items is worth: (B, 64), from the weights (B, 2 · 6) of the items.
 
     The values of the items, less 2 for every unit of weight above 10, in each of two dimensions.
 
     Example:
-        >>> load_values(torch.full((1, 12), 4.0))[0, [0, 1, -1]].tolist()
+        >>> predicted_weight_values(torch.full((1, 12), 4.0))[0, [0, 1, -1]].tolist()
         [0.0, 5.0, -11.0]
     """
     sets = _SETS.to(weights)
@@ -36,27 +36,27 @@ def load_values(weights: Tensor) -> Tensor:
     return sets @ weights.new_tensor(VALUES) - OVERLOAD * (load - CAPACITY).clamp(min=0).sum(1)
 
 
-def _load_values_of_shares(shares: Tensor) -> Tensor:
-    return load_values(MEAN_WEIGHT * (1 + shares))
+def _predicted_weight_values_of_shares(shares: Tensor) -> Tensor:
+    return predicted_weight_values(MEAN_WEIGHT * (1 + shares))
 
 
-def weights_forecaster(features: int, values: int) -> nn.Module:
+def predicted_weights_forecaster(features: int, values: int) -> nn.Module:
     """A linear forecast of all weights, and what each set is worth.
 
     An untrained forecast is near the mean weight: near 0 no set is too heavy, and no loss would have a slope.
     """
-    return ChoiceForecaster(features, DIMENSIONS * ITEMS, _load_values_of_shares)
+    return ChoiceForecaster(features, DIMENSIONS * ITEMS, _predicted_weight_values_of_shares)
 
 
-def draw_weights(seed: int) -> Drawing:
+def draw_predicted_weights(seed: int) -> Drawing:
     """Draw weights that are polynomials of five features, and what each set is worth at these weights."""
     random = np.random.RandomState(seed)
     features, weights = polynomial_costs(random, sum(SIZES), DIMENSIONS * ITEMS, _DEGREE, _NOISE)
-    values = load_values(torch.from_numpy(MEAN_WEIGHT * weights / weights.mean())).numpy()
-    return Drawing(choice_problem(len(_SETS), "max"), cut_samples(features, values))
+    values = predicted_weight_values(torch.from_numpy(MEAN_WEIGHT * weights / weights.mean())).numpy()
+    return Drawing(choice_problem(len(_SETS), "max"), cut_drawn_samples(features, values))
 
 
-def capacity_model(random: np.random.RandomState) -> Model:
+def predicted_capacity_model(random: np.random.RandomState) -> Model:
     """Activities with known values share two resources whose capacities are predicted; overload has a price.
 
     Activities may be done in part. A unit of overload costs 1.2 times what a unit of the resource earns on average.
@@ -68,14 +68,14 @@ def capacity_model(random: np.random.RandomState) -> Model:
     return Model.predicting(problem, cost=False, h=True, recourse=Penalty(h=price), known=value)
 
 
-def draw_capacities(seed: int) -> Drawing:
+def draw_predicted_capacities(seed: int) -> Drawing:
     """Draw activities, and capacities that are polynomials of five features, half of the total use on average."""
     random = np.random.RandomState(seed)
-    model = capacity_model(random)
+    model = predicted_capacity_model(random)
     features, capacities = polynomial_costs(random, sum(RECOURSE_SIZES), RESOURCES, _DEGREE, _NOISE)
     assert model.problem.G is not None
     total = model.problem.G.sum(1).numpy()
-    return Drawing(model, cut_samples(features, 0.5 * total * capacities / capacities.mean(0), RECOURSE_SIZES))
+    return Drawing(model, cut_drawn_samples(features, 0.5 * total * capacities / capacities.mean(0), RECOURSE_SIZES))
 
 
 _ORIGIN = "Mandi, Defresne, Berden & Guns 2025 (ODECE), arXiv 2510.04951"
@@ -93,8 +93,8 @@ PREDICTED_WEIGHTS = PublicTask(
         "polynomials of degree 4 of 5 features with 25 % noise. 200 samples train, 100 choose, 500 test. Published "
         "numbers measure something else and are not comparable."
     ),
-    draw=draw_weights,
-    forecaster=weights_forecaster,
+    draw=draw_predicted_weights,
+    forecaster=predicted_weights_forecaster,
 )  # fmt: skip
 
 PREDICTED_CAPACITIES = PublicTask(
@@ -110,5 +110,5 @@ PREDICTED_CAPACITIES = PublicTask(
         "features with 25 % noise. 100 samples train, 60 choose, 300 test; a linear model. Published numbers are not "
         "comparable."
     ),
-    draw=draw_capacities,
+    draw=draw_predicted_capacities,
 )  # fmt: skip

@@ -17,7 +17,7 @@ VALUE_SCALE = 5.0
 SIZES = (100, 50, 500)
 
 
-def draw_knapsack(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
+def draw_pyepo_knapsack(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     """Draw weights of two decimals between 3 and 8, then values ``⌈5 c⌉`` of polynomial costs c, in float32.
 
     Args:
@@ -43,5 +43,5 @@ KNAPSACK_ROW = PublicTask(
         "features, degree 4, noise 0.5: 100 samples train, 50 validate, 500 test, by the integer program. The paper "
         "shows box plots of ten runs for 100, 1,000 and 5,000 samples, and prints no numbers."
     ),
-    draw=partial(draw_knapsack, degree=4, noise=0.5),
+    draw=partial(draw_pyepo_knapsack, degree=4, noise=0.5),
 )

@@ -17,7 +17,7 @@ CAPACITY_SHARE = 0.25
 SIZES = (200, 100, 1000)
 
 
-def draw_program(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
+def draw_random_lp(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     """Draw max cᵀz with Gz ≤ h, 0 ≤ z ≤ 1, and its polynomial values c, in float32.
 
     G is uniform in [0, 1], and each entry of h is a quarter of its row's sum. Nearly every vertex has as many active
@@ -46,5 +46,5 @@ RANDOM_LP_ROW = PublicTask(
         "degree 6, noise 0.5: 200 samples train, 100 validate, 1,000 test. Sizes and right-hand sides are ours, "
         "so that published numbers do not compare."
     ),
-    draw=partial(draw_program, degree=6, noise=0.5),
+    draw=partial(draw_random_lp, degree=6, noise=0.5),
 )

@@ -9,26 +9,26 @@ import numpy as np
 
 from pear.problem import Problem
 from pear.problem.oracle import Oracle
-from pear_lab.tasks.public.drawn_samples import DEGENERATE, SIZES, Array, ListedDecisions, cut_samples
+from pear_lab.tasks.public.drawn_samples import DEGENERATE, SIZES, Array, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 PLACES = 8
 _DEGREE, _NOISE, _FEATURES = 4, 0.5, 5
 
 
-def edges_of(places: int) -> list[tuple[int, int]]:
+def route_edges(places: int) -> list[tuple[int, int]]:
     """The pairs of places, in the order of the variables.
 
     Example:
-        >>> edges_of(3)
+        >>> route_edges(3)
         [(0, 1), (0, 2), (1, 2)]
     """
     return list(combinations(range(places), 2))
 
 
-def trip(order: tuple[int, ...], places: int) -> Array:
+def route_uses(order: tuple[int, ...], places: int) -> Array:
     """How often the round trip from place 0 through ``order`` uses each edge: (n,)."""
-    number = {edge: i for i, edge in enumerate(edges_of(places))}
+    number = {edge: i for i, edge in enumerate(route_edges(places))}
     used = np.zeros(len(number))
     stops = (0, *order, 0)
     for here, there in pairwise(stops):
@@ -36,18 +36,18 @@ def trip(order: tuple[int, ...], places: int) -> Array:
     return used
 
 
-def routes_of(customers: tuple[int, ...], places: int) -> list[Array]:
+def _routes_through(customers: tuple[int, ...], places: int) -> list[Array]:
     """All round trips from place 0 through these customers, each direction once."""
-    return [trip(order, places) for order in permutations(customers) if order[0] <= order[-1]]
+    return [route_uses(order, places) for order in permutations(customers) if order[0] <= order[-1]]
 
 
 @cache
-def all_tours(places: int) -> Array:
+def all_tour_routes(places: int) -> Array:
     """All round trips through all places: ((places − 1)!/2, n)."""
-    return np.array(routes_of(tuple(range(1, places)), places))
+    return np.array(_routes_through(tuple(range(1, places)), places))
 
 
-def all_plans(demand: Array, capacity: float, vehicles: int) -> Array:
+def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
     """All plans that serve customers 1, 2, … with at most ``vehicles`` trips from place 0: (K, n).
 
     Args:
@@ -60,7 +60,7 @@ def all_plans(demand: Array, capacity: float, vehicles: int) -> Array:
     @cache
     def plans(left: tuple[int, ...], vehicles: int) -> tuple[Array, ...]:
         if not left:
-            return (np.zeros(len(edges_of(places))),)
+            return (np.zeros(len(route_edges(places))),)
         if not vehicles:
             return ()
         first, rest = left[0], left[1:]
@@ -69,30 +69,51 @@ def all_plans(demand: Array, capacity: float, vehicles: int) -> Array:
             load = (first, *others)
             if sum(demand[one - 1] for one in load) <= capacity:
                 after = plans(tuple(one for one in rest if one not in others), vehicles - 1)
-                found += [route + plan for route in routes_of(load, places) for plan in after]
+                found += [route + plan for route in _routes_through(load, places) for plan in after]
         return tuple(found)
 
     return np.array(plans(tuple(range(1, places)), vehicles))
 
 
-def degree_rows(places: int) -> Array:
+def _route_degree_rows(places: int) -> Array:
     """1 where an edge meets a place: (places, n)."""
-    return np.array([[float(place in edge) for edge in edges_of(places)] for place in range(places)])
+    return np.array([[float(place in edge) for edge in route_edges(places)] for place in range(places)])
 
 
-def tour_oracle(places: int) -> Oracle:
+class ListedRoutes:
+    """The best of finitely many decisions under a linear cost, found by comparing all of them.
+
+    Args:
+        decisions: (K, n) all decisions that are allowed.
+
+    Example:
+        >>> cheapest = ListedRoutes(np.eye(3))
+        >>> cheapest(np.array([[3.0, 1.0, 2.0]])).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+
+    def __init__(self, decisions: Array) -> None:
+        self.decisions = decisions
+
+    def __call__(self, costs: Array) -> Array:
+        """Return the cheapest decisions (B, n) for costs (B, n); the first in the list where several are."""
+        best: Array = self.decisions[(costs @ self.decisions.T).argmin(1)]
+        return best
+
+
+def tour_routing_oracle(places: int) -> Oracle:
     """The shortest round trip; PEAR trains on the relaxation in which two edges meet in every place.
 
     Example:
         >>> import pear
-        >>> pear.solve(tour_oracle(4), [[1.0, 9.0, 1.0, 1.0, 9.0, 1.0]]).x.tolist()
+        >>> pear.solve(tour_routing_oracle(4), [[1.0, 9.0, 1.0, 1.0, 9.0, 1.0]]).x.tolist()
         [[1.0, 0.0, 1.0, 1.0, 0.0, 1.0]]
     """
-    relaxation = Problem(A=degree_rows(places), b=np.full(places, 2.0), lb=0.0, ub=1.0)
-    return Oracle(ListedDecisions(all_tours(places)), batched=True, relaxation=relaxation)
+    relaxation = Problem(A=_route_degree_rows(places), b=np.full(places, 2.0), lb=0.0, ub=1.0)
+    return Oracle(ListedRoutes(all_tour_routes(places)), batched=True, relaxation=relaxation)
 
 
-def fleet_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
+def fleet_routing_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
     """Make the oracle for the cheapest trips that serve all customers.
 
     A trip to a single customer uses its edge to place 0 twice. In the relaxation every customer has two edges, and
@@ -101,7 +122,7 @@ def fleet_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
     than the best plan with these rows, and 13 % cheaper without them.
     """
     places = len(demand) + 1
-    edges, degrees = edges_of(places), degree_rows(places)
+    edges, degrees = route_edges(places), _route_degree_rows(places)
     sets = [some for size in range(2, places) for some in combinations(range(1, places), size)]
     within = np.array([[float(set(edge) <= set(some)) for edge in edges] for some in sets])
     most = [len(some) - np.ceil(demand[np.array(some) - 1].sum() / capacity) for some in sets]
@@ -109,10 +130,10 @@ def fleet_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
         A=degrees[1:], b=np.full(places - 1, 2.0), G=np.vstack([degrees[:1], within]), h=[2.0 * vehicles, *most],
         lb=0.0, ub=[2.0 if 0 in edge else 1.0 for edge in edges],
     )  # fmt: skip
-    return Oracle(ListedDecisions(all_plans(demand, capacity, vehicles)), batched=True, relaxation=relaxation)
+    return Oracle(ListedRoutes(all_fleet_routes(demand, capacity, vehicles)), batched=True, relaxation=relaxation)
 
 
-def travel_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
+def draw_routing_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
     """Draw features (N, p) and costs (N, n): distances, and a polynomial of the features on top.
 
     Places are a mixture of N(0, I) and U(−2, 2). The polynomial is ``(Bx/√p + 3)^4 / 3³ · ε``, with the entries of B
@@ -120,7 +141,7 @@ def travel_costs(random: np.random.RandomState, count: int, places: int) -> tupl
     """
     uniform = np.arange(places) % 2 == 1
     where = np.where(uniform[:, None], random.uniform(-2, 2, (places, 2)), random.normal(size=(places, 2)))
-    distance = np.array([np.linalg.norm(where[here] - where[there]) for here, there in edges_of(places)])
+    distance = np.array([np.linalg.norm(where[here] - where[there]) for here, there in route_edges(places)])
     n = len(distance)
     B = random.binomial(1, 0.5, (n, _FEATURES)) * random.uniform(-2, 2, (n, _FEATURES))
     features = random.normal(size=(count, _FEATURES))
@@ -128,19 +149,19 @@ def travel_costs(random: np.random.RandomState, count: int, places: int) -> tupl
     return features, distance + rise * random.uniform(1 - _NOISE, 1 + _NOISE, (count, n))
 
 
-def draw_tours(seed: int) -> Drawing:
+def draw_tour_routing(seed: int) -> Drawing:
     """Draw eight places, and travel costs of every day."""
-    features, costs = travel_costs(np.random.RandomState(seed), sum(SIZES), PLACES)
-    return Drawing(tour_oracle(PLACES), cut_samples(features, costs))
+    features, costs = draw_routing_costs(np.random.RandomState(seed), sum(SIZES), PLACES)
+    return Drawing(tour_routing_oracle(PLACES), cut_drawn_samples(features, costs))
 
 
-def draw_fleets(seed: int) -> Drawing:
+def draw_fleet_routing(seed: int) -> Drawing:
     """Draw a depot and seven customers with demands of 1 to 4, and travel costs of every day."""
     random = np.random.RandomState(seed)
-    features, costs = travel_costs(random, sum(SIZES), PLACES)
+    features, costs = draw_routing_costs(random, sum(SIZES), PLACES)
     demand = random.randint(1, 5, PLACES - 1).astype(float)
     capacity = max(np.ceil(demand.sum() / 2.5), demand.max())
-    return Drawing(fleet_oracle(demand, capacity, vehicles=3), cut_samples(features, costs))
+    return Drawing(fleet_routing_oracle(demand, capacity, vehicles=3), cut_drawn_samples(features, costs))
 
 
 _COSTS = (
@@ -159,7 +180,7 @@ TSP = PublicTask(
         "The origin has 20 places and a solver with subtour rows; its results are figures of other sizes, and are not "
         "comparable."
     ),
-    draw=draw_tours,
+    draw=draw_tour_routing,
 )  # fmt: skip
 
 CVRP = PublicTask(
@@ -172,6 +193,6 @@ CVRP = PublicTask(
         "of all places and the rounded capacity rows of all sets of customers. "
         f"{_COSTS}There are no published numbers."
     ),
-    draw=draw_fleets,
+    draw=draw_fleet_routing,
     unsuited=DEGENERATE,
 )  # fmt: skip

@@ -26,7 +26,7 @@ _SPO_REGRETS = {
 """Mean normalised regret, in percent, of 50 replications at degree 8, by training samples and noise."""
 
 
-def draw_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: float) -> Drawing:
+def draw_spo_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: float) -> Drawing:
     """Draw samples of a 5×5 grid, in float32, and cut them in the order in which they are drawn.
 
     Args:
@@ -40,7 +40,7 @@ def draw_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: float
     return Drawing(task.problem, task.split(samples, sizes))
 
 
-def _spo_row(size: int, noise: float) -> PublicTask:
+def _spo_paths_row(size: int, noise: float) -> PublicTask:
     """Make the row of Elmachtoub & Grigas's paths at degree 8 with ``size`` training samples."""
     where = f"n = {size:,}, degree 8, noise {noise:g}; mean of 50 replications of their repository's file"
     return PublicTask(
@@ -52,7 +52,7 @@ def _spo_row(size: int, noise: float) -> PublicTask:
             f"{TEST_SAMPLES:,} test. The published methods choose the weight of a lasso penalty of ten by the "
             "validation; here there is none. The whole protocol is in lab/studies/spo_paths_study.py."
         ),
-        draw=partial(draw_paths, sizes=(size, size // 4, TEST_SAMPLES), degree=8, noise=noise),
+        draw=partial(draw_spo_paths, sizes=(size, size // 4, TEST_SAMPLES), degree=8, noise=noise),
         published=tuple(Published(name, value / 100, where) for name, value in _SPO_REGRETS[size, noise].items()),
     )
 
@@ -65,11 +65,11 @@ _NOTEBOOK = PublicTask(
         "5×5 grid, 5 features, degree 4, noise 0.5: 1,000 samples train, 250 validate, 1,000 test. The notebook has no "
         "validation, one seed, and 20 epochs; its numbers are those of one run."
     ),
-    draw=partial(draw_paths, sizes=NOTEBOOK_SIZES, degree=4, noise=0.5),
+    draw=partial(draw_spo_paths, sizes=NOTEBOOK_SIZES, degree=4, noise=0.5),
     published=tuple(
         Published(name, value / 100, "notebook 03, final test regret of one run")
         for name, value in NOTEBOOK_REGRETS.items()
     ),
 )
 
-PATH_ROWS = (*(_spo_row(size, noise) for size in (100, 1000) for noise in (0.0, 0.5)), _NOTEBOOK)
+PATH_ROWS = (*(_spo_paths_row(size, noise) for size in (100, 1000) for noise in (0.0, 0.5)), _NOTEBOOK)

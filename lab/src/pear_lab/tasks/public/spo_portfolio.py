@@ -25,7 +25,7 @@ VARIANCE_RATIO = 2.25
 SIZES = (100, 50, 1000)
 
 
-def draw_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
+def draw_spo_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     """Draw returns r = r̄(x) + L f + 0.01 τ ε with ``r̄ = (0.05/√p Bx + 0.1^(1/degree))^degree``, in float32.
 
     B is 0 or 1 with equal chance, x, f and ε are standard normal, and the loadings L are uniform within ±0.0025 τ.
@@ -43,12 +43,12 @@ def draw_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int, in
     mean = (SIGNAL / np.sqrt(FEATURES) * (x @ B.T) + MEAN_RETURN ** (1 / degree)) ** degree
     factors = random.normal(0, 1, (len(x), FACTORS))
     returns = mean + factors @ L.T + NOISE * tau * random.normal(0, 1, mean.shape)
-    problem = bounded_portfolio(L / (LOADING * tau))
+    problem = _bounded_spo_portfolio(L / (LOADING * tau))
     samples = Samples(torch.from_numpy(x).float(), torch.from_numpy(returns).float())
     return Drawing(problem, Task("portfolio_50_assets", problem).split(samples, sizes))
 
 
-def bounded_portfolio(loadings: Array) -> Problem:
+def _bounded_spo_portfolio(loadings: Array) -> Problem:
     """Maximise the return of weights w ≥ 0 with Σᵢ wᵢ ≤ 1 whose variance is at most 2.25 times that of equal weights.
 
     The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²``. Bounds on each of its terms keep it below the limit, and are linear:
@@ -74,5 +74,5 @@ PORTFOLIO_ROW = PublicTask(
         "variance by 2.25 times that of equal weights, which is no linear program; here linear bounds on the terms of "
         "the variance keep it below, so that the published numbers do not compare."
     ),
-    draw=partial(draw_portfolio, degree=8, tau=1.0),
+    draw=partial(draw_spo_portfolio, degree=8, tau=1.0),
 )

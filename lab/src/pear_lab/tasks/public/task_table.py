@@ -5,11 +5,11 @@ from __future__ import annotations
 from pear.errors import ProblemError
 from pear_lab.tasks.public.budget_allocation import BUDGET_ALLOCATION
 from pear_lab.tasks.public.cubic_top_k import TOP_K_ROW
-from pear_lab.tasks.public.demand import INVENTORY, NEWSVENDOR
 from pear_lab.tasks.public.energy_knapsack import ENERGY_KNAPSACK
 from pear_lab.tasks.public.energy_scheduling import ENERGY_SCHEDULING
 from pear_lab.tasks.public.facility_location import FACILITY_LOCATION
 from pear_lab.tasks.public.matching import MATCHING
+from pear_lab.tasks.public.newsvendor_inventory import INVENTORY, NEWSVENDOR
 from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
 from pear_lab.tasks.public.planted_paths import PLANTED_ROWS
 from pear_lab.tasks.public.predicted_constraints import PREDICTED_CAPACITIES, PREDICTED_WEIGHTS
@@ -42,7 +42,7 @@ PUBLIC_TASKS: tuple[PublicTask, ...] = (
 )
 
 
-def public_task(name: str) -> PublicTask:
+def task_table_row(name: str) -> PublicTask:
     """Return the public task of this name.
 
     Raises:

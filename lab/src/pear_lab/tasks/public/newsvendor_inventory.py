@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem
-from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, Array, cut_samples
+from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, Array, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 FEATURES = 5
@@ -22,7 +22,7 @@ class DemandDays(NamedTuple):
     values: Array
 
 
-def draw_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
+def draw_product_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
     """Features (days, p), and demand (days, items): skewed, and the less certain the larger the first feature is."""
     features = random.normal(size=(days, FEATURES))
     expected = level * np.exp(features @ random.normal(size=(FEATURES, items)) / 8)
@@ -36,7 +36,7 @@ def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
     Demand is what orders should equal: ``order = demand`` with a price for too little, one for too much.
     """
     random = np.random.default_rng(seed)
-    features, demand = draw_demand(random, days, products, level=20.0)
+    features, demand = draw_product_demand(random, days, products, level=20.0)
     cost = random.uniform(1.0, 2.0, products)
     shortage, leftover = cost * random.uniform(3.0, 10.0, products), random.uniform(0.1, 0.5, products)
     shelf = 1.5 * demand.mean(0).sum()
@@ -59,7 +59,7 @@ def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
     that it pays to order ahead.
     """
     random = np.random.default_rng(seed)
-    features, demand = draw_demand(random, days, periods, level=10.0)
+    features, demand = draw_product_demand(random, days, periods, level=10.0)
     until = np.tril(np.ones((periods, periods)))
     owed = np.full(periods, 2.0)
     owed[-1] = 10.0
@@ -75,13 +75,13 @@ def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
 def draw_newsvendor(seed: int) -> Drawing:
     """Draw products with their prices, and the demand of every day."""
     model, features, demand = newsvendor(sum(RECOURSE_SIZES), seed)
-    return Drawing(model, cut_samples(features, demand, RECOURSE_SIZES))
+    return Drawing(model, cut_drawn_samples(features, demand, RECOURSE_SIZES))
 
 
 def draw_inventory(seed: int) -> Drawing:
     """Draw prices of the periods, and the demand of every plan."""
     model, features, demand = inventory(sum(RECOURSE_SIZES), seed)
-    return Drawing(model, cut_samples(features, demand, RECOURSE_SIZES))
+    return Drawing(model, cut_drawn_samples(features, demand, RECOURSE_SIZES))
 
 
 _DEMAND = (

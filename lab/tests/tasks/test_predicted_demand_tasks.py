@@ -13,12 +13,12 @@ from scipy.optimize import linprog
 import pear
 from pear.errors import DataError, ProblemError
 from pear.losses import make_loss
-from pear_lab.tasks.public import public_task
-from pear_lab.tasks.public.budget_allocation import load_budgets, reached_users
-from pear_lab.tasks.public.demand import inventory, newsvendor
+from pear_lab.tasks.public import task_table_row
+from pear_lab.tasks.public.budget_allocation import budget_reach, load_budgets
 from pear_lab.tasks.public.drawn_samples import Array
-from pear_lab.tasks.public.energy_knapsack import energy_model
-from pear_lab.tasks.public.predicted_constraints import capacity_model, load_values
+from pear_lab.tasks.public.energy_knapsack import energy_knapsack_model
+from pear_lab.tasks.public.newsvendor_inventory import inventory, newsvendor
+from pear_lab.tasks.public.predicted_constraints import predicted_capacity_model, predicted_weight_values
 
 DAYS = 4
 
@@ -68,7 +68,7 @@ def test_the_regret_of_a_newsvendor_is_what_is_missing_and_left_over() -> None:
 
 def test_the_regret_of_predicted_capacities_has_the_price_of_overload() -> None:
     random = np.random.RandomState(2)
-    model = capacity_model(random)
+    model = predicted_capacity_model(random)
     use, value = model.problem.G.numpy(), model.known.numpy()
     price = 1.2 * value.sum() / use.sum(1)
     true = use.sum(1) * random.uniform(0.3, 0.7, (DAYS, len(use)))
@@ -83,7 +83,7 @@ def test_the_regret_of_predicted_capacities_has_the_price_of_overload() -> None:
 
 @pytest.mark.parametrize("name", ["newsvendor", "inventory", "predicted-capacities"])
 def test_methods_for_predicted_costs_say_why_they_do_not_apply(name: str) -> None:
-    row = public_task(name)
+    row = task_table_row(name)
     assert "do not apply: they need a linear objective" in row.protocol
     with pytest.raises(ProblemError, match="predicts right-hand sides"):
         make_loss("spo+", row.draw(0).problem)
@@ -91,7 +91,7 @@ def test_methods_for_predicted_costs_say_why_they_do_not_apply(name: str) -> Non
 
 def test_users_are_reached_by_any_website_of_a_set() -> None:
     rates = torch.from_numpy(np.random.default_rng(0).random((2, 5, 10)))
-    found = reached_users(rates)
+    found = budget_reach(rates)
     for row, sample in zip(found, rates.numpy(), strict=True):
         expected = [
             sum(1 - (1 - sample[first, user]) * (1 - sample[second, user]) for user in range(10))
@@ -102,7 +102,7 @@ def test_users_are_reached_by_any_website_of_a_set() -> None:
 
 def test_a_set_of_items_pays_for_its_overload() -> None:
     weights = np.random.default_rng(1).uniform(1, 7, (2, 12))
-    found = load_values(torch.from_numpy(weights)).numpy()
+    found = predicted_weight_values(torch.from_numpy(weights)).numpy()
     sets = [some for size in range(7) for some in combinations(range(6), size)]
     for i, first in enumerate(weights.reshape(2, 2, 6)):
         for j, some in enumerate(sets):
@@ -113,7 +113,7 @@ def test_a_set_of_items_pays_for_its_overload() -> None:
 
 @pytest.mark.parametrize("name", ["budget-allocation", "predicted-weights"])
 def test_an_untrained_forecast_has_a_slope(name: str) -> None:
-    row = public_task(name)
+    row = task_table_row(name)
     drawing = row.draw(0)
     torch.manual_seed(0)
     train = drawing.split.train
@@ -126,7 +126,7 @@ def test_an_untrained_forecast_has_a_slope(name: str) -> None:
 
 def test_half_hours_are_sold_by_weight() -> None:
     weights = np.array([3.0, 5.0, 7.0])
-    sold = pear.solve(energy_model(weights, capacity=8.0), [[2.0, 1.0, 1.5]]).x
+    sold = pear.solve(energy_knapsack_model(weights, capacity=8.0), [[2.0, 1.0, 1.5]]).x
     assert sold.tolist() == [[1.0, 1.0, 0.0]]  # 3 · 2 + 5 · 1 = 11, against 7 · 1.5 = 10.5
 
 

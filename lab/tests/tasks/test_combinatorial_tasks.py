@@ -13,12 +13,12 @@ import pear
 from pear.errors import DataError, ProblemError
 from pear.problem.model import plain_problem, problem_and_cost_map
 from pear.problem.oracle import program_of
-from pear_lab.tasks.public import Drawing, public_task
-from pear_lab.tasks.public.drawn_samples import Array, cut_samples
-from pear_lab.tasks.public.energy_scheduling import Jobs, draw_jobs, schedule_model
+from pear_lab.tasks.public import Drawing, task_table_row
+from pear_lab.tasks.public.drawn_samples import Array, cut_drawn_samples
+from pear_lab.tasks.public.energy_scheduling import EnergyJobs, draw_energy_jobs, energy_schedule_model
 from pear_lab.tasks.public.facility_location import BestSites, facility_program
 from pear_lab.tasks.public.matching import load_matching
-from pear_lab.tasks.public.routing import all_plans, all_tours, edges_of, fleet_oracle
+from pear_lab.tasks.public.routing import all_fleet_routes, all_tour_routes, fleet_routing_oracle, route_edges
 
 CHECKED = 4
 
@@ -26,7 +26,7 @@ CHECKED = 4
 def cost_matrix(costs: Array, places: int) -> Array:
     """Symmetric costs (places, places) from those of edges (n,)."""
     matrix = np.zeros((places, places))
-    for (here, there), cost in zip(edges_of(places), costs, strict=True):
+    for (here, there), cost in zip(route_edges(places), costs, strict=True):
         matrix[here, there] = matrix[there, here] = cost
     return matrix
 
@@ -44,8 +44,8 @@ def shortest_trip(matrix: Array, customers: tuple[int, ...]) -> float:
 
 
 def test_tours_are_those_of_dynamic_programming() -> None:
-    drawing = public_task("tsp").draw(3)
-    assert all_tours(8).shape == (2520, 28)
+    drawing = task_table_row("tsp").draw(3)
+    assert all_tour_routes(8).shape == (2520, 28)
     costs = drawing.split.test.costs[:CHECKED].double()
     expected = [shortest_trip(cost_matrix(cost, 8), tuple(range(1, 8))) for cost in costs.numpy()]
     np.testing.assert_allclose(pear.solve(drawing.problem, costs).value.numpy(), expected, rtol=1e-12)
@@ -68,19 +68,19 @@ def test_plans_of_a_fleet_are_those_of_dynamic_programming(seed: int) -> None:
         )
 
     expected = [cheapest(cost_matrix(cost, 6), frozenset(range(1, 6)), vehicles) for cost in costs]
-    found = pear.solve(fleet_oracle(demand, capacity, vehicles), costs)
+    found = pear.solve(fleet_routing_oracle(demand, capacity, vehicles), costs)
     np.testing.assert_allclose(found.value.numpy(), expected, rtol=1e-12)
 
 
 def test_plans_are_counted_right() -> None:
     # Two customers: one trip through both, or two trips. Three of demand 1, two at a time: 3 pairs, or all alone.
-    assert all_plans(np.ones(2), 2.0, 2).tolist() == [[2.0, 2.0, 0.0], [1.0, 1.0, 1.0]]
-    assert len(all_plans(np.ones(3), 2.0, 3)) == 4
-    assert len(all_plans(np.ones(3), 2.0, 2)) == 3
+    assert all_fleet_routes(np.ones(2), 2.0, 2).tolist() == [[2.0, 2.0, 0.0], [1.0, 1.0, 1.0]]
+    assert len(all_fleet_routes(np.ones(3), 2.0, 3)) == 4
+    assert len(all_fleet_routes(np.ones(3), 2.0, 2)) == 3
 
 
 def test_facilities_are_those_of_the_integer_program() -> None:
-    drawing = public_task("facility-location").draw(2)
+    drawing = task_table_row("facility-location").draw(2)
     problem, cost_map = problem_and_cost_map(drawing.problem)
     assert cost_map is not None
     costs = cost_map(drawing.split.test.costs[:40].double())
@@ -96,7 +96,7 @@ def test_facilities_are_those_of_the_integer_program() -> None:
 
 @pytest.mark.parametrize("name", ["tsp", "cvrp", "facility-location"])
 def test_the_relaxation_contains_all_decisions(name: str) -> None:
-    drawing: Drawing = public_task(name).draw(1)
+    drawing: Drawing = task_table_row(name).draw(1)
     inner = plain_problem(program_of(drawing.problem, "a test"))
     plain, cost_map = problem_and_cost_map(drawing.problem)
     values = drawing.split.validation.costs.double()
@@ -118,8 +118,8 @@ def test_a_site_that_is_cheap_to_open_serves_all() -> None:
 
 
 def test_a_job_runs_in_the_cheapest_slots_that_are_free() -> None:
-    jobs = Jobs(*(np.array(row) for row in ([2, 1], [0, 0], [4, 4], [1.0, 3.0], [1.0, 1.0])))
-    model = schedule_model(jobs, capacity=1.0, slots=4)
+    jobs = EnergyJobs(*(np.array(row) for row in ([2, 1], [0, 0], [4, 4], [1.0, 3.0], [1.0, 1.0])))
+    model = energy_schedule_model(jobs, capacity=1.0, slots=4)
     prices = np.array([[5.0, 1.0, 2.0, 9.0]])
     solution = pear.solve(model, prices)
     # Alone both would run in slot 1. The dearer job takes it, the longer one starts in slot 2.
@@ -134,9 +134,9 @@ def test_a_job_runs_in_the_cheapest_slots_that_are_free() -> None:
 
 def test_drawn_jobs_can_be_placed() -> None:
     for seed in range(8):
-        jobs, capacity = draw_jobs(np.random.RandomState(seed))
+        jobs, capacity = draw_energy_jobs(np.random.RandomState(seed))
         assert bool((jobs.earliest + jobs.duration <= jobs.latest).all())
-        assert int(pear.solve(schedule_model(jobs, capacity), np.ones((1, 12))).status[0]) == pear.Status.SOLVED
+        assert int(pear.solve(energy_schedule_model(jobs, capacity), np.ones((1, 12))).status[0]) == pear.Status.SOLVED
 
 
 def test_graphs_of_the_user_are_read(tmp_path: Path) -> None:
@@ -160,4 +160,4 @@ def test_graphs_of_the_user_are_read(tmp_path: Path) -> None:
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ProblemError, match="number of samples as their sum; got 5"):
-        cut_samples(np.zeros((5, 1)), np.zeros((5, 1)), (3, 1, 2))
+        cut_drawn_samples(np.zeros((5, 1)), np.zeros((5, 1)), (3, 1, 2))

@@ -16,7 +16,7 @@ from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem.keys_and_columns import as_keys
 from pear.tasks.portfolio import Portfolio
-from pear_lab.tasks.market.moments import covariance_factor, moments
+from pear_lab.tasks.market.moments import moments, moments_factor
 from pear_lab.tasks.market.windows import AHEAD
 
 Mode = Literal["exact", "mean"]
@@ -160,7 +160,7 @@ class PortfolioPEARLoss(nn.Module):
         leaf = cost.detach().requires_grad_()
         value, details = self.loss.detailed(leaf, self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
         (g,) = torch.autograd.grad(value, leaf)
-        X = covariance_factor(predicted)
+        X = moments_factor(predicted)
         products = [torch.einsum("bit,bi->bt", X, v) for v in (g, details.decision.to(g.dtype))]
         slope = (g * cost).sum() + self.task.risk_aversion * (products[0] * products[1]).sum()
         return value.detach() + slope - slope.detach()

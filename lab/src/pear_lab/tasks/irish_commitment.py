@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import pear
-from pear_lab.data.energy_data import load_demand
+from pear_lab.data.energy_data import load_energy_demand
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ LAGS = (2, 7)
 
 
 @dataclass(frozen=True)
-class CommitmentDays:
+class IrishCommitmentDays:
     """Days to plan for.
 
     Attributes:
@@ -45,7 +45,7 @@ class CommitmentDays:
     dates: list[datetime.date]
 
 
-def commitment_model(integer: bool = True) -> pear.Model:
+def irish_commitment_model(integer: bool = True) -> pear.Model:
     """The day-ahead plan, with demand predicted: variables on, start and output, each (4, 12)."""
     size, plants = len(LEAST) * BLOCKS, np.repeat(np.arange(len(LEAST)), BLOCKS)
     on, start, output = (np.arange(size) + i * size for i in range(3))
@@ -83,13 +83,13 @@ def commitment_model(integer: bool = True) -> pear.Model:
     )
 
 
-def commitment_days(path: str | Path | None = None) -> CommitmentDays:
+def irish_commitment_days(path: str | Path | None = None) -> IrishCommitmentDays:
     """Irish days with what is known of them the day before; those without lagged days are left out.
 
     Args:
-        path: as for ``load_demand``.
+        path: as for ``load_energy_demand``.
     """
-    data = load_demand(path)
+    data = load_energy_demand(path)
     blocks = data.values.reshape(len(data.values), BLOCKS, -1, 4).mean(2)
     load, wind, real_load, real_wind = (blocks[..., j] for j in range(4))
     net = real_load - real_wind
@@ -101,4 +101,4 @@ def commitment_days(path: str | Path | None = None) -> CommitmentDays:
     weekday = np.eye(7)[[day.weekday() for day in kept]]
     angle = 2 * np.pi * np.array([day.timetuple().tm_yday for day in kept])[:, None] / 365.25
     features = np.hstack([load[rows], wind[rows], *lagged, weekday, np.sin(angle), np.cos(angle)])
-    return CommitmentDays(features, net[rows], kept)
+    return IrishCommitmentDays(features, net[rows], kept)

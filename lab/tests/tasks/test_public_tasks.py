@@ -15,9 +15,9 @@ from pear.errors import ProblemError
 from pear.losses.methods import METHODS
 from pear.problem import Problem
 from pear.problem.model import plain_problem, problem_and_cost_map, recourse_model
-from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, public_task
+from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, task_table_row
 from pear_lab.tasks.public.pjm_battery import BEST
-from pear_lab.tasks.public.planted_paths import RISKY, SAFE, diagonal_grid, planted_costs
+from pear_lab.tasks.public.planted_paths import RISKY, SAFE, planted_costs, planted_grid
 from pear_lab.tasks.public.spo_portfolio import VARIANCE_RATIO
 
 CHECKED = 3
@@ -52,9 +52,9 @@ def highs_value(problem: Problem, cost: np.ndarray) -> float:
 def test_names_are_unique_and_an_unknown_one_is_refused() -> None:
     names = [row.name for row in PUBLIC_TASKS]
     assert len(set(names)) == len(names)
-    assert public_task(names[0]) is PUBLIC_TASKS[0]
+    assert task_table_row(names[0]) is PUBLIC_TASKS[0]
     with pytest.raises(ProblemError, match=f"no public task 'tsp-99'; there is {names[0]}"):
-        public_task("tsp-99")
+        task_table_row("tsp-99")
 
 
 @every_row
@@ -97,7 +97,7 @@ def test_linear_programs_are_decided_as_highs_decides_them(row: PublicTask) -> N
 
 @pytest.mark.parametrize(("name", "order"), [("pjm-battery", "time"), ("pjm-battery-shuffled", "shuffled")])
 def test_the_best_battery_plans_are_worth_what_is_published(name: str, order: str) -> None:
-    drawing = draw(public_task(name))
+    drawing = draw(task_table_row(name))
     problem, cost_map = problem_and_cost_map(drawing.problem)
     assert cost_map is not None
     values = pear.solve(problem, cost_map(drawing.split.test.costs.double())).value + drawing.problem.offset
@@ -105,7 +105,7 @@ def test_the_best_battery_plans_are_worth_what_is_published(name: str, order: st
 
 
 def test_bounds_of_the_portfolio_keep_its_variance_within_the_limit() -> None:
-    drawing = public_task("spo-portfolio").draw(0)
+    drawing = task_table_row("spo-portfolio").draw(0)
     problem = plain_problem(drawing.problem)
     w = pear.solve(problem, drawing.split.test.costs[:50].double()).x
     loadings = problem.G[1:5].T
@@ -116,7 +116,7 @@ def test_bounds_of_the_portfolio_keep_its_variance_within_the_limit() -> None:
 
 
 def test_planted_arcs_are_paths_and_the_best_cost_is_that_of_one_of_them() -> None:
-    task = diagonal_grid()
+    task = planted_grid()
     for arcs in (SAFE, RISKY):
         nodes = [task.graph.arcs[arc] for arc in arcs]
         assert nodes[0][0] == 0
@@ -130,7 +130,7 @@ def test_planted_arcs_are_paths_and_the_best_cost_is_that_of_one_of_them() -> No
 
 def test_a_line_through_the_cubic_chooses_badly() -> None:
     """By the moments of x, the line of least squares has the slope 10 (0.6 − 0.65) < 0."""
-    drawing = public_task("cubic-top-k").draw(0)
+    drawing = task_table_row("cubic-top-k").draw(0)
     x, values = drawing.split.test.features[..., 0], drawing.split.test.costs
     falling, rising = (pear.normalized_regret(drawing.problem, sign * x, values) for sign in (-1, 1))
     assert falling > 1.5

@@ -14,14 +14,14 @@ from pear.solvers.binary import selection_search as search
 from pear.tasks import knapsack, portfolio, random_knapsack, shortest_path
 from pear.tasks.task import Task
 from pear_lab.tasks import metrics
-from pear_lab.tasks.worst_case import decide_worst, rows_of_tied_decisions
+from pear_lab.tasks.worst_case import decide_worst, worst_case_regret, worst_case_rows
 
 
 def test_mse_is_the_mean_over_all_entries() -> None:
     a, b = torch.rand(5, 4), torch.rand(5, 4)
-    assert metrics.mse(a, b) == pytest.approx(float(torch.nn.functional.mse_loss(a, b)), rel=1e-6)
+    assert metrics.mse_metric(a, b) == pytest.approx(float(torch.nn.functional.mse_loss(a, b)), rel=1e-6)
     with pytest.raises(pear.ProblemError, match="same shape"):
-        metrics.mse(a, b[:2])
+        metrics.mse_metric(a, b[:2])
 
 
 def test_the_regret_of_decisions_is_that_of_the_forecast_they_follow_from() -> None:
@@ -49,7 +49,7 @@ def test_path_ties_are_broken_against_us(crossed: bool) -> None:
     z = decide_worst(task, predicted, true)
     torch.testing.assert_close((true * z).sum(1), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
     torch.testing.assert_close((predicted * z).sum(1), (predicted * task.decide(predicted)).sum(1), rtol=0, atol=1e-9)
-    worst, usual = metrics.unambiguous_regret(task, predicted, true), task.normalized_regret(predicted, true)
+    worst, usual = worst_case_regret(task, predicted, true), task.normalized_regret(predicted, true)
     assert worst > usual
 
 
@@ -83,31 +83,31 @@ def test_knapsack_ties_are_broken_against_us(by_solver: bool, monkeypatch: pytes
         value = every @ c_hat
         assert chosen @ c_hat == pytest.approx(value.max(), abs=1e-9)
         assert chosen @ c == pytest.approx((every @ c)[value >= value.max() - 1e-9].min(), abs=1e-9)
-    regret = metrics.published_regret(task.outcome(predicted, true))
-    assert metrics.unambiguous_regret(task, predicted, true) >= regret
+    regret = metrics.published_regret_metric(task.outcome(predicted, true))
+    assert worst_case_regret(task, predicted, true) >= regret
 
 
 def test_without_ties_both_regrets_agree() -> None:
     for task in (shortest_path((5, 5)), random_knapsack(25, 3, seed=1)):
         _, true = task.samples(20, degree=6, dtype=torch.float64)
         noise = torch.randn(true.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        regret = metrics.published_regret(task.outcome(true + noise, true))
-        assert metrics.unambiguous_regret(task, true + noise, true) == pytest.approx(regret, abs=1e-12)
+        regret = metrics.published_regret_metric(task.outcome(true + noise, true))
+        assert worst_case_regret(task, true + noise, true) == pytest.approx(regret, abs=1e-12)
 
 
 def test_relaxation_gap_and_its_share() -> None:
     task = knapsack([[2.0, 2.0, 2.0]], capacity=3.0)
     true = torch.tensor([[3.0, 2.0, 1.0]])
     # Relaxed: 3 + half of 2; whole: 3. The forecast takes the third item and earns 1.
-    gap = metrics.relaxation_gap(task, torch.tensor([[1.0, 2.0, 3.0]]), true)
+    gap = metrics.relaxation_gap_metric(task, torch.tensor([[1.0, 2.0, 3.0]]), true)
     assert gap.gap == pytest.approx(1 / 3, rel=1e-6)
     assert gap.share == pytest.approx((1 / 3) / (1 / 3 + 2 / 3), rel=1e-6)
-    assert metrics.relaxation_gap(task, true, true).share == 1.0
+    assert metrics.relaxation_gap_metric(task, true, true).share == 1.0
     path = shortest_path((3, 3))
     _, costs = path.samples(4)
-    assert metrics.relaxation_gap(path, costs.flip(0), costs) == (0.0, 0.0)
+    assert metrics.relaxation_gap_metric(path, costs.flip(0), costs) == (0.0, 0.0)
     full = knapsack([[1.0, 1.0]], capacity=2.0)
-    assert metrics.relaxation_gap(full, [[1.0, 1.0]], [[1.0, 1.0]]) == (0.0, 0.0)
+    assert metrics.relaxation_gap_metric(full, [[1.0, 1.0]], [[1.0, 1.0]]) == (0.0, 0.0)
 
 
 def test_change_rate_counts_what_flips() -> None:
@@ -115,23 +115,23 @@ def test_change_rate_counts_what_flips() -> None:
     # λ = 1: z = −c within the bounds. The first variable is free; the second sits at the edge of its lower bound, so
     # that a perturbation frees it about every second time: one of three inequalities.
     predicted = torch.tensor([[-0.5, 0.0]], dtype=torch.float64)
-    rate = metrics.active_change_rate(interval, predicted, smoothing=1.0, scale=1e-3, draws=400)
+    rate = metrics.active_change_metric(interval, predicted, smoothing=1.0, scale=1e-3, draws=400)
     assert rate == pytest.approx(1 / 3 / 2, abs=0.025)
-    assert metrics.active_change_rate(interval, predicted, smoothing=1.0, scale=0.0) == 0.0
-    assert metrics.active_change_rate(pear.Problem(A=[[1.0, 1.0]], b=[1.0]), predicted) == 0.0
+    assert metrics.active_change_metric(interval, predicted, smoothing=1.0, scale=0.0) == 0.0
+    assert metrics.active_change_metric(pear.Problem(A=[[1.0, 1.0]], b=[1.0]), predicted) == 0.0
 
 
 def test_change_rate_is_repeatable_and_grows_with_the_perturbation() -> None:
     for task in (shortest_path((5, 5)), random_knapsack(30, 3, seed=0)):
         _, true = task.samples(30, degree=4)
-        small, large = (metrics.active_change_rate(task.problem, true, scale=s, draws=3) for s in (1e-3, 0.3))
+        small, large = (metrics.active_change_metric(task.problem, true, scale=s, draws=3) for s in (1e-3, 0.3))
         assert 0 <= small < large < 0.5
-        assert small == metrics.active_change_rate(task.problem, true, scale=1e-3, draws=3)
+        assert small == metrics.active_change_metric(task.problem, true, scale=1e-3, draws=3)
         other = torch.Generator().manual_seed(7)
-        assert large != metrics.active_change_rate(task.problem, true, scale=0.3, draws=3, generator=other)
+        assert large != metrics.active_change_metric(task.problem, true, scale=0.3, draws=3, generator=other)
     for arguments, message in (({"draws": 0}, "draws"), ({"scale": -1.0}, "scale")):
         with pytest.raises(pear.ProblemError, match=message):
-            metrics.active_change_rate(task.problem, true, **arguments)  # type: ignore[arg-type]
+            metrics.active_change_metric(task.problem, true, **arguments)  # type: ignore[arg-type]
 
 
 def test_tables_in_another_order_are_refused():
@@ -189,7 +189,7 @@ def test_worst_of_no_samples() -> None:
 
 def test_ties_have_room_where_the_best_value_is_zero() -> None:
     G, h, value = np.zeros((1, 2)), np.zeros(1), -np.ones(2)
-    assert rows_of_tied_decisions(G, h, value, np.zeros(2), 1e-9)[1][-1] > 0.0
+    assert worst_case_rows(G, h, value, np.zeros(2), 1e-9)[1][-1] > 0.0
 
 
 @pytest.mark.parametrize(("less", "worst"), [(0.0, [[0.0, 1.0]]), (2e-8, [[1.0, 0.0]])])

@@ -9,7 +9,7 @@ from pear.losses.regret_metrics import Outcome
 from pear.tasks.portfolio import Portfolio
 from pear_lab.tasks.market.moments import moments
 from pear_lab.tasks.market.windows import AHEAD
-from pear_lab.tasks.metrics import published_regret
+from pear_lab.tasks.metrics import published_regret_metric
 
 _CHUNK = 128  # portfolios decided at once; bounds the memory
 
@@ -45,7 +45,7 @@ class Evaluation:
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
         """``Σ regret / (Σ |best utility| + 1e-7)``. ``true`` is ignored: the object already has the true days."""
-        return published_regret(self.outcome(predicted))
+        return published_regret_metric(self.outcome(predicted))
 
     def normalized_error(self, predicted: Tensor) -> float:
         """Return the squared error of the forecast days relative to that of forecasting zero."""
