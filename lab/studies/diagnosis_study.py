@@ -62,7 +62,9 @@ def draw(found: Diagnosis, path: Path) -> None:
     cost = np.nansum(found.attribution, axis=0)
     error = np.sqrt(((found.predicted - found.true) ** 2).mean(0))
     with figure_style.styled_figure((8.4, 4.6), sharex=True) as (figure, axes):
-        figure_style.write_headline(figure, "Which half-hours cost money", "Irish prices, ridge regression, test days")
+        figure_style.write_figure_headline(
+            figure, "Which half-hours cost money", "Irish prices, ridge regression, test days"
+        )
         axes.bar(
             range(len(cost)), 100 * cost / cost.sum(), color=figure_style.LIGHT["pear"], label="share of the regret, %"
         )

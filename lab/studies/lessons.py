@@ -45,7 +45,7 @@ from lesson_parts import (
     trial,
 )
 from pear.decisions import smoothing
-from pear.pages.figure_style import LIGHT, OURS, save_figure, set_plain_log_scale, styled_figure
+from pear.pages.figure_style import LIGHT, OURS, save_figure, style_plain_log_scale, styled_figure
 from pear.tasks import Samples, ShortestPath
 from pear.train.fit_config import Start
 from pear_lab.data import load_building, load_energy
@@ -158,7 +158,7 @@ def vertices(figure: Path) -> str:
         for axes in (left, right):
             axes.axvline(smoothing.STRENGTH, color=LIGHT["muted"], lw=1, ls=":")
             axes.set_xlabel('ρ (dotted: smoothing="auto")')
-            set_plain_log_scale(axes, "x")
+            style_plain_log_scale(axes, "x")
         left.set(title="Wrong decisions with a zero gradient, %", ylim=(0, 102))
         right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
         drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
@@ -216,7 +216,7 @@ def active_sets(figure: Path) -> str:
             axes.set(title=f"Cosine with the slope, degree {degree}", ylim=(-0.25, 1))
         for axes in (left, *rest):
             axes.set_xlabel("epoch")
-            set_plain_log_scale(axes, "x")
+            style_plain_log_scale(axes, "x")
             axes.set_xticks(epochs, [str(epoch) for epoch in epochs])
         drawing.legend(loc="outside lower center", ncols=3)
         save_figure(drawing, figure)
@@ -304,7 +304,7 @@ def samples(figure: Path) -> str:
             for name in (MSE, ALONE, GUIDED, GIVEN):
                 band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
             axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
-            set_plain_log_scale(axes, "x")
+            style_plain_log_scale(axes, "x")
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.set_ylim(0, None)
         drawing.legend(loc="outside lower center", ncols=2)

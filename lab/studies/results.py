@@ -15,7 +15,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from pear.pages.page import Grid, Section
+from pear.pages.page import PageGrid, PageSection
 from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read
@@ -84,7 +84,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
     return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
 
 
-def times(runs: StoredRuns) -> Section:
+def times(runs: StoredRuns) -> PageSection:
     """What the runs took, by task, method and time cap; and all but the integer programs of the capped baselines."""
     spent: dict[tuple[str, str, float], list[float]] = {}
     for run in (*runs.done, *runs.failed):
@@ -102,7 +102,7 @@ def times(runs: StoredRuns) -> Section:
         "cores at work."
     )
     header = ("Task", "Method", "Time cap, s", "Runs", "Minutes")
-    return Section("times", "What the runs took", (words,), (Grid("By task and method", header, tuple(rows)),))
+    return PageSection("times", "What the runs took", (words,), (PageGrid("By task and method", header, tuple(rows)),))
 
 
 def portfolio(database: Path = MARKETS) -> str:

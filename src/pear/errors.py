@@ -36,7 +36,7 @@ class NotUniqueError(PearError, RuntimeError):
     Attributes:
         samples: positions of these samples in the batch. They replace "{samples}" in the message.
         variables: positions of the variables that can move without a change in cost, in the first of these samples.
-            The names of these variables, or their positions if they have no names, replace "{variables}" in the message.
+            Their names, or the positions of variables without a name, replace "{variables}" in the message.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class NotUniqueError(PearError, RuntimeError):
         self._message, self._names, self.samples, self.variables = message, names, list(samples), list(variables)
 
     def at(self, index: Sequence[int]) -> NotUniqueError:
-        """Return this error with other sample numbers: sample i becomes sample ``index[i]``, its position in the batch."""
+        """Return this error with sample i renamed to ``index[i]``, its position in the whole batch."""
         return NotUniqueError(self._message, [index[i] for i in self.samples], self.variables, self._names)
 
     def with_names(self, names: Sequence[str]) -> NotUniqueError:
@@ -71,7 +71,7 @@ class SolveError(PearError, RuntimeError):
         self.statuses = list(statuses)
 
     def at(self, index: Sequence[int]) -> SolveError:
-        """Return this error with other sample numbers: sample i becomes sample ``index[i]``, its position in the batch."""
+        """Return this error with sample i renamed to ``index[i]``, its position in the whole batch."""
         return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 

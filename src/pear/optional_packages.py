@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
+import importlib.util
 from typing import Any
 
 from pear.errors import MissingExtraError
@@ -22,7 +21,7 @@ def import_optional(name: str, extra: str, what: str, otherwise: str = "") -> An
         MissingExtraError: the package is not installed.
     """
     try:
-        return import_module(name)
+        return importlib.import_module(name)
     except ImportError as error:
         remedy = f"run pip install 'pear-dfl[{extra}]'"
         raise MissingExtraError(
@@ -46,5 +45,5 @@ def require_packages(what: str, *packages: str) -> None:
         MissingExtraError: a package is not installed.
     """
     for package in packages:
-        if find_spec(package) is None:
+        if importlib.util.find_spec(package) is None:
             raise MissingExtraError(f"{what} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")

@@ -1,11 +1,13 @@
-"""Percentages, amounts of money, durations, counts and lists as texts."""
+"""Percentages, amounts of money, durations, counts and lists of names as texts for messages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-_MOST_LISTED = 5  # positions
+_MOST_POSITIONS = 5
+_MOST_SUGGESTED = 8
 
 
 def format_percent(value: float) -> str:
@@ -74,8 +76,8 @@ def list_positions(noun: str, positions: Sequence[int | str]) -> str:
         >>> list_positions("sample", [3]), list_positions("row", range(8))
         ('sample 3', 'rows 0, 1, 2, 3, 4 and 3 more')
     """
-    more = f" and {len(positions) - _MOST_LISTED} more" if len(positions) > _MOST_LISTED else ""
-    return f"{noun}{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions[:_MOST_LISTED]))}{more}"
+    more = f" and {len(positions) - _MOST_POSITIONS} more" if len(positions) > _MOST_POSITIONS else ""
+    return f"{noun}{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions[:_MOST_POSITIONS]))}{more}"
 
 
 def count_noun(number: int, noun: str) -> str:
@@ -88,3 +90,16 @@ def count_noun(number: int, noun: str) -> str:
     head, joint, tail = noun.partition(" with")
     plural = f"{head[:-1]}ies" if head.endswith("y") else f"{head}s"
     return f"{number:,} {noun if number == 1 else plural + joint + tail}"
+
+
+def suggest_name(name: str, known: Sequence[str]) -> str:
+    """Suggest the known name closest to an unknown one, or, if none is close, list known names.
+
+    Example:
+        >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])
+        (", did you mean 'price'?", ', only price, day')
+    """
+    if close := get_close_matches(name, known, n=1):
+        return f", did you mean {close[0]!r}?"
+    more = f", … ({len(known)} in all)" if len(known) > _MOST_SUGGESTED else ""
+    return f", only {', '.join(known[:_MOST_SUGGESTED])}{more}"

@@ -18,7 +18,7 @@ import pear
 from pear.cli import main
 from pear.cli.app import app
 from pear.cli.demo import gain_sentence
-from pear.cli.output_files import OutputError, writable_file, writable_folder, write_csv
+from pear.cli.output_files import OutputError, writable_output_file, writable_output_folder, write_output_csv
 from pear.solvers.registry import BACKENDS, Backend
 from pear.train.compiled import LinearEpochs
 from pear_lab.benchmarks import exactness_benchmark
@@ -253,10 +253,10 @@ def test_a_bad_out_fails_before_the_work_starts(
 def test_outputs_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="it is a file, and a folder is needed"):
-        writable_folder(tmp_path / "file")
+        writable_output_folder(tmp_path / "file")
     with pytest.raises(OutputError, match="it is a folder, and a file is needed"):
-        writable_file(tmp_path)
-    assert writable_file(tmp_path / "new" / "file.json").parent.is_dir()
+        writable_output_file(tmp_path)
+    assert writable_output_file(tmp_path / "new" / "file.json").parent.is_dir()
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -266,7 +266,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("pear.cli.output_files.tempfile.TemporaryFile", denied)
     with pytest.raises(OutputError, match="Permission denied; name another folder with --out"):
-        writable_folder(tmp_path)
+        writable_output_folder(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -297,7 +297,7 @@ def test_a_table_holds_nothing_that_a_spreadsheet_would_run(tmp_path: Path) -> N
     pandas = pytest.importorskip("pandas")
     days = pandas.Index(["=HYPERLINK(0)", "-3", "mon"], name="@day")
     table = pandas.DataFrame({"+x": [-1.5, 2.0, 3.0], "note": ["=1+1", "-7", "ok"]}, days)
-    path = write_csv(table, tmp_path / "table.csv")
+    path = write_output_csv(table, tmp_path / "table.csv")
     assert path.read_text().splitlines() == ["'@day,'+x,note", "'=HYPERLINK(0),-1.5,'=1+1", "-3,2.0,-7", "mon,3.0,ok"]
     with pytest.raises(OutputError, match="there is no folder"):
-        write_csv(table, tmp_path / "none" / "table.csv")
+        write_output_csv(table, tmp_path / "none" / "table.csv")

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from pear.losses.regret_metrics import Outcome
-from pear.tasks.path_graph import Graph
+from pear.tasks.path_graph import PathGraph
 from pear_lab.experiments import (
     EXPERIMENTS,
     FILE_NAME,
@@ -250,7 +250,7 @@ def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def all_paths(graph: Graph) -> torch.Tensor:
+def all_paths(graph: PathGraph) -> torch.Tensor:
     """(paths, arcs) 0 or 1."""
     leaving: dict[int, list[int]] = {}
     for k, (tail, _) in enumerate(graph.arcs):
@@ -296,17 +296,17 @@ def published(method: str) -> tuple[float, float]:
     In training, paths are found by a look at all 70 of them, which takes a fraction of the time of dynamic programming;
     both agree on all costs that came true, and on those that were predicted in the end.
     """
-    regrets, cheapest, paths = [], Graph.cheapest, all_paths(Graph.grid(5, 5)).double()
+    regrets, cheapest, paths = [], PathGraph.cheapest, all_paths(PathGraph.grid(5, 5)).double()
     assert len(paths) == 70
 
-    def look(graph: Graph, cost: torch.Tensor, true: torch.Tensor | None = None) -> torch.Tensor:
+    def look(graph: PathGraph, cost: torch.Tensor, true: torch.Tensor | None = None) -> torch.Tensor:
         return cheapest(graph, cost, true) if true is not None else paths[(cost @ paths.T).argmin(1)]
 
     for run in expand(["lp-degree"], Selection(["shortest_path"], [method], [8])):
         task = lp.make_task(run)
         split = lp.make_split(run, task)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Graph, "cheapest", look)
+            patch.setattr(PathGraph, "cheapest", look)
             model, _ = lp.train_as_published(run, task, split)
         with torch.no_grad():
             predicted = model(split.test.features)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from pear.cli.app import app
 from pear.errors import MissingExtraError
 from pear.pages import figure_style
-from pear.pages.page import Section, markdown_text
+from pear.pages.page import PageSection, escape_markdown
 from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
@@ -80,7 +80,7 @@ class Builder:
         self.connection.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(row))})", row)
         self.connection.commit()
 
-    def tables(self) -> dict[str, Section]:
+    def tables(self) -> dict[str, PageSection]:
         return {section.name: section for section in table_sections(read(self.path))}
 
     def cell(
@@ -462,7 +462,7 @@ def test_names_from_data_are_inert_on_the_page_and_in_the_tables(builder: Builde
 
 def test_plain_names_are_left_alone_in_markdown() -> None:
     for text in ("S&P 100, 4.2 ± 1.0 (ddof 1)", "normalized_regret of prices-2024.csv"):
-        assert markdown_text(text) == text
+        assert escape_markdown(text) == text
 
 
 def test_one_palette_for_the_light_and_the_dark_page() -> None:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from pear.cli import advise, calibrate, compare, decide, demo, diagnose, predict, solvers, train
-from pear.cli.console import ErrorsAsSentences, LazyCommands, print_plain
-from pear.errors import MissingExtraError
+from pear.cli.console import err, print_plain
+from pear.cli.lazy_commands import LazyCommands
+from pear.errors import MissingExtraError, PearError
 from pear.plugins import COMMANDS
 from pear.version import __version__
 
@@ -21,16 +22,24 @@ LAB = {
 """Commands of the package pear-lab, listed whether it is installed or not."""
 
 
-class Commands(ErrorsAsSentences, LazyCommands):
-    """The commands of this package, and those of the laboratory, which are imported when they are run."""
+class AppCommands(LazyCommands):
+    """The commands of this package, and those of the laboratory, which are imported when a user runs them."""
 
     lazy = LAB
 
-    def load(self, name: str) -> Any:
-        """Load a command of the laboratory from its entry point.
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the user named. Print an error of this package as one red sentence; exit with code 2."""
+        try:
+            return super().invoke(ctx)
+        except PearError as error:
+            print_plain(f"Error: {error}", "red", err)
+            raise typer.Exit(2) from None
+
+    def load_command(self, name: str) -> Any:
+        """Import a command of the laboratory by its entry point.
 
         Raises:
-            MissingExtraError: the package pear-lab, which has the command, is not installed.
+            MissingExtraError: the package pear-lab, which contains the command, is not installed.
         """
         from importlib.metadata import entry_points
 
@@ -48,7 +57,7 @@ class Commands(ErrorsAsSentences, LazyCommands):
 
 app = typer.Typer(
     name="pear",
-    cls=Commands,
+    cls=AppCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Train forecasters on the regret of the decisions they lead to.",

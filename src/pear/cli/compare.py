@@ -26,7 +26,7 @@ from pear.cli.options import (
     ModelPath,
     Variables,
 )
-from pear.cli.output_files import writable_folder, write_csv
+from pear.cli.output_files import writable_output_folder, write_output_csv
 from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
 from pear.optional_packages import require_packages
 
@@ -95,7 +95,7 @@ def compare(
     )
     tables = {name: one.to_numpy() for name, one in own.items()}
     compared = make_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
-    folder = writable_folder(to)
+    folder = writable_output_folder(to)
     print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(chosen)} features.\n")
     with one_thread():
         found = _compare_with_progress_bar(
@@ -108,8 +108,8 @@ def compare(
             groups=None if long is None else X.index if dates == long.groups else table[long.groups].to_numpy(),
         )
     _print_comparison(found)
-    write_csv(found.to_frame(), folder / "comparison.csv")
-    write_csv(found.to_frame("sample"), folder / "samples.csv", index=False)
+    write_output_csv(found.to_frame(), folder / "comparison.csv")
+    write_output_csv(found.to_frame("sample"), folder / "samples.csv", index=False)
     found.plot(folder / "comparison.png")
     print_plain(
         f"Picture: {folder / 'comparison.png'}\nTable: {folder / 'comparison.csv'}\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pear
 from pear.cli.console import err, print_plain
-from pear.cli.csv_table import suggest_name
 from pear.errors import DataError
+from pear.wording import suggest_name
 
 KINDS = ("ridge", "lightgbm", "mse", "pear", "correction")
 """What the command makes by itself: "lightgbm" where it is installed, "correction" where there are own forecasts."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pear.errors import DataError
 from pear.optional_packages import import_pandas
-from pear.wording import list_positions
+from pear.wording import list_positions, suggest_name
 
 if TYPE_CHECKING:
     import pandas
-
-
-_SHOWN = 8  # names of columns that a message lists
 
 
 def read_csv_table(path: Path) -> pandas.DataFrame:
@@ -139,20 +135,6 @@ def _entry_as_text(value: Any) -> str:
     if value != value:
         return ""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
-
-
-def suggest_name(name: str, there: Sequence[str]) -> str:
-    """Suggest the known name closest to a wrong one, or list the known names.
-
-    Example:
-        >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])
-        (", did you mean 'price'?", ', only price, day')
-    """
-    close = get_close_matches(name, there, n=1)
-    if close:
-        return f", did you mean {close[0]!r}?"
-    more = f", … ({len(there)} in all)" if len(there) > _SHOWN else ""
-    return f", only {', '.join(there[:_SHOWN])}{more}"
 
 
 def split_at_commas(text: str | None) -> list[str]:

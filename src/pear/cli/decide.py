@@ -11,7 +11,7 @@ import pear
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.options import Base, Groups, Variables
-from pear.cli.output_files import writable_file, write_csv
+from pear.cli.output_files import writable_output_file, write_output_csv
 from pear.cli.training_table import (
     LongColumns,
     SampleRows,
@@ -56,7 +56,7 @@ def decide(
     estimator = DecisionRegressor.load(model)
     if forecasts is None:
         samples = read_rows(estimator, model, data, groups, variables, base)
-        writable_file(to)
+        writable_output_file(to)
         found = estimator.decide(samples.features, interval=interval, **samples.options())
         decisions = found if interval is None else found.to_frame()
     else:
@@ -65,10 +65,10 @@ def decide(
         if base is not None:
             raise DataError("--forecasts are decided under as they come; --base is what a model corrects: name one")
         samples = read_rows(estimator, None, data, groups, variables, forecasts)
-        writable_file(to)
+        writable_output_file(to)
         decisions = _decide_under_forecasts(estimator, samples)
     decisions = _cast_integer_columns(estimator, decisions)
-    write_csv(decisions, to, index=groups is not None)
+    write_output_csv(decisions, to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
     count = plain_problem(estimator.problem).n

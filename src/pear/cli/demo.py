@@ -12,16 +12,17 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import pear
-from pear.cli.console import out, print_plain, two_decimal_percent
-from pear.cli.output_files import writable_folder, write_json
+from pear.cli.console import out, print_plain
+from pear.cli.output_files import writable_output_folder, write_output_json
 from pear.optional_packages import require_packages
 from pear.pages.figure_style import (
     LIGHT,
     save_figure,
-    set_plain_log_scale,
+    style_plain_log_scale,
     styled_figure,
-    write_headline,
+    write_figure_headline,
 )
+from pear.wording import format_two_decimal_percent
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,7 +60,7 @@ def demo(
     require_packages("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
-    folder = writable_folder(to)
+    folder = writable_output_folder(to)
     with torch.random.fork_rng(devices=[]):  # the first weights depend on the seed alone
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
@@ -77,7 +78,7 @@ def demo(
     settings = {"seed": seed, "degree": degree, "noise": noise, "grid": grid, "samples": samples}
     trained = {name: {"test_regret": regrets[name], **history.as_dict()} for name, history in histories.items()}
     start = {"version": pear.__version__, "settings": settings, "untrained": {"test_regret": before}}
-    write_json(folder / "demo.json", {**start, **trained})
+    write_output_json(folder / "demo.json", {**start, **trained})
     title = gain_sentence(regrets["MSE"], regrets["PEAR"]).partition(":")[0]
     done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
     draw_demo(folder / "demo.png", title, done, before, regrets, histories)
@@ -126,7 +127,7 @@ def _train_with_progress_bar(
         line = bar.add_task(name, total=config.max_epochs, state="starting")
 
         def show(now: pear.train.Progress) -> None:
-            state = f"epoch {now.epoch:3}, validation regret {two_decimal_percent(now.metric)}"
+            state = f"epoch {now.epoch:3}, validation regret {format_two_decimal_percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
         history = pear.fit(model, loss, split.train, split.validation, config=config, progress=show)
@@ -144,9 +145,9 @@ def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str
     table = Table()
     for heading in ("trained with", "test regret", "epochs", "seconds"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
-    table.add_row("nothing yet", two_decimal_percent(before), "0", "")
+    table.add_row("nothing yet", format_two_decimal_percent(before), "0", "")
     for name, history in histories.items():
-        table.add_row(name, two_decimal_percent(regrets[name]), str(history.epochs), f"{history.seconds:.1f}")
+        table.add_row(name, format_two_decimal_percent(regrets[name]), str(history.epochs), f"{history.seconds:.1f}")
     out.print(table)
     capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
@@ -164,7 +165,7 @@ def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
         >>> gain_sentence(0.05, 0.05)
         'Nothing was gained here: decisions trained with PEAR lose 5.00 %, those trained with MSE 5.00 %.'
     """
-    ours, theirs = two_decimal_percent(regret), two_decimal_percent(mse)
+    ours, theirs = format_two_decimal_percent(regret), format_two_decimal_percent(mse)
     if regret >= mse or ours == theirs:
         return f"Nothing was gained here: decisions trained with {name} lose {ours}, those trained with MSE {theirs}."
     saved = f"{100 * (1 - regret / mse):.0f} %"
@@ -194,7 +195,7 @@ def draw_demo(
         histories: training histories, by name of the loss.
     """
     with styled_figure((10, 4.8), widths=(1, 1.6)) as (figure, (left, right)):
-        write_headline(figure, title, subtitle)
+        write_figure_headline(figure, title, subtitle)
         _draw_regret_bars(left, untrained, test_regret)
         _draw_regret_curves(right, histories)
         return save_figure(figure, path)
@@ -206,12 +207,16 @@ def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> 
     heights = [100 * value for value in regret.values()]
     bars = axes.bar(range(len(regret)), heights, width=0.6, color=[LIGHT[name.lower()] for name in regret])
     axes.bar_label(
-        bars, [two_decimal_percent(value) for value in regret.values()], padding=4, fontsize=13, fontweight="bold"
+        bars,
+        [format_two_decimal_percent(value) for value in regret.values()],
+        padding=4,
+        fontsize=13,
+        fontweight="bold",
     )
     axes.set_xlim(-0.6, len(regret) - 0.4)
     axes.set_ylim(0, 1.15 * max(heights) or 1.0)
     axes.set_xticks(range(len(regret)), [f"trained with {name}" for name in regret])
-    axes.set_xlabel(f"before training: {two_decimal_percent(untrained)}", labelpad=7)
+    axes.set_xlabel(f"before training: {format_two_decimal_percent(untrained)}", labelpad=7)
 
 
 def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
@@ -234,7 +239,7 @@ def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
     if best is not None:
         place = best.epoch, 100 * max(best.metric, _LEAST_SHOWN)
         axes.plot(*place, "o", markersize=11, fillstyle="none", color=LIGHT["pear"])
-    set_plain_log_scale(axes, "y")
+    style_plain_log_scale(axes, "y")
     axes.set_xscale("log")
     axes.set_xlim(first / 1.4, last * (last / first) ** 0.4 * 1.4)  # with room for the names
     axes.set_xticks(epochs, [str(one) for one in epochs])

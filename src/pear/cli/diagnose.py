@@ -11,19 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import out, print_plain
-from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, split_at_commas
 from pear.cli.model_columns import parse_prices, read_model
 from pear.cli.options import CostMapPath, Known, ModelPath
-from pear.cli.output_files import writable_file
+from pear.cli.output_files import writable_output_file
 from pear.cli.training_table import read_known_columns
 from pear.errors import DataError
 from pear.optional_packages import require_packages
+from pear.wording import suggest_name
 
 if TYPE_CHECKING:
     import pandas
 
     import pear
-    from pear.pages.page import Grid
+    from pear.pages.page import PageGrid
 
 _ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
@@ -64,7 +65,7 @@ def diagnose(
         select_columns(forecast, paid, "predicted costs", predictions),
     )
     check_same_samples(truth, forecast, [*paid, *problem.variables], costs, predictions)
-    writable_file(to)
+    writable_output_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid, known=told)
     print_plain(_describe_costs(problem, paid, list(priced), model))
@@ -113,7 +114,7 @@ def _describe_costs(problem: pear.Model, paid: list[str], rows: list[str], model
     return f"{len(costs)} of the {count} costs of {model}{sides} are taken from the tables{fixed}.\n"
 
 
-def _print_grid(grid: Grid) -> None:
+def _print_grid(grid: PageGrid) -> None:
     """Print a table of the diagnosis on the terminal."""
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):

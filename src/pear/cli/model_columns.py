@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pear
-from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas, suggest_name
+from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas
 from pear.cli.training_table import LongColumns, variables_in
 from pear.errors import DataError
+from pear.wording import suggest_name
 
 if TYPE_CHECKING:
     import pandas

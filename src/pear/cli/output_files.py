@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet runs
 
 
-def writable_folder(path: Path) -> Path:
+def writable_output_folder(path: Path) -> Path:
     """Make the folder and try to write into it.
 
     Raises:
@@ -34,7 +34,7 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
-def writable_file(path: Path) -> Path:
+def writable_output_file(path: Path) -> Path:
     """Make the folder of a file and try to write there; the file itself is not touched.
 
     Raises:
@@ -42,18 +42,18 @@ def writable_file(path: Path) -> Path:
     """
     if path.is_dir():
         raise OutputError(f"cannot write to {path}: it is a folder, and a file is needed; name another with --out")
-    writable_folder(path.parent)
+    writable_output_folder(path.parent)
     return path
 
 
-def write_json(path: Path, data: Any) -> Path:
+def write_output_json(path: Path, data: Any) -> Path:
     """Write plain data as indented JSON."""
     with name_output_in_errors(path):
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def write_csv(table: pandas.DataFrame, path: Path, index: bool = True) -> Path:
+def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) -> Path:
     """Write a table as CSV; texts that a spreadsheet would run as a formula get an apostrophe in front.
 
     Args:

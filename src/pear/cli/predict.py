@@ -11,7 +11,7 @@ from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table
 from pear.cli.decide import read_rows
 from pear.cli.options import Base, Groups, Variables
-from pear.cli.output_files import writable_file, write_csv
+from pear.cli.output_files import writable_output_file, write_output_csv
 
 
 def predict(
@@ -30,11 +30,11 @@ def predict(
 
     estimator = DecisionRegressor.load(model)
     samples = read_rows(estimator, model, data, groups, variables, base)
-    writable_file(to)
+    writable_output_file(to)
     found = estimator.predict(samples.features, base_forecast=samples.forecast)
     if groups is not None:
         named = [name for name in (groups, variables) if name is not None]
         found = read_csv_table(data)[named].join(found)
-    write_csv(found.sort_index(), to, index=False)
+    write_output_csv(found.sort_index(), to, index=False)
     rows = "1 row" if len(found) == 1 else f"{len(found):,} rows"
     print_plain(f"Forecasts for {rows}: {to}")

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 import pear
-from pear.cli.console import err, out, print_plain, two_decimal_percent
+from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_dates, select_columns
 from pear.cli.demo import gain_sentence
 from pear.cli.model_columns import read_model_and_table
@@ -27,7 +27,7 @@ from pear.cli.options import (
     ModelPath,
     Variables,
 )
-from pear.cli.output_files import writable_file
+from pear.cli.output_files import writable_output_file
 from pear.cli.training_table import (
     LongColumns,
     RowSplit,
@@ -39,6 +39,7 @@ from pear.cli.training_table import (
     values_of_samples,
 )
 from pear.errors import DataError
+from pear.wording import format_two_decimal_percent
 
 if TYPE_CHECKING:
     import pandas
@@ -101,7 +102,7 @@ def train(
     if when is not None:
         everything = everything.by_date(when[table.index.get_indexer(everything.features.index)])
     samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
-    writable_file(to)
+    writable_output_file(to)
     print_plain(_describe_training(problem, samples, chosen, sides))
     settings: dict[str, Any] = {
         "max_epochs": max_epochs,
@@ -247,9 +248,9 @@ def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegre
     for name, found in judged.items():
         lost = f"{float(found.regret.mean()):.6g}", f"{float(found.regret.sum()):.6g}"
         epochs = str(trained[name].n_iter_) if name in trained else ""
-        table.add_row(name, two_decimal_percent(found.normalized), *lost, epochs)
+        table.add_row(name, format_two_decimal_percent(found.normalized), *lost, epochs)
     best = judged["MSE"].best
-    table.add_row("true costs known", two_decimal_percent(0.0), "0", "0", "", style="dim")
+    table.add_row("true costs known", format_two_decimal_percent(0.0), "0", "0", "", style="dim")
     out.print(table)
     print_plain(f"The best decisions are worth {float(best.mean()):.6g} a row.")
     for kept in [name for name in trained if name != "MSE" and name in judged]:

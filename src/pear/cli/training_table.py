@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, suggest_name
+from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns
 from pear.errors import DataError
+from pear.wording import suggest_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.optional_packages import require_packages
-from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, styled_figure, write_headline
+from pear.pages.figure_style import INK, LIGHT, MUTED, figure_as_svg, styled_figure, write_figure_headline
 from pear.wording import format_amount, format_percent
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def plot_diagnosis(found: Diagnosis) -> Figure:
         for axes in grid.flat[len(shown) :]:
             axes.remove()
         title, _, rest = found.sentences[0].partition("; ")
-        write_headline(figure, title, rest)
+        write_figure_headline(figure, title, rest)
         return figure
 
 

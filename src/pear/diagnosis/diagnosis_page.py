@@ -11,7 +11,7 @@ import numpy as np
 
 from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
 from pear.errors import name_output_in_errors
-from pear.pages.page import Grid, PageFigure, Section, render_page
+from pear.pages.page import PageFigure, PageGrid, PageSection, render_page
 from pear.problem.html_tables import html_table, summarise_names
 from pear.wording import format_amount, format_percent
 
@@ -69,7 +69,7 @@ _CONSTRAINTS: Columns = (
 )
 
 
-def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
+def make_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
     """Make the tables of a diagnosis, each cut to at most ``rows`` rows. Empty tables are left out.
 
     Returns:
@@ -104,12 +104,12 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
 
 def _make_grid(
     title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
-) -> Grid:
+) -> PageGrid:
     """Format the first rows of a table as texts. ``there`` is the full number of rows if ``frame`` is already cut."""
     there = len(frame) if there is None else there
     title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]
-    return Grid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
+    return PageGrid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
 
 
 _ROWS = 12  # of a table; the DataFrames have all of them
@@ -135,7 +135,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
         own = tuple(PageFigure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
         rows = (tables[name],) if name in tables else ()
         if own or rows:
-            sections.append(Section(name, title, grids=rows, figures=own, figures_first=True))
+            sections.append(PageSection(name, title, grids=rows, figures=own, figures_first=True))
     size = f"{len(found.regret):,} samples, {len(found.names):,} predicted values, {len(found.variables):,} variables."
     text = render_page("What the errors of the forecast cost", found.sentences, sections, f"{size} {found.smoothing}")
     to = Path(path)

@@ -17,7 +17,7 @@ from pear.pages.figure_style import (
     OURS,
     save_figure,
     styled_figure,
-    write_headline,
+    write_figure_headline,
 )
 from pear.wording import format_amount
 
@@ -43,7 +43,7 @@ def draw_comparison(found: WalkForward, path: Path | None) -> Figure:
         _draw_cumulated(found, colors, left)
         _draw_means(found, colors, right)
         title, _, rest = describe_comparison(found)[0].partition("; ")
-        write_headline(figure, title, rest)
+        write_figure_headline(figure, title, rest)
         if path is not None:
             save_figure(figure, path)
         return figure

@@ -1,1 +1,1 @@
-"""Self-contained HTML pages: their sections, and the style of their figures."""
+"""Self-contained HTML pages, and the style of all figures."""

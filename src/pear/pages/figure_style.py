@@ -1,7 +1,7 @@
-"""The style of all pictures: those of pages, of the demo, and of the laboratory's reports and benchmarks.
+"""The style of all figures: on pages, of ``pear demo``, and in the laboratory's reports and benchmarks.
 
-Pictures are drawn with the light palette. Those in the page have each colour replaced by a CSS variable of the page, so
-that one picture serves the light and the dark page.
+Figures are drawn with light colours. In a figure for a page, CSS variables replace these colours, so that the page can
+show the figure in light and in dark colours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIGHT = {
     "within-bg": "#e6f3ea", "better": "#1f66b1", "better-bg": "#e4eefa", "worse": "#b0462a", "worse-bg": "#fbe9e3",
     "none": "#727a82", "none-bg": "#eef0f1",
 }  # fmt: skip
-"""Colours by name; no two alike, so that a colour in a picture can be replaced by its name."""
+"""The light colours by name. No two are equal, so that a colour in a figure determines its name."""
 
 DARK = {
     "page": "#14171a", "card": "#1c2024", "ink": "#e7eaec", "muted": "#9aa4ad", "line": "#30363c",
@@ -37,13 +37,13 @@ DARK = {
     "within-bg": "#1d3427", "better": "#86b9f2", "better-bg": "#1c2f45", "worse": "#f2997c", "worse-bg": "#42261d",
     "none": "#98a1a9", "none-bg": "#282d32",
 }  # fmt: skip
-"""Colours of the dark page, by the names of ``LIGHT``."""
+"""The dark colours, by the names of ``LIGHT``."""
 
 INK, MUTED, LINE, CARD = (LIGHT[name] for name in ("ink", "muted", "line", "card"))
 OURS = tuple(LIGHT[name] for name in ("pear", "pear-mid", "pear-pale", "pear-deep"))
-"""Colours for several lines of this package in one picture."""
+"""Colours for the lines of this package in a figure."""
 OTHERS = tuple(LIGHT[name] for name in ("mse", "pfyl", "spo", "lava", "dbb", "spo-relaxed"))
-"""Colours for the lines of other packages."""
+"""Colours for all other lines in a figure."""
 
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small, sharp, and in the font of the page
@@ -78,7 +78,7 @@ _SETTINGS: dict[Any, Any] = {
 
 
 def style_context() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which matplotlib draws in the style of the package."""
+    """Return a context in which matplotlib draws in the style of this package."""
     import matplotlib as mpl
 
     return mpl.rc_context(_SETTINGS)
@@ -92,17 +92,17 @@ def styled_figure(
     heights: tuple[float, ...] = (1.0,),
     **options: Any,
 ) -> Iterator[tuple[Figure, Any]]:
-    """Make an empty figure and its axes in the style of the package; draw and save within the block.
+    """A context with an empty figure and its axes in the style of this package. Draw and save inside its block.
 
     Args:
         size: width and height in inches.
-        grid: direction of the grid lines behind the data.
+        grid: the axes whose grid lines are drawn behind the data.
         widths: relative widths of the columns of axes.
         heights: relative heights of the rows of axes.
         options: further arguments of ``Figure.subplots``.
 
     Yields:
-        The figure, and its axes: one, or an array where there are several.
+        The figure, and its axes: one object, or an array of several axes.
     """
     from matplotlib.figure import Figure
 
@@ -114,8 +114,8 @@ def styled_figure(
         yield figure, axes
 
 
-def set_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
-    """Set a log scale with few ticks, labelled with plain numbers. Call it after everything is drawn."""
+def style_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
+    """Give an axis a log scale with few ticks and plain numbers. Call this function after everything is drawn."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set(**{f"{which}scale": "log"})
@@ -123,15 +123,15 @@ def set_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
     low, high = sorted(axis.get_view_interval())
     ratio = high / low if low > 0 else 1.0
     ticks = LogLocator(base=10, subs=(1.0,) if ratio > 1e4 else (1.0, 3.0) if ratio > 100 else (1.0, 2.0, 5.0))
-    # On a short axis there may be no power of ten, nor twice or five times one.
+    # A short axis may contain fewer than three of these ticks.
     enough = ratio > 1 and sum(low <= tick <= high for tick in ticks.tick_values(low, high)) > 2
     axis.set_major_locator(ticks if enough else MaxNLocator(5, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axis.set_minor_locator(NullLocator())
 
 
-def write_headline(figure: Figure, title: str, subtitle: str = "") -> None:
-    """Write a title above all axes, and a subtitle below it."""
+def write_figure_headline(figure: Figure, title: str, subtitle: str = "") -> None:
+    """Write a title and a subtitle above all axes of a figure."""
     height = figure.get_figheight()
     lines = ((title, 13.5, INK, "bold", 0.3), (subtitle, 10.5, MUTED, "normal", 0.56))
     for text, size, color, weight, down in lines[: 1 + bool(subtitle)]:
@@ -141,14 +141,14 @@ def write_headline(figure: Figure, title: str, subtitle: str = "") -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Save a figure in the format that the name ends with. The same figure gives the same bytes."""
+    """Save a figure in the format of the file name's ending. Equal figures give equal bytes."""
     with name_output_in_errors(path):
         figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
 def figure_as_svg(figure: Figure) -> str:
-    """Return a figure as an ``<svg>`` element for a page: no header, no addresses, no fixed size."""
+    """Return a figure as an ``<svg>`` element for a page: without a header, addresses, comments and a fixed size."""
     figure.patch.set_alpha(0.0)
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)
@@ -163,8 +163,8 @@ def figure_as_svg(figure: Figure) -> str:
     text = f"{head}>{body}".replace("xlink:href", "href")
     names = {color: f"var(--{name})" for name, color in LIGHT.items()}
 
-    def named(style: re.Match[str]) -> str:
+    def name_colors(style: re.Match[str]) -> str:
         return re.sub(r"#[0-9a-f]{6}", lambda color: names.get(color[0], color[0]), style[0])
 
-    text = re.sub(r'style="[^"]*"', named, text)  # in styles alone: a text may hold what looks like a colour
+    text = re.sub(r'style="[^"]*"', name_colors, text)  # only in styles: a text may contain what looks like a colour
     return re.sub(r"\n\s*", "\n", text).strip()

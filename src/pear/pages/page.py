@@ -1,4 +1,4 @@
-"""Self-contained HTML pages and Markdown: their sections, tables and figures, and the templates that render them."""
+"""HTML pages that need no other file: their sections, tables and figures, and the templates that render them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 
 class RankedText(NamedTuple):
-    """A text with its place in a ranking: place 1 is printed bold, place 2 underlined, place 0 plain."""
+    """A table entry with its place in a ranking. A page shows place 1 bold, place 2 underlined and place 0 plain."""
 
     text: str
     place: int = 0
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table.
+class PageGrid:
+    """A table of a page.
 
     Attributes:
         title: heading above the table.
         header: headings of the columns; empty for a table without headings.
-        rows: the entries of each line; the first one names the line. An entry is a text, a :class:`RankedText`, or an
-            object with the attribute ``not_run`` that compares our number with a published one.
+        rows: the entries of each row. The first entry names the row. An entry is a text, a ``RankedText``, or a
+            comparison cell: an object that compares a number of this package with a published one. A comparison cell
+            has the attribute ``not_run``, which is True if there is no such number yet.
         caption: text between the heading and the table.
     """
 
@@ -41,24 +42,24 @@ class Grid:
 
     @property
     def cells(self) -> list[Any]:
-        """Entries that compare our number with the paper's, in reading order."""
+        """The comparison cells, row by row."""
         return [entry for row in self.rows for entry in row if not isinstance(entry, str | RankedText)]
 
     @property
     def not_run(self) -> bool:
-        """Whether it compares with the paper, and nothing of it was run."""
+        """Whether the table has comparison cells and none of them has a number of this package."""
         return bool(self.cells) and all(cell.not_run for cell in self.cells)
 
 
 @dataclass(frozen=True)
 class PageFigure:
-    """One figure of a page, or its place where nothing was run yet.
+    """A figure of a page, or an empty place for a figure whose experiment has not been run.
 
     Attributes:
         title: text above the figure.
         caption: text below the figure.
-        draw: function that returns the ``<svg>`` element and needs matplotlib; None if nothing was run.
-        legend: colour of each name, from ``pear.pages.figure_style``.
+        draw: function that returns the ``<svg>`` element and needs matplotlib; None for an empty place.
+        legend: the names in the legend, each with its colour from ``pear.pages.figure_style``.
     """
 
     title: str
@@ -68,67 +69,67 @@ class PageFigure:
 
 
 @dataclass(frozen=True)
-class Section:
-    """One section of a page.
+class PageSection:
+    """A section of a page.
 
     Attributes:
-        name: name that is unique on the page.
+        name: a name that no other section of the page has.
         title: heading of the section.
         sentences: texts, one paragraph each.
         grids: tables of the section.
         figures: figures of the section, shown after the tables.
         figures_first: True to show the figures before the tables.
-        save: function that writes all figures with their legend as one picture; None if no such file is needed.
+        save: function that writes all figures with their legend to one picture file; None if no file is wanted.
     """
 
     name: str
     title: str
     sentences: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[PageGrid, ...] = ()
     figures: tuple[PageFigure, ...] = ()
     save: Callable[[Path], object] | None = None
     figures_first: bool = False
 
     @property
     def cells(self) -> list[Any]:
-        """The cells of all grids, in reading order."""
+        """The comparison cells of all tables, in order."""
         return [cell for grid in self.grids for cell in grid.cells]
 
     @property
     def not_run(self) -> bool:
-        """Whether it compares with the paper, and nothing of it was run."""
+        """Whether the section has comparison cells and none of them has a number of this package."""
         return bool(self.cells) and all(grid.not_run for grid in self.grids if grid.cells)
 
 
-def render_page(title: str, lead: Sequence[str], sections: Sequence[Section], footer: str = "") -> str:
-    """Render one HTML page without other files: lead sentences, then sections of sentences, tables and figures.
+def render_page(title: str, lead: Sequence[str], sections: Sequence[PageSection], footer: str = "") -> str:
+    """Render an HTML page that needs no other file: leading sentences, then sections, then a footer.
 
     Raises:
-        MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
+        MissingExtraError: jinja2 or matplotlib is not installed.
     """
     require_packages("the page", "jinja2", "matplotlib")
-    return render_template("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
+    return render_page_template("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
 
 
-def render_template(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
-    """Fill a template. Every value is escaped: as Markdown where the name ends in .md, else as HTML.
+def render_page_template(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
+    """Fill a template. Values are escaped as Markdown if the name of the template ends in ".md", otherwise as HTML.
 
     Args:
         name: name of the template, without ``.j2``.
         values: values of the template's variables, by name.
-        package: import package whose templates take precedence over those of ``pear.pages``.
+        package: import package of the templates. Templates that it does not have come from ``pear.pages``.
     """
-    template = _jinja_environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
+    template = _make_template_environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
     return f"{template.render({**values, 'light': figure_style.LIGHT, 'dark': figure_style.DARK}).strip()}\n"
 
 
-def _jinja_environment(package: str, markdown: bool) -> Environment:
-    """Make the jinja2 environment that finds the templates of a package and escapes every value."""
+def _make_template_environment(package: str, markdown: bool) -> Environment:
+    """Return the jinja2 environment that finds templates of a package and escapes their values."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    def escape_markdown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(markdown_text(str(value)))
+    def escape_value(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(escape_markdown(str(value)))
 
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("pear.pages")]),
@@ -136,24 +137,24 @@ def _jinja_environment(package: str, markdown: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=escape_markdown if markdown else None,
+        finalize=escape_value if markdown else None,
     )
-    environment.filters["own_ids"] = lambda svg, prefix: Markup(_prefix_ids(svg, prefix))
+    environment.filters["own_ids"] = lambda svg, prefix: Markup(_prefix_figure_ids(svg, prefix))
     return environment
 
 
-def markdown_text(text: str) -> str:
-    r"""Escape a text for Markdown, in one line.
+def escape_markdown(text: str) -> str:
+    r"""Escape a text for Markdown, and join its lines.
 
     Example:
-        >>> markdown_text("<b>a|b</b>\n*c* [d](e) &amp; x_y")
+        >>> escape_markdown("<b>a|b</b>\n*c* [d](e) &amp; x_y")
         '&lt;b>a\\|b&lt;/b> \\*c\\* \\[d\\](e) &amp;amp; x_y'
     """
     text = re.sub(r"[\\`*|\[\]]|\b_|_\b", r"\\\g<0>", re.sub(r"\s+", " ", text))
     return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
 
 
-def _prefix_ids(svg: str, prefix: str) -> str:
-    """Put a prefix on every id of an SVG figure, so that figures on one page do not share ids."""
+def _prefix_figure_ids(svg: str, prefix: str) -> str:
+    """Add a prefix to every id in an SVG figure, so that two figures on a page have no id in common."""
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pear.optional_packages import require_packages
-from pear.pages.figure_style import INK, OTHERS, OURS, save_figure, styled_figure, write_headline
+from pear.pages.figure_style import INK, OTHERS, OURS, save_figure, styled_figure, write_figure_headline
 from pear.wording import format_amount
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
             axes.tick_params(axis="x", labelrotation=20 if np.issubdtype(when.dtype, np.datetime64) else 0)
         word = "cost" if found.sense == "min" else "brought"
         headline = f"{len(found.cost):,} steps {word} {format_amount(found.total)}"
-        write_headline(figure, headline, f"{format_amount(found.mean)} a step")
+        write_figure_headline(figure, headline, f"{format_amount(found.mean)} a step")
         if path is not None:
             save_figure(figure, path)
         return figure

@@ -1,4 +1,4 @@
-"""``Graph``: a directed acyclic graph and its cheapest paths for a batch of costs, without a solver."""
+"""``PathGraph``: a directed acyclic graph and its cheapest paths for a batch of costs, without a solver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pear.tasks.path_kernel import ArrivingArcs, mark_cheapest
 
 
 @dataclass(frozen=True)
-class Graph:
+class PathGraph:
     """A directed acyclic graph and the two nodes that paths lead between.
 
     Attributes:
@@ -33,7 +33,9 @@ class Graph:
     target: int
 
     @classmethod
-    def from_arcs(cls, arcs: Iterable[tuple[int, int]], source: int | None = None, target: int | None = None) -> Graph:
+    def from_arcs(
+        cls, arcs: Iterable[tuple[int, int]], source: int | None = None, target: int | None = None
+    ) -> PathGraph:
         """Check the arcs and count the nodes, which are numbered from 0 in any order.
 
         Args:
@@ -57,7 +59,7 @@ class Graph:
         return graph
 
     @classmethod
-    def grid(cls, rows: int, columns: int) -> Graph:
+    def grid(cls, rows: int, columns: int) -> PathGraph:
         """A grid with paths rightward and downward from corner to corner.
 
         Arcs come row by row: the row's rightward arcs, then its downward arcs.
@@ -71,7 +73,7 @@ class Graph:
         return cls.from_arcs(arcs)
 
     @classmethod
-    def crossed_grid(cls, rows: int, columns: int) -> Graph:
+    def crossed_grid(cls, rows: int, columns: int) -> PathGraph:
         """The same grid with paths rightward and *upward*, from the lower left corner to the upper right.
 
         Every arc keeps its place in the order, and so its cost; only the vertical ones are turned round.

@@ -1,4 +1,4 @@
-"""The compiled dynamic programming behind ``Graph.cheapest``: the cheapest path of each sample through a graph."""
+"""The compiled dynamic programming behind ``PathGraph.cheapest``: the cheapest path of each sample through a graph."""
 
 from __future__ import annotations
 

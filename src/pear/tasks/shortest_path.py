@@ -13,9 +13,9 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
-from pear.tasks.path_graph import Graph
+from pear.tasks.path_graph import PathGraph
 from pear.tasks.synthetic_task import SyntheticTask
-from pear.tasks.task import check_finite
+from pear.tasks.task import check_finite_costs
 
 Direction = Literal["forward", "cross"]
 
@@ -30,7 +30,7 @@ class ShortestPath(SyntheticTask):
         direction: "forward", or "cross" for a grid walked upward instead of downward.
     """
 
-    graph: Graph
+    graph: PathGraph
     grid: tuple[int, int] | None = None
     direction: Direction = "forward"
 
@@ -93,7 +93,7 @@ class ShortestPath(SyntheticTask):
 
     def _checked(self, cost: Any) -> Tensor:
         costs = super()._checked(cost)
-        check_finite(costs, "their cheapest path")
+        check_finite_costs(costs, "their cheapest path")
         return costs
 
     def _path(self, row: Tensor, i: int) -> list[int]:
@@ -149,12 +149,12 @@ def shortest_path(
         if source is not None or target is not None:
             raise ProblemError("source and target belong to arcs=; a grid is walked from corner to corner")
         rows, columns = grid
-        graph = Graph.grid(rows, columns) if direction == "forward" else Graph.crossed_grid(rows, columns)
+        graph = PathGraph.grid(rows, columns) if direction == "forward" else PathGraph.crossed_grid(rows, columns)
         name = f"shortest_path_{rows}x{columns}" + ("_cross" if direction == "cross" else "")
     else:
         if direction != "forward":
             raise ProblemError("direction belongs to a grid; turn the arcs yourself and pass source= and target=")
-        graph = Graph.from_arcs(arcs, source, target)
+        graph = PathGraph.from_arcs(arcs, source, target)
         name = f"shortest_path_{graph.nodes}_nodes"
     supply = torch.zeros(graph.nodes, dtype=torch.float64)
     supply[graph.source], supply[graph.target] = 1.0, -1.0

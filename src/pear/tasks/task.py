@@ -147,7 +147,7 @@ class Task:
         return compare_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
 
 
-def check_finite(costs: Tensor, what: str) -> None:
+def check_finite_costs(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     if all_finite(costs):
         return

@@ -142,14 +142,14 @@ def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequ
     colors = _series_colors(series)
     size = (max(5.6, 4.2 * len(panels)), 4.6)
     with figure_style.styled_figure(size, "both", (1.0,) * len(panels), squeeze=False, sharey=True) as (figure, grid):
-        figure_style.write_headline(figure, title)
+        figure_style.write_figure_headline(figure, title)
         for axes, panel in zip(grid[0], panels, strict=True):
             for one in series:
                 if one.panel == panel:
                     _draw_line(axes, one, colors[one.name])
             axes.set(title=panel, xlabel=x_label)
-            figure_style.set_plain_log_scale(axes, "x")
-            figure_style.set_plain_log_scale(axes, "y")
+            figure_style.style_plain_log_scale(axes, "x")
+            figure_style.style_plain_log_scale(axes, "y")
             if axes.get_legend_handles_labels()[1]:
                 axes.legend()
         grid[0][0].set_ylabel(y_label)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pear.cli.console import print_plain
-from pear.cli.output_files import writable_folder
+from pear.cli.output_files import writable_output_folder
 from pear_lab.experiments import FILE_NAME
 from pear_lab.report import read, write_report
 
@@ -24,5 +24,5 @@ def report(
 ) -> None:
     """Compare the runs of a database with the paper's numbers: one HTML page, and the tables as Markdown."""
     runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
-    page, tables, summary = write_report(runs, writable_folder(to))
+    page, tables, summary = write_report(runs, writable_output_folder(to))
     print_plain(f"{summary}\nPage:   {page}\nTables: {tables}")

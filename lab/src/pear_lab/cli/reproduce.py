@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.console import err, out, two_decimal_percent
+from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
-from pear.cli.output_files import writable_file, write_json
+from pear.cli.output_files import writable_output_file, write_output_json
 from pear.compile.thread_pools import thread_count
 from pear.engines import Engine
 from pear.engines.engine_table import check_engine_name
+from pear.wording import format_two_decimal_percent
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, parse_numbers
 from pear_lab.data.data_files import VARIABLE
@@ -194,7 +195,7 @@ def _set_data_folder(given: str | None) -> str | None:
 def _export_database(folder: Path, to: Path) -> None:
     """Write all rows of a database to a JSON file."""
     data = experiments.export_database(folder if folder.is_file() else folder / FILE_NAME)
-    write_json(writable_file(to), data)
+    write_output_json(writable_output_file(to), data)
     counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
 
@@ -353,7 +354,7 @@ class _RunsProgressBar:
             total = run.settings["max_epochs"] if run.variant is None else 1
             self._lines[run.key] = self._progress.add_task(str(run), total=total, state="")
         elif now is not None and run.key in self._lines:
-            regret = "" if now.metric != now.metric else f"validation regret {two_decimal_percent(now.metric)}"
+            regret = "" if now.metric != now.metric else f"validation regret {format_two_decimal_percent(now.metric)}"
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
     def _show_finished_run(self, event: Event) -> None:
@@ -366,7 +367,7 @@ class _RunsProgressBar:
         if record is not None and record.status == "done":
             self.estimate.add(run, record.timings)
             regret = record.metrics.get("normalized_regret")
-            tail = "" if regret is None else f": test regret {two_decimal_percent(regret)}"
+            tail = "" if regret is None else f": test regret {format_two_decimal_percent(regret)}"
             self._progress.console.print(Text(f"{run}{tail}, {record.timings['total']:.1f} s"), highlight=False)
         elif record is not None:
             self._progress.console.print(Text(f"{run}: failed: {record.reason}", style="red"))

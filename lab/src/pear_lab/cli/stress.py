@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
-from pear.cli.output_files import writable_folder, write_json
+from pear.cli.output_files import writable_output_folder, write_output_json
 from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
@@ -82,7 +82,7 @@ def fuzz(
     from pear.compile.thread_pools import thread_count as core_count  # imports torch, as the next line does
     from pear_lab.stress import fuzz as runner
 
-    writable_folder(to)
+    writable_output_folder(to)
     names = None if families is None else split_at_commas(families)
     with _stress_progress_bar(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
@@ -97,7 +97,7 @@ def fuzz(
     print_table(shown)
     rows = [vars(tally) for tally in found.tallies.values()]
     numbers = {"count": count, "seed": seed, "interrupted": found.interrupted, "missed": missed, "rows": rows}
-    write_json(to / "results.json", numbers)
+    write_output_json(to / "results.json", numbers)
     (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
     if found.files:
         out.print(Text(f"{len(found.files)} counterexamples: {to}"), soft_wrap=True)
@@ -167,7 +167,7 @@ def milp(
     from pear.compile.thread_pools import thread_count as core_count
     from pear_lab.stress.examine_milp import run
 
-    writable_folder(to)
+    writable_output_folder(to)
     numbers = list(range(first, first + count))
     with _counting_progress_bar(count) as show:
         found = run(numbers, seed, workers or core_count(), to, resume, show)

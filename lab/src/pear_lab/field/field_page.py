@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pear.pages.page import Section
+from pear.pages.page import PageSection
 from pear_lab.experiments.database import read_records
 from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.field import field_sections as sections
@@ -72,7 +72,7 @@ def _commands(found: Sequence[TaskResults]) -> str:
     )
 
 
-def _markdown(found: Sequence[Section]) -> list[str]:
+def _markdown(found: Sequence[PageSection]) -> list[str]:
     return [section_markdown(section) for section in found]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pear.pages.page import Grid, RankedText, Section
+from pear.pages.page import PageGrid, PageSection, RankedText
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.field.field_methods import DEFAULT, field_methods, setting_in_words
 from pear_lab.field.field_ranks import FieldRanks
@@ -32,7 +32,7 @@ _ADDED = (
 _DECIMALS = 2
 
 
-def protocol_section(found: Sequence[TaskResults]) -> Section:
+def protocol_section(found: Sequence[TaskResults]) -> PageSection:
     """Say how every method was trained, with the numbers that the runs have recorded."""
     settings = next(run for runs in found[0].done.values() for run in runs.values()).settings
     train, validation, test = settings["most"]
@@ -64,7 +64,7 @@ def protocol_section(found: Sequence[TaskResults]) -> Section:
         "the time cap ends trainings they decide what a method can do.",
         _budget_sentence(found),
     )
-    return Section("protocol", "How it was done", sentences)
+    return PageSection("protocol", "How it was done", sentences)
 
 
 def _budget_sentence(found: Sequence[TaskResults]) -> str:
@@ -79,11 +79,11 @@ def _budget_sentence(found: Sequence[TaskResults]) -> str:
     )
 
 
-def ranks_section(ranks: FieldRanks) -> Section:
+def ranks_section(ranks: FieldRanks) -> PageSection:
     """Make the section of mean ranks."""
     if ranks.found is None:
         words = "Ranks need at least three methods that have results on the same two tasks; there are not as many."
-        return Section("ranks", "Mean ranks", (words,))
+        return PageSection("ranks", "Mean ranks", (words,))
     good = ranks.found.as_good_as_best()
     rows = tuple(
         (title(name), RankedText(f"{rank:.2f}", int(name in good)), *_against_default(ranks, name))
@@ -109,7 +109,7 @@ def ranks_section(ranks: FieldRanks) -> Section:
             f"The last columns compare each method with {title(DEFAULT)}, task by task: on how many its mean regret is "
             "lower and higher, and the p of the sign test, adjusted by Holm for the number of methods."
         )
-    return Section("ranks", "Mean ranks", tuple(sentences), (Grid("Methods", tuple(header), rows),))
+    return PageSection("ranks", "Mean ranks", tuple(sentences), (PageGrid("Methods", tuple(header), rows),))
 
 
 def _against_default(ranks: FieldRanks, name: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _against_default(ranks: FieldRanks, name: str) -> tuple[str, ...]:
     return ("–", "–", "–") if test is None else (str(test.lower), str(test.higher), f"{test.p_value:.2g}")
 
 
-def task_section(one: TaskResults) -> Section:
+def task_section(one: TaskResults) -> PageSection:
     """Make the section of one task: what it is, and the table of all methods."""
     unit = "%" if one.factor != 1 else "mean"
     header = ["Method", f"Test regret, {unit}", "Less the best", "Seconds", "To near the best, s", "Chosen most often"]
@@ -146,8 +146,8 @@ def task_section(one: TaskResults) -> Section:
     sentences = [f"{one.task.origin}.", one.task.protocol, *_other_published(one)]
     if one.incomplete:
         sentences.append(f"{one.incomplete} runs of seeds that many methods have not ended are not shown.")
-    grid = Grid("All methods", tuple(header), tuple(rows), caption)
-    return Section(one.task.name, one.task.title, tuple(filter(None, sentences)), (grid,))
+    grid = PageGrid("All methods", tuple(header), tuple(rows), caption)
+    return PageSection(one.task.name, one.task.title, tuple(filter(None, sentences)), (grid,))
 
 
 def mean_and_error(numbers: np.ndarray) -> str:
@@ -165,7 +165,7 @@ def mean_and_error(numbers: np.ndarray) -> str:
     return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
-def speed_section(found: Sequence[TaskResults]) -> Section:
+def speed_section(found: Sequence[TaskResults]) -> PageSection:
     """Make the section that says how often and how soon each method comes near the best."""
     spent: dict[str, list[float]] = {}
     near: dict[str, list[float | None]] = {}
@@ -192,10 +192,12 @@ def speed_section(found: Sequence[TaskResults]) -> Section:
         "is near already takes none. The start is kept where no check validates better. "
         "Where the time cap ends a training, a faster computer might let the method come further."
     )
-    return Section("speed", "Time to come near the best", (words,), (Grid("Over all tasks", header, tuple(rows)),))
+    return PageSection(
+        "speed", "Time to come near the best", (words,), (PageGrid("Over all tasks", header, tuple(rows)),)
+    )
 
 
-def settings_section(found: Sequence[TaskResults]) -> Section:
+def settings_section(found: Sequence[TaskResults]) -> PageSection:
     """Make the table of all settings, with how often each was chosen."""
     rows = []
     for name in dict.fromkeys(name for one in found for name in one.done):
@@ -213,10 +215,10 @@ def settings_section(found: Sequence[TaskResults]) -> Section:
         "deviation, but for the smoothing of PEAR as published, which is absolute as in its paper."
     )
     header = ("Method", "pear.losses.make_loss", "Settings tried")
-    return Section("settings", "All settings", (words,), (Grid("By method", header, tuple(rows)),))
+    return PageSection("settings", "All settings", (words,), (PageGrid("By method", header, tuple(rows)),))
 
 
-def failures_section(found: Sequence[TaskResults]) -> Section:
+def failures_section(found: Sequence[TaskResults]) -> PageSection:
     """List what failed and what does not apply, each with its reason."""
     rows = [
         (one.task.title, title(name), failure_in_words(reasons, len(one.seeds)))
@@ -233,11 +235,11 @@ def failures_section(found: Sequence[TaskResults]) -> Section:
     ]
     grids = []
     if rows:
-        grids.append(Grid("Methods without a result", ("Task", "Method", "Reason"), tuple(rows)))
+        grids.append(PageGrid("Methods without a result", ("Task", "Method", "Reason"), tuple(rows)))
     if broken:
         words = "The other settings of these runs went on."
-        grids.append(Grid("Single tries", ("Task", "Method", "Failed", "Reason"), tuple(broken), words))
-    return Section("failures", "What failed, and what does not apply", () if grids else ("Nothing.",), tuple(grids))
+        grids.append(PageGrid("Single tries", ("Task", "Method", "Failed", "Reason"), tuple(broken), words))
+    return PageSection("failures", "What failed, and what does not apply", () if grids else ("Nothing.",), tuple(grids))
 
 
 def _share_reached(times: Sequence[float | None]) -> float:

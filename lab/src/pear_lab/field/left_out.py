@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pear.pages.page import Grid, Section
+from pear.pages.page import PageGrid, PageSection
 from pear_lab.field.field_methods import field_methods
 from pear_lab.field.task_results import TaskResults
 from pear_lab.tasks.public import PUBLIC_TASKS
@@ -45,7 +45,7 @@ METHODS: Mapping[str, str] = {
 """By the name of a method, why the published comparison does not run it: of near relatives one was taken."""
 
 
-def left_out_section(found: Sequence[TaskResults]) -> Section | None:
+def left_out_section(found: Sequence[TaskResults]) -> PageSection | None:
     """List the tasks and the methods that were not run, each with the reason; None where there are none."""
     there = {one.task.name for one in found}, {name for one in found for name in one.done}
     tasks = [(one.title, TASKS.get(one.name, "not run")) for one in PUBLIC_TASKS if one.name not in there[0]]
@@ -59,5 +59,7 @@ def left_out_section(found: Sequence[TaskResults]) -> Section | None:
         "and by what applies, and by no result, unless its runs did not end. The command above runs what is "
         "named in --tasks and --methods."
     )
-    grids = [Grid(name, (name[:-1], "Reason"), tuple(rows)) for name, rows in (("Tasks", tasks), ("Methods", methods))]
-    return Section("left-out", "What is left out", (words,), tuple(grid for grid in grids if grid.rows))
+    grids = [
+        PageGrid(name, (name[:-1], "Reason"), tuple(rows)) for name, rows in (("Tasks", tasks), ("Methods", methods))
+    ]
+    return PageSection("left-out", "What is left out", (words,), tuple(grid for grid in grids if grid.rows))

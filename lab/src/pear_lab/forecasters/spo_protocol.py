@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pear.errors import DataError
 from pear.tasks import shortest_path
-from pear.tasks.path_graph import Graph
+from pear.tasks.path_graph import PathGraph
 from pear_lab.data.path_regrets import PathCell
 from pear_lab.experiments.commit import current_commit
 from pear_lab.forecasters.spo_plus_program import SPOPlusProgram
@@ -72,7 +72,7 @@ class ReplicationResult:
         return Replication(PathCell(self.size, self.degree, self.noise), self.seed)
 
 
-def list_paths(graph: Graph) -> Array:
+def list_paths(graph: PathGraph) -> Array:
     """All paths from source to target, (K, arcs), 1 for arcs on the path.
 
     Example:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.pages.page import Grid, PageFigure, RankedText, Section
+from pear.pages.page import PageFigure, PageGrid, PageSection, RankedText
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
@@ -82,7 +82,7 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
     return Interval(*(100.0 * share for share in shares))
 
 
-def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid | None:
+def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> PageGrid | None:
     """Make a table of every method's regret less that of PEAR as published.
 
     Args:
@@ -107,7 +107,9 @@ def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid
         rows.append((row, column, RankedText(estimate, int(points.clear)), f"{low} to {high}", basis))
     header = ("Method", "", "Difference, points", "Interval", "Of")
     return (
-        Grid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+        PageGrid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION)
+        if rows
+        else None
     )
 
 
@@ -234,7 +236,7 @@ def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     return found
 
 
-def comparison_section(runs: StoredRuns) -> Section | None:
+def comparison_section(runs: StoredRuns) -> PageSection | None:
     """Make the section of the comparisons: tables and a figure. None if nothing of them was run."""
     tasks = comparison_lines(runs)
     if not tasks:
@@ -252,7 +254,7 @@ def comparison_section(runs: StoredRuns) -> Section | None:
         for title, points in panels.items()
     )
     picture = partial(save_contrasts, panels)
-    return Section("comparison", f"{METHODS[OURS]}, beside the others", (DEFINITION,), grids, figures, picture)
+    return PageSection("comparison", f"{METHODS[OURS]}, beside the others", (DEFINITION,), grids, figures, picture)
 
 
 FIGURE_CAPTION = (
@@ -297,7 +299,7 @@ def _method_lines(
             yield ComparisonLine(item, cell_place(item)[2], kept, shared)
 
 
-def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
     """Make the table of one task: the mean regret of every method, and our differences to two of them."""
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
@@ -311,7 +313,7 @@ def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     options = lines[0].runs[OURS][0].settings.get("options", {})
     words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
     caption = f"{METHODS[OURS]}: PEARLoss(problem, {words}). {describe_starts(lines)}".rstrip()
-    return Grid(TASKS[task].title, header, tuple(rows), caption)
+    return PageGrid(TASKS[task].title, header, tuple(rows), caption)
 
 
 def describe_starts(lines: Sequence[ComparisonLine]) -> str:
@@ -325,7 +327,7 @@ def describe_starts(lines: Sequence[ComparisonLine]) -> str:
     return f"Begun from weights that were trained on the squared error: {'; '.join(names)} alone."
 
 
-def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
+def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
     """Make the table that compares our method with each slower method on the seeds of both."""
     rows = []
     for line in lines:
@@ -337,4 +339,4 @@ def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")
     words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
     words = f"{words} {describe_starts(lines)}".rstrip()
-    return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)
+    return PageGrid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from pear.pages.page import Grid, Section
+from pear.pages.page import PageGrid, PageSection
 from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP, Experiment
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import TableSpec
@@ -17,7 +17,7 @@ from pear_lab.report.report_figures import make_report_figures
 from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, cells_of_experiment, fill_cell
 
 
-def table_sections(runs: StoredRuns) -> list[Section]:
+def table_sections(runs: StoredRuns) -> list[PageSection]:
     """Make a section for every table of the paper, and for each other table of which there are runs."""
     filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
@@ -28,24 +28,26 @@ def table_sections(runs: StoredRuns) -> list[Section]:
     ]
 
 
-def _table_section(experiment: Experiment, runs: StoredRuns) -> Section:
+def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
     """Make the section of one experiment: its table with our cells, and paired differences where runs allow them."""
     table, items = experiment.table, cells_of_experiment(experiment, runs)
     cells = {cell_place(item): fill_cell(runs, item) for item in items}
     grids = [_table_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
     if (differences := difference_grid(runs, items)) is not None:
         grids.append(differences)
-    return Section(table.name, table.title, (f"{table.caption} {_deviation_words(table)}",), tuple(grids))
+    return PageSection(table.name, table.title, (f"{table.caption} {_deviation_words(table)}",), tuple(grids))
 
 
-def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
+def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> PageGrid:
     """Make one block of a table from the cells whose place has this title."""
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
     if table.ranked:
         lines = _mark_best_two(lines)
-    return Grid(title, (table.heading, *columns), tuple((row, *line) for row, line in zip(rows, lines, strict=True)))
+    return PageGrid(
+        title, (table.heading, *columns), tuple((row, *line) for row, line in zip(rows, lines, strict=True))
+    )
 
 
 def _deviation_words(table: TableSpec) -> str:
@@ -68,7 +70,7 @@ def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     return [list(line) for line in zip(*marked, strict=True)]
 
 
-def time_cap_section(runs: StoredRuns) -> Section | None:
+def time_cap_section(runs: StoredRuns) -> PageSection | None:
     """Compare trainings under the published time cap with those under a shorter one. None if no task has both."""
     cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
@@ -78,13 +80,15 @@ def time_cap_section(runs: StoredRuns) -> Section | None:
             caps = cells[run.task].setdefault(where, defaultdict(dict))
             caps[float(settings["time_cap"])][run.seed] = run
     grids = [
-        Grid(TASKS[task].title, _CAPS, rows) for task, found in cells.items() if (rows := tuple(_time_cap_rows(found)))
+        PageGrid(TASKS[task].title, _CAPS, rows)
+        for task, found in cells.items()
+        if (rows := tuple(_time_cap_rows(found)))
     ]
     sentence = (
         f"Trainings under a cap of {TIME_CAP:g} seconds beside the same under a shorter one: mean test regret in % "
         "over the seeds that both have, the epochs of the longer one, and how many of its trainings the cap ended."
     )
-    return Section("time-caps", "The full time cap", (sentence,), tuple(grids)) if grids else None
+    return PageSection("time-caps", "The full time cap", (sentence,), tuple(grids)) if grids else None
 
 
 _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", "epochs", "ended by the cap")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.pages.page import Grid, PageFigure, Section
+from pear.pages.page import PageFigure, PageGrid, PageSection
 from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
@@ -51,7 +51,7 @@ _RunsByMethod = Mapping[str, Sequence[RunRecord]]
 _Regrets = Mapping[str, Mapping[int, Any]]
 
 
-def portfolio_sections(runs: StoredRuns) -> list[Section]:
+def portfolio_sections(runs: StoredRuns) -> list[PageSection]:
     """Make a section for each set of prices and settings of the portfolio runs, reduced runs last."""
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs.done:
@@ -62,7 +62,7 @@ def portfolio_sections(runs: StoredRuns) -> list[Section]:
     return [_portfolio_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
 
 
-def _portfolio_section(group: Sequence[RunRecord], name: str) -> Section:
+def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
     """Make the section of the runs that share prices and settings."""
     settings = group[0].settings
     trained = _runs_by_method(run for run in group if "variant" not in run.settings)
@@ -83,12 +83,12 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> Section:
         grids += [_lower_bound_grid(shifted), *_difference_grids("Differences between methods by lower bound", rows)]
     if trained:
         figure, falls = _value_figure(trained)
-        grids.append(Grid("Drawdowns of the market", caption=falls))
+        grids.append(PageGrid("Drawdowns of the market", caption=falls))
         figures = (figure,)
     grids.append(_beside_published(trained, shifted))
     reduced = ", a reduced run" if settings.get("quick") else ""
     title = f"Portfolios: {settings['assets']} names of {settings['data']}{reduced}"
-    return Section(name, title, _differences_to_paper(settings), tuple(grids), figures)
+    return PageSection(name, title, _differences_to_paper(settings), tuple(grids), figures)
 
 
 def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -133,7 +133,7 @@ def _survivorship(data: str) -> str:
     return "Where the names of a file were chosen by what they are at its end,"
 
 
-def _portfolio_grid(trained: _RunsByMethod) -> Grid:
+def _portfolio_grid(trained: _RunsByMethod) -> PageGrid:
     """Make the main table: every method and yardstick with all metrics."""
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
     rows = _method_rows(_TABLE, trained, columns)
@@ -141,14 +141,14 @@ def _portfolio_grid(trained: _RunsByMethod) -> Grid:
         known = [(METRICS[metric], numbers.get(METRICS[metric].source)) for metric in _TABLE.metrics]
         rows.append((name, "yardstick", *("–" if x is None else f"{m.factor * x:.{m.decimals}f}" for m, x in known)))
     header = ("Method", "", *(METRICS[metric].title for metric in _TABLE.metrics))
-    return Grid(_TABLE.title, header, tuple(rows), _TABLE.caption)
+    return PageGrid(_TABLE.title, header, tuple(rows), _TABLE.caption)
 
 
-def _lower_bound_grid(shifted: _RunsByMethod) -> Grid:
+def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
     """Make the table of the methods under other lower bounds than those of training."""
     rows = _method_rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
     header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
-    return Grid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
+    return PageGrid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
 
 
 def _method_rows(
@@ -178,7 +178,7 @@ def _method_rows(
     return rows
 
 
-def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
+def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> PageGrid:
     """Make a table that says whether our means lie within, above or below the published cells."""
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
@@ -196,7 +196,7 @@ def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
         (f"{METHODS[method]} (paper: {_PRINTED[name]})", *(found[name].get(column, "–") for column in header))
         for method, name in _PAPER.items()
     )
-    return Grid("Beside the published cells", ("Method", *header), tuple(rows), _BESIDE)
+    return PageGrid("Beside the published cells", ("Method", *header), tuple(rows), _BESIDE)
 
 
 def _time_cap_note(runs: Sequence[RunRecord]) -> str:
@@ -227,9 +227,9 @@ def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
     return [row for pair in combinations(regrets, 2) if (row := _difference_row(regrets, *pair))]
 
 
-def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
+def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[PageGrid]:
     """Put lines of differences into a table; no table without lines."""
-    return [Grid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
+    return [PageGrid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
 def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ from pear.pages.figure_style import (
     LINE,
     figure_as_svg,
     save_figure,
-    set_plain_log_scale,
+    style_plain_log_scale,
     styled_figure,
 )
 from pear.pages.page import PageFigure
@@ -81,11 +81,11 @@ def draw_regret_curves(
             strong = {"lw": 2.4, "zorder": 3} if one.method == "pear" else {"lw": 1.8, "zorder": 2}
             axes.plot(one.x, one.y, color=_method_color(one.method), **shape, **strong)
         if log_x:
-            set_plain_log_scale(axes, "x")
+            style_plain_log_scale(axes, "x")
         else:
             ticks = sorted({x for one in (*ours, *published) for x in one.x})
             axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
-        set_plain_log_scale(axes, "y")
+        style_plain_log_scale(axes, "y")
         axes.set_xlabel(x_label)
         return figure_as_svg(figure)
 
@@ -160,7 +160,7 @@ def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
         axes.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_method_color(point.method), markersize=5.5)
     axes.set_xticks(range(len(cells)), cells, rotation=30, ha="right", fontsize=9.5)
     axes.set_xlim(-0.6, len(cells) - 0.4)
-    set_plain_log_scale(axes, "y")
+    style_plain_log_scale(axes, "y")
 
 
 def draw_portfolio_values(

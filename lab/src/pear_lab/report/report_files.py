@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pear.errors import PearError
 from pear.optional_packages import require_packages
-from pear.pages.page import Grid, Section, render_template
+from pear.pages.page import PageGrid, PageSection, render_page_template
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.experiments.run_record import RunRecord
@@ -68,7 +68,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
     return ReportFiles(folder / PAGE, folder / TABLES, words)
 
 
-def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
+def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[PageSection], str]:
     """Return the texts of the files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
     others = [section for section in (comparison_section(runs), time_cap_section(runs)) if section is not None]
@@ -89,7 +89,7 @@ def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str
             verdict for verdict in CellVerdict if verdict in _MAIN or count_report_verdicts(compared)[verdict]
         ],
     }
-    return {name: render_template(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
+    return {name: render_page_template(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
 
 
 def _name_unreadable_run(runs: StoredRuns) -> str:
@@ -113,12 +113,12 @@ def _report_can_be_rendered(rows: Sequence[RunRecord], runs: StoredRuns) -> bool
     return True
 
 
-def section_markdown(section: Section) -> str:
+def section_markdown(section: PageSection) -> str:
     """Return one section in Markdown, for documents that show a part of the report."""
-    return render_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
+    return render_page_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
-def count_report_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
+def count_report_verdicts(sections: Sequence[PageSection]) -> Counter[CellVerdict]:
     """Count the cells of each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
@@ -129,7 +129,7 @@ def count_report_verdicts(sections: Sequence[Section]) -> Counter[CellVerdict]:
     )
 
 
-def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
+def summarise_report(runs: StoredRuns, compared: Sequence[PageSection]) -> str:
     """Describe in two sentences how many runs there are, and how our cells compare with the published ones."""
     found = count_report_verdicts(compared)
     words = ", ".join(
@@ -141,16 +141,16 @@ def summarise_report(runs: StoredRuns, compared: Sequence[Section]) -> str:
     )
 
 
-def _failed_runs_section(runs: StoredRuns) -> Section:
+def _failed_runs_section(runs: StoredRuns) -> PageSection:
     """Make the section of failed runs. Runs of the same settings and reason share a line."""
     if not runs.failed:
-        return Section("failed", "Failed runs", ("None.",))
+        return PageSection("failed", "Failed runs", ("None.",))
     found: dict[tuple[str, str], list[int]] = {}
     for run in runs.failed:
         found.setdefault((_describe_failed_run(run), run.reason or "no reason was given"), []).append(run.seed)
     rows = tuple((what, ", ".join(map(str, sorted(seeds))), reason) for (what, reason), seeds in found.items())
-    grid = Grid("By settings and reason", ("Runs of", "Seeds", "Reason"), rows)
-    return Section("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
+    grid = PageGrid("By settings and reason", ("Runs of", "Seeds", "Reason"), rows)
+    return PageSection("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
 
 
 def _describe_failed_run(run: RunRecord) -> str:
@@ -163,7 +163,7 @@ def _describe_failed_run(run: RunRecord) -> str:
     return ", ".join([task, methods.get(run.method, run.method), *settings])
 
 
-def machines_section(runs: StoredRuns) -> Section:
+def machines_section(runs: StoredRuns) -> PageSection:
     """Make the section of the machines and package versions that made the runs."""
     every = (*runs.done, *runs.failed)
     found = Counter(
@@ -172,7 +172,7 @@ def machines_section(runs: StoredRuns) -> Section:
     )
     dates = sorted(run.created[:10] for run in every if run.created)
     rows = tuple((machine, versions, f"{count:,}") for (machine, versions), count in found.most_common())
-    grid = Grid("Runs by machine", ("Machine", "Versions", "Runs"), rows)
-    return Section(
+    grid = PageGrid("Runs by machine", ("Machine", "Versions", "Runs"), rows)
+    return PageSection(
         "machines", "Machines and versions", (f"Runs of {dates[0]} to {dates[-1]}.",) if dates else (), (grid,)
     )

@@ -18,7 +18,7 @@ from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
-from pear.tasks.task import Task, check_finite
+from pear.tasks.task import Task, check_finite_costs
 from pear_lab.data.building_data import BuildingData, load_building
 from pear_lab.tasks.splits import TaskSplit, split_instances
 
@@ -114,7 +114,7 @@ class Building(Task):
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
         """Check costs (B, n) and keys; return the costs as a tensor and the instances as row numbers (B,)."""
         values = as_batch(cost).detach()
-        check_finite(values, "the integer problem")
+        check_finite_costs(values, "the integer problem")
         count, n = self.weights.shape
         rows = np.arange(count) if keys is None else np.asarray(keys)
         if values.shape != (len(rows), n):

@@ -19,8 +19,8 @@ from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.selection_search import Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task
-from pear.tasks.path_graph import Graph
-from pear.tasks.task import check_finite
+from pear.tasks.path_graph import PathGraph
+from pear.tasks.task import check_finite_costs
 from pear_lab.tasks.metrics import published_regret_metric
 
 Array = NDArray[np.float64]
@@ -51,8 +51,8 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
     """
     forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(forecast, paid)
-    check_finite(forecast, "the worst decision")
-    check_finite(paid, "the worst decision")
+    check_finite_costs(forecast, "the worst decision")
+    check_finite_costs(paid, "the worst decision")
     if forecast.shape[1] != task.problem.n:
         raise ProblemError(f"costs must have {task.problem.n} columns, one a variable; got {forecast.shape[1]}")
     if isinstance(task, ShortestPath):
@@ -92,7 +92,7 @@ def _is_worst_case_selection(problem: Problem) -> bool:
     return all(bound is not None and bool((bound == end).all()) for end, bound in ((0, problem.lb), (1, problem.ub)))
 
 
-def _find_worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
+def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
     """Among each sample's cheapest paths, the one of the highest true cost, by dynamic programming.
 
     An arc may lie on a cheapest path if the cheapest way to its head through this arc costs at most TIE more than the

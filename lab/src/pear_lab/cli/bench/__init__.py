@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from pear.cli.console import LazyCommands
+from pear.cli.lazy_commands import LazyCommands
 
 BENCHMARKS = {
     "exactness": "Compare decisions and gradients with independent references; exit code 1 where a goal is missed.",
@@ -33,7 +33,7 @@ class Benchmarks(LazyCommands):
 
     lazy = BENCHMARKS
 
-    def load(self, name: str) -> Any:
+    def load_command(self, name: str) -> Any:
         """Make the command of a benchmark from its module."""
         from pear_lab.cli.bench.benchmark_commands import benchmark_command, exactness
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
-from pear.cli.output_files import writable_file, writable_folder, write_json
+from pear.cli.output_files import writable_output_file, writable_output_folder, write_output_json
 from pear.errors import PearError
 from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
@@ -91,7 +91,7 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
         others = PeerOptions(**{one.name: given.pop(one.name) for one in fields(PeerOptions)} if peers else {})
         settings = _make_settings(benchmark.SETTINGS, given, quick)
         device = getattr(settings, "device", "cpu")
-        folder = writable_folder(Path("pear-output/bench") / name if to is None else to)
+        folder = writable_output_folder(Path("pear-output/bench") / name if to is None else to)
         record = BenchmarkRecord(name, folder, asdict(settings), benchmark.tables, device)
         with use_threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
@@ -203,14 +203,16 @@ def exactness(
     from pear_lab.benchmarks import exactness_benchmark as benchmark
 
     if to is not None:
-        writable_file(to)
+        writable_output_file(to)
     names = None if solvers is None else split_at_commas(solvers)
     with one_thread(), err.status("Solving …") as status:
         rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
     for table in benchmark.tables(rows):
         print_table(table)
     if to is not None:
-        write_json(to, {"goals": benchmark.GOALS, "seed": seed, "quick": quick, "rows": [asdict(row) for row in rows]})
+        write_output_json(
+            to, {"goals": benchmark.GOALS, "seed": seed, "quick": quick, "rows": [asdict(row) for row in rows]}
+        )
         out.print(Text(f"Numbers: {to}"), soft_wrap=True)
     missed = sum(not row.meets_goals for row in rows)
     if missed or not rows:
