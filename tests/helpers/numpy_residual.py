@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pear_lab.judge.judged_program import Program
+from pear_lab.judge.judged_program import JudgedProgram
 
 Array = NDArray[np.float64]
 
 
-def kkt_residual(program: Program, x: Array, equality: Array, inequality: Array, bound: Array) -> float:
+def kkt_residual(program: JudgedProgram, x: Array, equality: Array, inequality: Array, bound: Array) -> float:
     """Largest scaled violation of the optimality conditions at x (n,) with multipliers (p,), (m,) and (n,).
 
     Primal violations are divided by the norm of the row and by the size of the decision; stationarity and multipliers
@@ -41,7 +41,7 @@ def _positive(values: Array) -> Array:
     return np.where(values > 0, values, 1.0)
 
 
-def _sizes(p: Program, x: Array) -> tuple[float, float]:
+def _sizes(p: JudgedProgram, x: Array) -> tuple[float, float]:
     """Largest magnitude of the decision, and of cost and Hx, with a floor where these are zero."""
     max_curvature = np.diag(p.H).max()
     limits = np.abs(np.concatenate([p.b, p.h, p.lb, p.ub]))

@@ -12,7 +12,7 @@ from scipy import sparse
 
 import pear
 from pear.optimality.rule import OPTIMAL
-from pear_lab.judge.judged_program import Program
+from pear_lab.judge.judged_program import JudgedProgram
 
 INF = np.inf
 SEEDS = range(12)
@@ -57,7 +57,9 @@ def residual(problem: pear.Problem, cost: torch.Tensor, x: torch.Tensor, duals: 
     """The KKT residual of sample i on the original problem, by the definition in numpy."""
     fields = {name: np.asarray(getattr(problem, name)) for name in ("A", "b", "G", "h", "lb", "ub")}
     Q = np.zeros((problem.n, problem.n)) if problem.Q is None else np.asarray(problem.Q)
-    program = Program(H=problem.sign * Q, c=problem.sign * cost[i].numpy(), **fields, integer=np.zeros(problem.n, bool))
+    program = JudgedProgram(
+        H=problem.sign * Q, c=problem.sign * cost[i].numpy(), **fields, integer=np.zeros(problem.n, bool)
+    )
     parts = (getattr(duals, name)[i].numpy() for name in ("equality", "inequality", "bound"))
     return kkt_residual(program, x[i].numpy(), *parts)
 

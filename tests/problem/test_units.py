@@ -14,7 +14,7 @@ from scipy.linalg import hilbert
 
 import pear
 from pear.solvers import Status, available
-from pear_lab.judge.judged_program import problem_fields, programs
+from pear_lab.judge.judged_program import judged_fields, judged_programs
 
 Array = np.ndarray[Any, Any]
 LP_SOLVERS = ["auto", *(backend.name for backend in available() if "lp" in backend.kinds)]
@@ -40,7 +40,7 @@ def residual(problem: pear.Problem, cost: torch.Tensor, solution: pear.Solution)
     """The largest KKT residual of a batch in numpy, each relative to the terms that it is summed from, or to 1e-3."""
     duals, worst = solution.duals, 0.0
     parts = [part.numpy() for part in (solution.x, duals.equality, duals.inequality, duals.bound)]
-    for i, p in enumerate(programs(problem_fields(problem), cost.numpy(), sense=problem.sense)):
+    for i, p in enumerate(judged_programs(judged_fields(problem), cost.numpy(), sense=problem.sense)):
         x, equality, inequality, bound = (part[i] for part in parts)
         terms = (p.H * x).T, p.c[None], p.A * equality[:, None], p.G * inequality[:, None], bound[None]
         rows = (p.A * x, -p.b[:, None]), (p.G * x, -p.h[:, None])

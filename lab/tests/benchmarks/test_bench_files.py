@@ -26,9 +26,9 @@ from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, chec
 from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
 from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.judge import answer_accuracy
-from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare, measure, verdict
-from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
-from pear_lab.judge.judged_program import Program, from_limits
+from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare_accuracies, measure_accuracy, rate_accuracy
+from pear_lab.judge.judged_program import JudgedProgram, from_limits
+from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasible, prove_sparse_unbounded
 
 HEAD = """NAME TEST
 ROWS
@@ -344,7 +344,7 @@ def test_generate_writes_a_folder(tmp_path: Path) -> None:
 # --- the judge ------------------------------------------------------------------------------------------------------
 
 
-def small(**change: object) -> Program:
+def small(**change: object) -> JudgedProgram:
     """Min ½x² − 2x + y, x + y ≥ 1, 0 ≤ x ≤ 3, y ≥ 0: x = 2, y = 0, value −2, no multiplier on the row."""
     fields = {
         "P": sp.csc_array([[1.0, 0.0], [0.0, 0.0]]),
@@ -360,25 +360,30 @@ def small(**change: object) -> Program:
 
 
 def test_residuals_of_points_that_are_known() -> None:
-    exact = measure(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), np.zeros(1)))
+    exact = measure_accuracy(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), np.zeros(1)))
     assert (exact.primal, exact.dual, exact.gap, exact.objective) == (0, 0, 0, -2)
-    assert measure(small(), SolverAnswer("solved", np.array([0.0, 0.5]), np.zeros(0), np.zeros(1))).primal == 0.5
+    assert (
+        measure_accuracy(small(), SolverAnswer("solved", np.array([0.0, 0.5]), np.zeros(0), np.zeros(1))).primal == 0.5
+    )
     # a negative multiplier would hold the row from the side that has no limit
-    assert measure(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), -np.ones(1))).dual >= 0.5
+    assert measure_accuracy(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), -np.ones(1))).dual >= 0.5
     # x = 1 is feasible; the gradient −1 would need the bound at 3, which is 2 away: a gap of 2 to |value| + 2
-    off = measure(small(), SolverAnswer("solved", np.array([1.0, 0.0]), np.zeros(0), np.zeros(1)))
+    off = measure_accuracy(small(), SolverAnswer("solved", np.array([1.0, 0.0]), np.zeros(0), np.zeros(1)))
     assert off.gap == pytest.approx(2 / 3.5)
-    assert measure(small(), SolverAnswer("solved", np.array([np.nan, 0.0]), np.zeros(0), np.zeros(1))).worst == np.inf
+    assert (
+        measure_accuracy(small(), SolverAnswer("solved", np.array([np.nan, 0.0]), np.zeros(0), np.zeros(1))).worst
+        == np.inf
+    )
 
 
 def test_integers_are_judged_by_the_best_of_the_others() -> None:
     instance = small(P=sp.csc_array((2, 2)), integer=np.array([True, True]))
     best, worse = SolverAnswer("solved", np.array([3.0, 0.0])), SolverAnswer("solved", np.array([2.0, 0.0]))
-    assert [r.gap for r in compare(instance, [best, worse])] == [0, pytest.approx(2 / 6)]
-    (alone,) = compare(instance, [best])
-    assert verdict(best, alone, None, True) == "unproven"
+    assert [r.gap for r in compare_accuracies(instance, [best, worse])] == [0, pytest.approx(2 / 6)]
+    (alone,) = compare_accuracies(instance, [best])
+    assert rate_accuracy(best, alone, None, True) == "unproven"
     half = SolverAnswer("solved", np.array([2.5, 0.0]))
-    assert compare(instance, [half, best])[0].primal == 0.5
+    assert compare_accuracies(instance, [half, best])[0].primal == 0.5
 
 
 @pytest.mark.parametrize(
@@ -401,21 +406,21 @@ def test_verdicts(status: str, worst: float, proven: bool | None, expected: str)
     for part in ("primal", "dual", "gap"):
         clean = {} if np.isnan(worst) else {"primal": 0.0, "dual": 0.0, "gap": 0.0}
         found = Accuracy(**(clean | {part: worst}))
-        assert verdict(SolverAnswer(status), found, proven, True) == expected
-    assert verdict(SolverAnswer("solved"), Accuracy(0, 0, 0, 0), None, convex=False) == "unproven"
+        assert rate_accuracy(SolverAnswer(status), found, proven, True) == expected
+    assert rate_accuracy(SolverAnswer("solved"), Accuracy(0, 0, 0, 0), None, convex=False) == "unproven"
 
 
 def test_certificates() -> None:
-    assert proves_infeasible(small(l=np.array([5.0]), ub=np.array([3.0, 1.0])), 10.0)
-    assert not proves_infeasible(small(), 10.0)
-    assert not proves_infeasible(small(l=np.array([4.0]), ub=np.array([3.0, 1.0])), 10.0)  # one point is left
-    assert proves_unbounded(small(q=np.array([-2.0, -1.0])), 10.0)
-    assert not proves_unbounded(small(), 10.0)
-    assert not proves_unbounded(small(q=np.array([-2.0, 0.0]), ub=np.full(2, np.inf)), 10.0)  # curved along x
-    assert not proves_unbounded(small(q=np.array([-2.0, -1.0]), l=np.array([9.0]), u=np.array([8.0])), 10.0)
+    assert prove_sparse_infeasible(small(l=np.array([5.0]), ub=np.array([3.0, 1.0])), 10.0)
+    assert not prove_sparse_infeasible(small(), 10.0)
+    assert not prove_sparse_infeasible(small(l=np.array([4.0]), ub=np.array([3.0, 1.0])), 10.0)  # one point is left
+    assert prove_sparse_unbounded(small(q=np.array([-2.0, -1.0])), 10.0)
+    assert not prove_sparse_unbounded(small(), 10.0)
+    assert not prove_sparse_unbounded(small(q=np.array([-2.0, 0.0]), ub=np.full(2, np.inf)), 10.0)  # curved along x
+    assert not prove_sparse_unbounded(small(q=np.array([-2.0, -1.0]), l=np.array([9.0]), u=np.array([8.0])), 10.0)
     for n in (2, 1600):
-        assert is_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), 0.0]))) is Proof.NO
-        assert is_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), -0.1]))) is Proof.YES
+        assert prove_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), 0.0]))) is Proof.NO
+        assert prove_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), -0.1]))) is Proof.YES
 
 
 @pytest.mark.parametrize("solver", ["pear", "pear:active-set", "highs", "scipy", "clarabel", "piqp", "daqp"])
@@ -431,11 +436,15 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
     for path in (mat, top):
         answer = prepare_file_solver(path, solver, 1e-9)()
         program = read_model_file(path).program
-        found = measure(program, answer)
+        found = measure_accuracy(program, answer)
         if solver == "scipy" and program.H.nnz:
             assert answer.status == "refused"
         else:
-            assert (answer.status, verdict(answer, found, None, True)) == ("solved", "right"), (path, answer, found)
+            assert (answer.status, rate_accuracy(answer, found, None, True)) == ("solved", "right"), (
+                path,
+                answer,
+                found,
+            )
             assert answer.seconds > 0
 
 

@@ -16,8 +16,8 @@ from pear.optimality.kkt_residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness_benchmark
 from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
 from pear_lab.benchmarks.random_programs import FAMILIES
-from pear_lab.judge.judged_program import Program, problem_fields, programs
-from pear_lab.judge.reference_solution import attempt, reference, reference_solvers
+from pear_lab.judge.judged_program import JudgedProgram, judged_fields, judged_programs
+from pear_lab.judge.reference_solution import attempt_reference, reference_solvers, solve_reference
 
 pytest.importorskip("qpsolvers")
 
@@ -27,10 +27,10 @@ INF = float("inf")
 SOLVERS = ["active-set", "interior-point", "osqp", "daqp"]
 
 
-def program(c: list[float], **fields: object) -> Program:
+def program(c: list[float], **fields: object) -> JudgedProgram:
     """One minimisation with H = I unless given."""
     problem = pear.Problem(n=len(c), **{"Q": np.eye(len(c)), **fields})
-    return programs(problem_fields(problem), np.array([c]))[0]
+    return judged_programs(judged_fields(problem), np.array([c]))[0]
 
 
 def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) -> pear.Solution:
@@ -98,7 +98,7 @@ def test_families_are_reproducible_and_independent_of_each_other() -> None:
 def test_reference_on_a_problem_solved_by_hand(solver: str) -> None:
     """Min ½‖z‖² + cᵀz on z₁+z₂+z₃ = 1, z ≥ 0, c = (0, 0.5, 9): z = (0.75, 0.25, 0), equality −0.75, bound −8.25."""
     p = program([0.0, 0.5, 9.0], A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
-    found = attempt(p, solver)
+    found = attempt_reference(p, solver)
     assert found is not None
     np.testing.assert_allclose(found.x.astype(float), [0.75, 0.25, 0.0], atol=1e-14)
     np.testing.assert_allclose(found.multipliers.equality.astype(float), [-0.75], atol=1e-13)
@@ -117,35 +117,35 @@ def test_reference_on_a_problem_solved_by_hand(solver: str) -> None:
 
 def test_reference_weighs_the_curvature() -> None:
     """H = diag(1, 3) on z₁ + z₂ = 1: the tangent direction (1, −1) has curvature 4."""
-    found = reference(program([0.0, 0.0], Q=np.diag([1.0, 3.0]), A=[[1.0, 1.0]], b=[1.0]), "interior-point")
+    found = solve_reference(program([0.0, 0.0], Q=np.diag([1.0, 3.0]), A=[[1.0, 1.0]], b=[1.0]), "interior-point")
     np.testing.assert_allclose(found.x.astype(float), [0.75, 0.25], atol=1e-14)
     np.testing.assert_allclose(found.project(np.array([2.0, 0.0])), [0.5, -0.5], atol=1e-14)
 
 
 def test_reference_minimises_what_is_to_be_maximised() -> None:
     problem = pear.Problem(Q=-2 * np.eye(2), G=[[1.0, 2.0]], h=[1.0], ub=INF, sense="max")
-    (p,) = programs(problem_fields(problem), np.array([[3.0, 4.0]]), 0.5, "max")
+    (p,) = judged_programs(judged_fields(problem), np.array([[3.0, 4.0]]), 0.5, "max")
     assert p.H.tolist() == [[2.5, 0.0], [0.0, 2.5]]
     assert p.c.tolist() == [-3.0, -4.0]
-    fields = problem_fields(problem, Q=np.array([[[-1.0, 0.0], [0.0, -3.0]]]))
-    (q,) = programs(fields, np.array([[3.0, 4.0]]), 0.5, "max")
+    fields = judged_fields(problem, Q=np.array([[[-1.0, 0.0], [0.0, -3.0]]]))
+    (q,) = judged_programs(fields, np.array([[3.0, 4.0]]), 0.5, "max")
     assert q.H.tolist() == [[1.5, 0.0], [0.0, 3.5]]
 
 
 def test_weak_activity_is_an_edge() -> None:
     """z = −c = 0 lies on its bound without leaning on it."""
-    assert reference(program([0.0, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
-    assert reference(program([1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
-    assert reference(program([-1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
-    assert not reference(program([1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
-    assert not reference(program([-1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert solve_reference(program([0.0, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert solve_reference(program([1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert solve_reference(program([-1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert not solve_reference(program([1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert not solve_reference(program([-1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
 
 
 def test_multipliers_that_are_not_unique_make_no_edge() -> None:
     """A bound that is there twice can carry weight in both places; one that only touches carries none in either."""
     doubled = {"G": [[-1.0, 0.0], [-1.0, 0.0]], "h": [0.0, 0.0]}
     for solver in ("piqp", "daqp"):  # an interior point and a vertex of the set of multipliers
-        leaning, touching = (attempt(program([c, -1.0], **doubled), solver) for c in (1.0, 0.0))
+        leaning, touching = (attempt_reference(program([c, -1.0], **doubled), solver) for c in (1.0, 0.0))
         assert leaning is not None
         assert touching is not None
         assert leaning.multipliers.inequality.sum() == pytest.approx(1.0)
@@ -156,12 +156,12 @@ def test_multipliers_that_are_not_unique_make_no_edge() -> None:
 def test_a_degenerate_vertex_with_one_idle_constraint_is_an_edge() -> None:
     """Three rows meet in the origin; the cost pulls onto two of them, and the third is their sum or only touches."""
     corner = {"G": [[-1.0, 0.0], [0.0, -1.0], [-1.0, -1.0]], "h": [0.0, 0.0, 0.0]}
-    assert not reference(program([1.0, 1.0], **corner), "interior-point").on_edge
-    assert reference(program([1.0, 0.0], **corner), "interior-point").on_edge
+    assert not solve_reference(program([1.0, 1.0], **corner), "interior-point").on_edge
+    assert solve_reference(program([1.0, 0.0], **corner), "interior-point").on_edge
 
 
 def test_a_pinned_variable_is_an_equality() -> None:
-    found = reference(program([0.0, 0.5], lb=[0.3, -1.0], ub=[0.3, 1.0]), "interior-point")
+    found = solve_reference(program([0.0, 0.5], lb=[0.3, -1.0], ub=[0.3, 1.0]), "interior-point")
     np.testing.assert_allclose(found.x.astype(float), [0.3, -0.5], atol=1e-14)
     np.testing.assert_allclose(found.project(np.array([1.0, 1.0])), [0.0, 1.0], atol=1e-14)
     assert not found.on_edge
@@ -182,7 +182,7 @@ def test_without_a_reference_solver_the_error_names_the_extra(monkeypatch: pytes
 def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
     infeasible = program([0.0], G=[[1.0], [-1.0]], h=[-1.0, -1.0])
     with pytest.raises(PearError, match="no reference"):
-        reference(infeasible, "interior-point")
+        solve_reference(infeasible, "interior-point")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

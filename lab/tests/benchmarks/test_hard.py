@@ -19,7 +19,7 @@ from pear.solvers.active_set import compiled_pass
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard_models import HardModel, as_dense_problem, hard_instances
-from pear_lab.judge.judged_program import problem_fields, programs
+from pear_lab.judge.judged_program import judged_fields, judged_programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
 SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind in ("transport", "blending", "flows")]
@@ -49,7 +49,7 @@ def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Ten
     solution = pear.solve(problem, costs, **options)
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
-    (program,) = programs(problem_fields(problem), cost[None], options.get("smoothing", 0.0))
+    (program,) = judged_programs(judged_fields(problem), cost[None], options.get("smoothing", 0.0))
     assert kkt_residual(program, *(part[0].numpy() for part in parts)) <= 1e-9
     return problem, costs, solution
 

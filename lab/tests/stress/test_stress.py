@@ -17,11 +17,18 @@ import pear_lab.judge
 from pear.cli.app import app
 from pear.errors import DataError, ProblemError
 from pear_lab.judge import judge_answer as judge
-from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_unbounded
-from pear_lab.judge.extended_precision import cholesky, factor, wide
-from pear_lab.judge.judge_answer import Answer, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
-from pear_lab.judge.judged_program import Program
-from pear_lab.judge.kkt_residuals import Multipliers, Units, judge_point, residuals
+from pear_lab.judge.extended_precision import extended_cholesky, factor_extended, wide
+from pear_lab.judge.judge_answer import (
+    Answer,
+    Verdict,
+    judge_batch_answer,
+    judge_gradient,
+    judge_regret,
+    tangent_at_answer,
+)
+from pear_lab.judge.judged_program import JudgedProgram
+from pear_lab.judge.point_residuals import Multipliers, ProgramUnits, measure_point, point_residuals
+from pear_lab.judge.proofs import Proof, best_linear_point, prove_feasible, prove_unbounded
 from pear_lab.stress import counterexamples, examine_case, fuzz
 from pear_lab.stress.fuzz import FuzzResult, Tally
 from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
@@ -35,12 +42,12 @@ CLEAN = ["well scaled", "badly scaled", "degenerate", "repeated rows", "contradi
 CLEAN += ["unbounded", "mixes", "sparse"]
 
 
-def square(**changes: Any) -> Program:
+def square(**changes: Any) -> JudgedProgram:
     """min ½‖z‖² − (3, 1)z with z₁ ≤ 1 and z₁ + z₂ = 1.5: z = (1, 0.5), equality 0.5, bound (1.5, 0)."""
     fields: dict[str, Any] = {"H": np.eye(2), "c": np.array([-3.0, -1.0])}
     fields |= {"A": np.ones((1, 2)), "b": np.array([1.5]), "G": np.array([[1.0, -1.0]]), "h": np.array([9.0])}
     fields |= {"lb": np.full(2, -INF), "ub": np.array([1.0, INF]), "integer": np.zeros(2, bool)}
-    return Program(**{**fields, **changes})
+    return JudgedProgram(**{**fields, **changes})
 
 
 def answer(**changes: Any) -> Answer:
@@ -53,7 +60,7 @@ def answer(**changes: Any) -> Answer:
 
 
 def test_a_right_answer_is_right() -> None:
-    assert judge.judge(square(), answer()).kind == "right"
+    assert judge.judge_answer(square(), answer()).kind == "right"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_a_right_answer_is_right() -> None:
     ],
 )
 def test_a_planted_error_is_caught(planted: dict[str, Any]) -> None:
-    assert judge.judge(square(), answer(**planted)).kind == "wrong"
+    assert judge.judge_answer(square(), answer(**planted)).kind == "wrong"
 
 
 def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
@@ -83,9 +90,9 @@ def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
     x, lost = np.array([1.0, 0.5]), 2.0**-24
     exact = np.linalg.solve(A.T, [2.1, 1.2])
     y = Multipliers(wide(exact + lost * np.array([1.0, -0.5])), wide([0.0]), wide([0.0, 0.0]))
-    assert residuals(s, wide(x), y, Units.of(s)).worst > 1e-8
-    assert judge_point(s, x, y).worst < 1e-10
-    assert judge_point(s, x, replace(y, equality=wide(exact + 30.0))).worst > 1.0
+    assert point_residuals(s, wide(x), y, ProgramUnits.of(s)).worst > 1e-8
+    assert measure_point(s, x, y).worst < 1e-10
+    assert measure_point(s, x, replace(y, equality=wide(exact + 30.0))).worst > 1.0
 
 
 @pytest.mark.parametrize(
@@ -102,20 +109,20 @@ def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
 def test_a_failure_is_confirmed_and_a_solution_of_it_is_not(changes: dict[str, Any], status: str) -> None:
     s = square(**changes)
     y = {"equality": np.zeros(len(s.b))} if len(s.b) == 0 else {}
-    assert judge.judge(s, answer(status=status)).kind == "refused"
-    assert judge.judge(s, answer(**y)).kind == "wrong"
+    assert judge.judge_answer(s, answer(status=status)).kind == "refused"
+    assert judge.judge_answer(s, answer(**y)).kind == "wrong"
     others = {"INFEASIBLE", "UNBOUNDED", "NOT_FINITE", "NOT_CONVEX"} - {status}
-    assert {judge.judge(s, answer(status=other)).kind for other in others} == {"wrong"}
+    assert {judge.judge_answer(s, answer(status=other)).kind for other in others} == {"wrong"}
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_an_edge_is_one_by_a_margin_and_in_any_unit(unit: float) -> None:
-    def opposed(by: float) -> Program:
+    def opposed(by: float) -> JudgedProgram:
         G, h = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([1.0, -1.0 - by])
         d = np.array([unit, 1.0])
         return square(A=np.zeros((0, 2)), b=np.zeros(0), G=unit * G / d, h=unit * h, lb=-2 * d, ub=2 * d)
 
-    assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 2e-12, 0.0, -1e-7)] == [
+    assert [prove_feasible(opposed(by)) for by in (1e-7, 1e-11, 2e-12, 0.0, -1e-7)] == [
         Proof.NO,
         Proof.EDGE,
         Proof.EDGE,
@@ -125,28 +132,28 @@ def test_an_edge_is_one_by_a_margin_and_in_any_unit(unit: float) -> None:
 
 
 def test_little_curvature_is_some() -> None:
-    def bowl(least: float) -> Program:
+    def bowl(least: float) -> JudgedProgram:
         free = {"lb": np.full(2, -INF), "ub": np.full(2, INF), "A": np.zeros((0, 2)), "b": np.zeros(0)}
         V = np.array([[0.6, 0.8], [-0.8, 0.6]])
         return square(H=(V * [1.0, least]) @ V.T, c=np.array([1.0, 0.7]), G=np.zeros((0, 2)), h=np.zeros(0), **free)
 
-    assert is_unbounded(bowl(1e-12)) is Proof.NO
-    assert is_unbounded(replace(bowl(0.0), H=np.diag([1.0, 0.0]))) is Proof.YES
+    assert prove_unbounded(bowl(1e-12)) is Proof.NO
+    assert prove_unbounded(replace(bowl(0.0), H=np.diag([1.0, 0.0]))) is Proof.YES
 
 
-def gradient_exam() -> tuple[Program, Verdict, np.ndarray, np.ndarray]:
+def gradient_exam() -> tuple[JudgedProgram, Verdict, np.ndarray, np.ndarray]:
     s = replace(square(), A=np.zeros((0, 2)), b=np.zeros(0), c=np.array([-3.0, -0.5]))
     a = answer(equality=np.zeros(0), bound=np.array([2.0, 0.0]), value=-2.625)
-    return s, judge.judge(s, a), np.array([0.0, 0.3]), np.array([0.7, 0.3])  # z₁ is held; g = P e
+    return s, judge.judge_answer(s, a), np.array([0.0, 0.3]), np.array([0.7, 0.3])  # z₁ is held; g = P e
 
 
 def test_a_wrong_gradient_is_caught() -> None:
     s, verdict, g, e = gradient_exam()
-    space = tangent_of(s, verdict)
+    space = tangent_at_answer(s, verdict)
     assert space is not None
-    assert wrong_gradient(space, g, e) == ""
+    assert judge_gradient(space, g, e) == ""
     for wrong in (g + 1e-6 * np.array([0.0, 1.0]), g + 1e-6 * np.array([1.0, 0.0]), -g, e, g * np.nan):
-        assert wrong_gradient(space, wrong, e) != ""
+        assert judge_gradient(space, wrong, e) != ""
     # up to there z₂ = 0.5 moves freely, and the multiplier 2 of z₁ stays positive
     assert space.longest_step(np.array([1.0, 0.5]), (np.zeros(1), np.array([2.0, 0.0])), np.array([4.0, 0.0])) == 0.5
 
@@ -155,19 +162,19 @@ def test_no_gradient_is_asked_for_on_an_edge() -> None:
     s, _, _, _ = gradient_exam()
     s = replace(s, c=np.array([-1.0, -0.5]))  # z₁ would be 1 without its bound
     weak = answer(equality=np.zeros(0), bound=np.zeros(2), value=-0.625)
-    verdict = judge.judge(s, weak)
+    verdict = judge.judge_answer(s, weak)
     assert verdict.kind == "right"
-    assert tangent_of(s, verdict) is None
+    assert tangent_at_answer(s, verdict) is None
 
 
 def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
     s, x, best = square(), np.array([0.5, 1.0]), np.array([1.0, 0.5])
-    assert wrong_regret(s, x, answer(x=best), 1.0) == ""
-    assert wrong_regret(s, x, answer(x=best), 1.0 + 1e-5) != ""
-    verdict = judge.judge(s, answer())
-    assert differs(s, answer(), answer(), verdict) == ""
-    assert differs(s, answer(), answer(status="INACCURATE"), verdict) != ""
-    assert differs(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
+    assert judge_regret(s, x, answer(x=best), 1.0) == ""
+    assert judge_regret(s, x, answer(x=best), 1.0 + 1e-5) != ""
+    verdict = judge.judge_answer(s, answer())
+    assert judge_batch_answer(s, answer(), answer(), verdict) == ""
+    assert judge_batch_answer(s, answer(), answer(status="INACCURATE"), verdict) != ""
+    assert judge_batch_answer(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
 
 
 @pytest.mark.parametrize(("bound", "known"), [(1e3, True), (1e15, False)])
@@ -176,11 +183,11 @@ def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known:
     one: dict[str, Any] = {"H": np.zeros((1, 1)), "c": np.ones(1), "G": np.array([[-1.0]]), "h": np.array([-0.5])}
     one |= {"lb": np.array([-bound]), "ub": np.array([bound]), "A": np.zeros((0, 1)), "b": np.zeros(0)}
     s = square(**one, integer=np.zeros(1, bool))
-    found = best_point(s)
+    found = best_linear_point(s)
     assert found is not None and found == 0.5 if known else found is None
     right, off = (answer(x=np.array([x])) for x in (0.5, 0.6))
-    assert judge.wrong_reference(s, right) == ""
-    assert (judge.wrong_reference(s, off) != "") == known
+    assert judge.judge_objective(s, right) == ""
+    assert (judge.judge_objective(s, off) != "") == known
 
 
 @pytest.mark.parametrize(
@@ -214,14 +221,14 @@ def test_integer_programs(status: str, x: list[float], kind: str, mixed: bool) -
         x = [3.0, 0.2]  # the best is (3, 0.5) there
     if mixed and x == [2.0, 1.0]:
         x = [3.0, 0.5]
-    assert judge.judge(s, answer(status=status, x=np.array(x))).kind == kind
+    assert judge.judge_answer(s, answer(status=status, x=np.array(x))).kind == kind
 
 
 def test_extended_precision() -> None:
     rng = np.random.default_rng(0)
     M = rng.integers(-9, 10, (6, 4)).astype(float)
     M[:, 3] = M[:, 0] + 2 * M[:, 1]
-    found = factor(M)
+    found = factor_extended(M)
     assert found.rank(1e-14) == 3
     assert float(np.abs(wide(M).T @ found.null(3)).max()) < 1e-17 * 20
     assert float(np.abs(found.Q @ found.R - wide(M)[:, found.order]).max()) < 1e-17 * 20
@@ -229,15 +236,15 @@ def test_extended_precision() -> None:
     assert float(np.abs(wide(M) @ found.least_squares(rhs, 3) - rhs).max()) < 1e-16
     x = found.smallest_norm(wide(M).T @ wide(np.ones(6)), 3)
     assert float(np.abs(wide(M).T @ (x - 1)).max()) < 1e-16
-    L = cholesky(wide(M.T @ M + np.eye(4)))
+    L = extended_cholesky(wide(M.T @ M + np.eye(4)))
     assert L is not None
     assert float(np.abs(L @ L.T - wide(M.T @ M + np.eye(4))).max()) < 1e-17 * 100
-    assert cholesky(wide(-np.eye(2))) is None
+    assert extended_cholesky(wide(-np.eye(2))) is None
 
 
 def test_units_are_those_of_the_program() -> None:
     s = square(A=np.array([[1e6, 1e-3]]), G=np.array([[1e3, 1e-6]]))
-    units = Units.of(s)
+    units = ProgramUnits.of(s)
     for rows, scale in ((s.A, units.row[:1]), (s.G, units.row[1:])):
         scaled = np.abs(scale[:, None] * rows * units.column).astype(float)
         assert ((scaled > 0.2) & (scaled < 3)).all()

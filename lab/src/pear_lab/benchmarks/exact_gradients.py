@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from pear_lab.benchmarks.program_structures import Structure
-from pear_lab.judge.judged_program import DIMENSIONS, Array, Mask, programs
-from pear_lab.judge.reference_solution import Reference, reference
+from pear_lab.judge.judged_program import DIMENSIONS, Array, Mask, judged_programs
+from pear_lab.judge.reference_solution import ReferenceSolution, solve_reference
 
 EXACT = 1e-6
 """A gradient counts as exact if its largest relative error is at most this."""
@@ -97,7 +97,7 @@ class ExactGradients:
     scale: Array
 
     @classmethod
-    def of(cls, references: Sequence[Reference], errors: Array) -> ExactGradients:
+    def of(cls, references: Sequence[ReferenceSolution], errors: Array) -> ExactGradients:
         """Project the errors e (k, n) of the predicted objective gradients at the reference solutions."""
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
@@ -229,7 +229,9 @@ class GradientBatch:
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
     def _exact_at(self, cost: Array) -> ExactGradients:
-        found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
+        found = [
+            solve_reference(program, "auto") for program in judged_programs(self.part(len(cost)), cost, self.smoothing)
+        ]
         return ExactGradients.of(found, cost - self.true[: len(cost)])
 
     def _swap_first_sample(self, i: int) -> None:

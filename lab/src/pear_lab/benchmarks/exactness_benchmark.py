@@ -26,9 +26,9 @@ from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.random_programs import FAMILIES, GradientCase
 from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.judge.extended_precision import wide
-from pear_lab.judge.judged_program import Array, problem_fields, programs
-from pear_lab.judge.kkt_residuals import Multipliers, judge_point
-from pear_lab.judge.reference_solution import Reference, reference, reference_solvers
+from pear_lab.judge.judged_program import Array, judged_fields, judged_programs
+from pear_lab.judge.point_residuals import Multipliers, measure_point
+from pear_lab.judge.reference_solution import ReferenceSolution, reference_solvers, solve_reference
 
 GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
 """Largest accepted value of each error."""
@@ -127,8 +127,8 @@ class _ExactnessExam:
 
     def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
         self.case = case
-        fields = problem_fields(case.problem, Q=case.Q)
-        self.programs = programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
+        fields = judged_fields(case.problem, Q=case.Q)
+        self.programs = judged_programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
         B, n = case.predicted.shape
         size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
@@ -142,11 +142,11 @@ class _ExactnessExam:
         """
         key = tuple(reference_solvers(tested))
         if key not in self._known:
-            references = [reference(program, tested) for program in self.programs]
+            references = [solve_reference(program, tested) for program in self.programs]
             self._known[key] = ExactGradients.of(references, self._errors(references)), self._fd_steps(references)
         return self._known[key]
 
-    def _errors(self, references: list[Reference]) -> Array:
+    def _errors(self, references: list[ReferenceSolution]) -> Array:
         """Return the errors (B, n) of the predicted gradient of the objective at the decision."""
         case = self.case
         e: Array = (case.predicted - case.true).numpy()
@@ -155,7 +155,7 @@ class _ExactnessExam:
             e = e + np.einsum("bij,bj->bi", (case.Q - case.true_Q).numpy(), x)
         return e
 
-    def _fd_steps(self, references: list[Reference]) -> Array:
+    def _fd_steps(self, references: list[ReferenceSolution]) -> Array:
         longest = [[r.longest_step(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
         steps = np.minimum(_LONGEST, 0.5 * np.asarray(longest))
         return np.where(steps < _SHORTEST, np.nan, steps)
@@ -204,7 +204,7 @@ def _residuals(exam: _ExactnessExam, solution: Solution) -> Array:
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
-    return np.array([judge_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
+    return np.array([measure_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
 def _central_differences(exam: _ExactnessExam, steps: Array, solver: str) -> Array:

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pear.optional_packages import import_optional
 from pear.problem import Problem
 from pear.tasks import Split
-from pear_lab.judge.judged_program import Array, Mask, problem_fields, programs
+from pear_lab.judge.judged_program import Array, Mask, judged_fields, judged_programs
 
 TOLERANCE, RIDGE = 1e-4, 1e-8
 Metric = Callable[[Tensor, Tensor], float]
@@ -102,7 +102,7 @@ class PlainProgram:
 
 def _stack_rows(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
-    (p,) = programs(problem_fields(problem), np.zeros((1, problem.n)))
+    (p,) = judged_programs(judged_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 

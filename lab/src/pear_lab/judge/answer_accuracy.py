@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pear_lab.judge.judged_program import Array, Program, largest_entries
+from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
 
 RIGHT = 1e-6
 """Largest residual and gap of an answer that is right, relative to the larger of 1 and what they are made of."""
@@ -68,7 +68,7 @@ class Accuracy:
         return max(known, default=math.inf)
 
 
-def measure(p: Program, answer: SolverAnswer) -> Accuracy:
+def measure_accuracy(p: JudgedProgram, answer: SolverAnswer) -> Accuracy:
     """Measure the accuracy of an answer with the arrays of the program alone."""
     x, parts = answer.x, (answer.equality, answer.inequality)
     if x is None or not np.isfinite(x).all():
@@ -83,7 +83,7 @@ def measure(p: Program, answer: SolverAnswer) -> Accuracy:
     return replace(found, dual=dual, gap=gap)
 
 
-def _violation(p: Program, x: Array) -> float:
+def _violation(p: JudgedProgram, x: Array) -> float:
     whole = np.abs(x - np.round(x))[p.integer]
     missed = (np.abs(p.A @ x - p.b), p.G @ x - p.h, p.lb - x, x - p.ub, whole)
     limits = (p.b, p.h, p.lb, p.ub, np.zeros_like(whole))
@@ -91,15 +91,15 @@ def _violation(p: Program, x: Array) -> float:
     return float(np.nan_to_num(np.concatenate(relative), nan=0.0).max(initial=0.0))  # NaN: of an absent limit
 
 
-def _optimality(p: Program, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
+def _optimality(p: JudgedProgram, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
     """Dual residual and gap. The multipliers of the bounds are what is left of the gradient."""
     curved, carried = p.H @ x, p.A.T @ equality + p.G.T @ inequality
     gradient = curved + p.c + carried
     scale = max(1.0, *(float(np.abs(v).max(initial=0.0)) for v in (curved, p.c, carried)))
     missing, slack = p.b - p.A @ x, p.h - p.G @ x
     sides = (
-        (equality, largest_entries(p.A), missing, -missing),
-        (inequality, largest_entries(p.G), slack, np.full_like(slack, np.inf)),
+        (equality, largest_row_entries(p.A), missing, -missing),
+        (inequality, largest_row_entries(p.G), slack, np.full_like(slack, np.inf)),
         (-gradient, np.ones_like(x), p.ub - x, x - p.lb),
     )
     dual, gap = 0.0, 0.0
@@ -112,12 +112,12 @@ def _optimality(p: Program, x: Array, equality: Array, inequality: Array) -> tup
     return dual / scale, abs(gap) / max(1.0, abs(value), abs(value - gap))
 
 
-def compare(p: Program, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
+def compare_accuracies(p: JudgedProgram, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
     """Measure the accuracy of several answers to one program.
 
     Without multipliers, the gap is the difference to the best objective of the other answers, if there is one.
     """
-    found = [measure(p, answer) for answer in answers]
+    found = [measure_accuracy(p, answer) for answer in answers]
     good = [
         answer.status == "solved" and one.primal <= RIGHT and (math.isnan(one.gap) or one.worst <= RIGHT)
         for answer, one in zip(answers, found, strict=True)
@@ -130,7 +130,7 @@ def compare(p: Program, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
     return found
 
 
-def verdict(answer: SolverAnswer, accuracy: Accuracy, proven: bool | None, convex: bool) -> str:
+def rate_accuracy(answer: SolverAnswer, accuracy: Accuracy, proven: bool | None, convex: bool) -> str:
     """Rate an answer as one of ``VERDICTS``.
 
     Args:

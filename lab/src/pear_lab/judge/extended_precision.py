@@ -24,7 +24,7 @@ def wide(value: Any) -> Wide:
 
 
 @dataclass(frozen=True)
-class Factor:
+class ExtendedFactor:
     """The factorisation M P = Q R of a matrix M (n, k), by Householder reflections with column pivoting.
 
     Attributes:
@@ -52,17 +52,17 @@ class Factor:
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
         """Return v (k,) with ``M v`` nearest to rhs (n,). Its entries are zero for columns beyond the rank."""
         v = np.zeros(self.R.shape[1], np.longdouble)
-        v[self.order[:rank]] = back_substitute(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
+        v[self.order[:rank]] = solve_extended_upper(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v
 
     def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
         """Return x (n,) in the span of M's columns with ``Mᵀx = rhs`` (k,) on the first ``rank`` pivot columns."""
         w = np.zeros(self.Q.shape[0], np.longdouble)
-        w[:rank] = forward_substitute(self.R[:rank, :rank].T, rhs[self.order[:rank]])
+        w[:rank] = solve_extended_lower(self.R[:rank, :rank].T, rhs[self.order[:rank]])
         return self.Q @ w
 
 
-def factor(matrix: Any) -> Factor:
+def factor_extended(matrix: Any) -> ExtendedFactor:
     """Factor a matrix (n, k)."""
     R = wide(matrix).copy()
     n, k = R.shape
@@ -81,10 +81,10 @@ def factor(matrix: Any) -> Factor:
         R[s:, s:] -= 2 * np.outer(v, v @ R[s:, s:])
         R[s + 1 :, s] = 0
         Q[:, s:] -= 2 * np.outer(Q[:, s:] @ v, v)
-    return Factor(Q, R, order, np.abs(np.diagonal(R))[:steps])
+    return ExtendedFactor(Q, R, order, np.abs(np.diagonal(R))[:steps])
 
 
-def back_substitute(U: Wide, rhs: Wide) -> Wide:
+def solve_extended_upper(U: Wide, rhs: Wide) -> Wide:
     """Solve ``U x = rhs`` for an upper triangular U."""
     x = rhs.copy()
     for i in range(len(x) - 1, -1, -1):
@@ -92,7 +92,7 @@ def back_substitute(U: Wide, rhs: Wide) -> Wide:
     return x
 
 
-def forward_substitute(L: Wide, rhs: Wide) -> Wide:
+def solve_extended_lower(L: Wide, rhs: Wide) -> Wide:
     """Solve ``L x = rhs`` for a lower triangular L."""
     x = rhs.copy()
     for i in range(len(x)):
@@ -100,12 +100,12 @@ def forward_substitute(L: Wide, rhs: Wide) -> Wide:
     return x
 
 
-def cholesky_solve(L: Wide, rhs: Wide) -> Wide:
+def solve_extended_cholesky(L: Wide, rhs: Wide) -> Wide:
     """Solve ``L Lᵀ x = rhs`` for a lower triangular L."""
-    return back_substitute(L.T, forward_substitute(L, rhs))
+    return solve_extended_upper(L.T, solve_extended_lower(L, rhs))
 
 
-def cholesky(M: Wide) -> Wide | None:
+def extended_cholesky(M: Wide) -> Wide | None:
     """Return the lower triangular L with ``L Lᵀ = M``, or None if a pivot is not positive."""
     L = M.copy()
     for k in range(len(M)):

@@ -10,12 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_indefinite, is_unbounded
-from pear_lab.judge.extended_precision import Wide, factor, wide
-from pear_lab.judge.integer_programs import judge_choice
-from pear_lab.judge.judged_program import Array, Program
-from pear_lab.judge.kkt_residuals import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
-from pear_lab.judge.tangent_space import Tangent, tangent
+from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent_at
+from pear_lab.judge.extended_precision import Wide, factor_extended, wide
+from pear_lab.judge.judge_integer_answer import judge_integer_answer
+from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.point_residuals import (
+    TOLERANCE,
+    Multipliers,
+    PointResiduals,
+    ProgramUnits,
+    measure_point,
+    point_objective,
+)
+from pear_lab.judge.proofs import Proof, best_linear_point, prove_feasible, prove_indefinite, prove_unbounded
 
 VALUE = 1e-9
 """Largest error of a reported objective, relative to its terms."""
@@ -68,22 +75,22 @@ class Verdict:
     kind: str
     reason: str = ""
     edge: bool = False
-    residuals: Residuals | None = None
-    units: Units | None = None
+    residuals: PointResiduals | None = None
+    units: ProgramUnits | None = None
 
     def blamed(self, reason: str) -> Verdict:
         """Return the verdict "wrong" for a reason found later. An empty reason returns this verdict."""
         return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
 
 
-def judge(s: Program, a: Answer) -> Verdict:
+def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
     """Judge one answer."""
     if not s.is_finite():
         if a.status == "NOT_FINITE":
             return Verdict("refused")
         return Verdict("wrong", f"{a.status}, but the data is not finite")
     if s.integer.any():
-        kind, edge, reason = judge_choice(s, a.status, a.x)
+        kind, edge, reason = judge_integer_answer(s, a.status, a.x)
         return Verdict(kind, reason, edge)
     if a.status == "SOLVED":
         return _judge_solved(s, a)
@@ -92,41 +99,41 @@ def judge(s: Program, a: Answer) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if is_feasible(s) is Proof.EDGE or _beyond_float64(s):
+    if prove_feasible(s) is Proof.EDGE or _beyond_float64(s):
         return Verdict("refused", edge=True)  # nobody could know
     return Verdict("inaccurate", a.status)
 
 
-def _judge_solved(s: Program, a: Answer) -> Verdict:
+def _judge_solved(s: JudgedProgram, a: Answer) -> Verdict:
     """Judge an answer that claims to be solved: by its residuals in extended precision, then by its value."""
     if a.equality is None or a.inequality is None or a.bound is None:
         return Verdict("wrong", "SOLVED without multipliers")
     parts = (a.x, a.equality, a.inequality, a.bound)
     if not all(bool(np.isfinite(part).all()) for part in parts):
         return Verdict("wrong", "SOLVED, but x or a multiplier is not finite")
-    if is_indefinite(s.H) is Proof.YES:
+    if prove_indefinite(s.H) is Proof.YES:
         return Verdict("wrong", "SOLVED, but the curvature is indefinite")
-    units = Units.of(s)
-    found = judge_point(s, a.x, Multipliers(*(wide(part) for part in parts[1:])), units)
+    units = ProgramUnits.of(s)
+    found = measure_point(s, a.x, Multipliers(*(wide(part) for part in parts[1:])), units)
     if found.worst > TOLERANCE:
         return Verdict("wrong", f"SOLVED, but {found}", residuals=found, units=units)
-    value, terms = objective(s, a.x)
+    value, terms = point_objective(s, a.x)
     if not abs(a.value - value) <= VALUE * terms:
         return Verdict("wrong", f"value {a.value!r}, but x has {value!r}", residuals=found, units=units)
     return Verdict("right", residuals=found, units=units)
 
 
-def _beyond_float64(s: Program) -> bool:
+def _beyond_float64(s: JudgedProgram) -> bool:
     """Whether the equalities are singular in float64 but not in extended precision."""
     if not len(s.b):
         return False
-    units = Units.of(s)
-    pivots = factor((wide(s.A) * units.row[: len(s.b), None] * units.column).T).pivots
+    units = ProgramUnits.of(s)
+    pivots = factor_extended((wide(s.A) * units.row[: len(s.b), None] * units.column).T).pivots
     return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
 
 
-def _judge_infeasible(s: Program) -> Verdict:
-    feasible = is_feasible(s)
+def _judge_infeasible(s: JudgedProgram) -> Verdict:
+    feasible = prove_feasible(s)
     if feasible is Proof.NO:
         return Verdict("refused")
     if feasible is Proof.EDGE:
@@ -134,28 +141,28 @@ def _judge_infeasible(s: Program) -> Verdict:
     return Verdict("wrong", f"INFEASIBLE, but feasible: {feasible.value}")
 
 
-def _judge_unbounded(s: Program) -> Verdict:
-    feasible, falls = is_feasible(s), is_unbounded(s)
+def _judge_unbounded(s: JudgedProgram) -> Verdict:
+    feasible, falls = prove_feasible(s), prove_unbounded(s)
     if feasible is Proof.NO or falls in (Proof.NO, Proof.UNKNOWN):
         return Verdict("wrong", f"UNBOUNDED, but falls: {falls.value}, feasible: {feasible.value}")
     return Verdict("refused", edge=Proof.EDGE in (feasible, falls))
 
 
-def _judge_not_convex(s: Program) -> Verdict:
-    indefinite = is_indefinite(s.H)
+def _judge_not_convex(s: JudgedProgram) -> Verdict:
+    indefinite = prove_indefinite(s.H)
     if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
     return Verdict("refused", edge=indefinite is Proof.EDGE)
 
 
-def wrong_reference(s: Program, a: Answer) -> str:
+def judge_objective(s: JudgedProgram, a: Answer) -> str:
     """Say how the objective of a solved linear program differs from HiGHS's. Empty if it does not."""
     if s.H.any() or s.integer.any():
         return ""
-    other = best_point(s)
+    other = best_linear_point(s)
     if other is None:
         return ""
-    (value, terms), (best, others) = objective(s, a.x), objective(s, other.astype(float))
+    (value, terms), (best, others) = point_objective(s, a.x), point_objective(s, other.astype(float))
     # by weak duality no violation is worth more than the multipliers say
     bought = violation_cost(s, other, a) + violation_cost(s, wide(a.x), a)
     if abs(value - best) <= REFERENCE * max(terms, others) + bought:
@@ -163,7 +170,7 @@ def wrong_reference(s: Program, a: Answer) -> str:
     return f"the objective is {value!r}, and by another solver {best!r}"
 
 
-def violation_cost(s: Program, x: Wide, a: Answer) -> float:
+def violation_cost(s: JudgedProgram, x: Wide, a: Answer) -> float:
     """The cost of violations at x (n,), and of rounding its rows to float64, priced by the multipliers of an answer.
 
     Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
@@ -183,14 +190,14 @@ def violation_cost(s: Program, x: Wide, a: Answer) -> float:
     return float(sum((left * np.abs(y)).sum() for left, y in parts))
 
 
-def tangent_of(s: Program, verdict: Verdict) -> Tangent | None:
+def tangent_at_answer(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
     """The tangent space at a right answer, where margins say that the decision has a derivative there."""
     if verdict.kind != "right" or verdict.residuals is None or verdict.units is None:
         return None
-    return tangent(s, verdict.residuals, verdict.units)
+    return exact_tangent_at(s, verdict.residuals, verdict.units)
 
 
-def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
+def judge_gradient(space: ExactTangent, g: Array, e: Array) -> str:
     """Say why a gradient g (n,) for the prediction error e (n,) is wrong. The text is empty if it is right."""
     if not np.isfinite(g).all():
         return "the gradient is not finite"
@@ -198,7 +205,7 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> float:
+def regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
     """Bound the rounding error of the regret of a decision x against the best decision.
 
     Args:
@@ -207,26 +214,26 @@ def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> floa
         best: the best answer under the true program.
         rounding: relative error that the decisions may have.
     """
-    terms = objective(s, x)[1] + objective(s, best.x)[1]
+    terms = point_objective(s, x)[1] + point_objective(s, best.x)[1]
     bought = violation_cost(s, wide(x), best) + violation_cost(s, wide(best.x), best)
     return max(ROUNDING, rounding) * terms + bought + 1e-300
 
 
-def wrong_regret(s: Program, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
+def judge_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
     """Say why ``value`` is not the regret of x (n,). The text is empty if it is.
 
     Args:
         s, x, best, rounding: as for ``regret_rounding``.
         value: the regret that the loss reports.
     """
-    exact = objective(s, x)[0] - objective(s, best.x)[0]
+    exact = point_objective(s, x)[0] - point_objective(s, best.x)[0]
     room = regret_rounding(s, x, best, rounding)
     if abs(value - exact) <= 1e-6 * abs(exact) + room:
         return ""
     return f"the loss is {value!r}, and the regret {exact!r}"
 
 
-def differs(s: Program, batch: Answer, alone: Answer, verdict: Verdict) -> str:
+def judge_batch_answer(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
     """Say how the answer for a sample in a batch differs from its answer alone. The text is empty if it does not."""
     if batch.status != alone.status:
         return f"{batch.status} in the batch, {alone.status} alone"
@@ -234,10 +241,10 @@ def differs(s: Program, batch: Answer, alone: Answer, verdict: Verdict) -> str:
         return ""
     if not np.isfinite(alone.x).all():
         return "x is not finite alone"
-    (here, terms), (there, _) = objective(s, batch.x), objective(s, alone.x)
+    (here, terms), (there, _) = point_objective(s, batch.x), point_objective(s, alone.x)
     if abs(here - there) > 1e-8 * terms + 1e-300:
         return f"objective {here!r} in the batch, {there!r} alone"
-    space = tangent_of(s, verdict)
+    space = tangent_at_answer(s, verdict)
     if space is None or verdict.residuals is None:
         return ""  # perhaps not unique, and as good
     off = float((np.abs(wide(batch.x) - wide(alone.x)) / verdict.residuals.size).max())

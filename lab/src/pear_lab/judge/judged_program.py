@@ -21,7 +21,7 @@ DIMENSIONS = {"Q": 2, "A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
 
 
 @dataclass(frozen=True)
-class Program:
+class JudgedProgram:
     """One ``min ½ zᵀHz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``; absent limits are infinite.
 
     Attributes:
@@ -60,7 +60,7 @@ class Program:
         return whole and not any(bool(np.isnan(v).any()) for v in (self.h, self.lb, self.ub))
 
 
-def from_limits(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Array, integer: Mask) -> Program:  # noqa: E741
+def from_limits(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Array, integer: Mask) -> JudgedProgram:  # noqa: E741
     """The program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` with sparse P and A.
 
     A row with two limits becomes two: first all upper limits, then all lower ones, as the importers order them.
@@ -69,10 +69,10 @@ def from_limits(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Arr
     above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
     rows = sp.csr_array(A)
     G, h = sp.vstack([rows[above], -rows[below]], format="csr"), np.concatenate([u[above], -l[below]])
-    return Program(P, q, rows[equal], l[equal], G, h, lb, ub, integer)
+    return JudgedProgram(P, q, rows[equal], l[equal], G, h, lb, ub, integer)
 
 
-def largest_entries(rows: Any) -> Array:
+def largest_row_entries(rows: Any) -> Array:
     """(k,) largest magnitude in each of the rows (k, n), dense or sparse."""
     if not rows.shape[0]:
         return np.zeros(0)
@@ -80,9 +80,9 @@ def largest_entries(rows: Any) -> Array:
     return np.ravel(largest.todense() if sp.issparse(largest) else largest)
 
 
-def programs(
+def judged_programs(
     fields: Mapping[str, Any], cost: Array, smoothing: float = 0.0, sense: str = "min", integer: Mask | None = None
-) -> list[Program]:
+) -> list[JudgedProgram]:
     """The samples of a batch as they are minimised.
 
     Args:
@@ -101,9 +101,9 @@ def programs(
         own = value[i] if np.ndim(value) > DIMENSIONS[name] else value
         return np.asarray(own, dtype=np.float64) if np.ndim(own) else np.full(shape, float(own))
 
-    def one(i: int) -> Program:
+    def one(i: int) -> JudgedProgram:
         lb, ub = part("lb", i, (n,), -np.inf), part("ub", i, (n,), np.inf)
-        return Program(
+        return JudgedProgram(
             H=sign * part("Q", i, (n, n)) + smoothing * np.eye(n),
             c=sign * cost[i],
             A=part("A", i, (0, n)),
@@ -118,7 +118,7 @@ def programs(
     return [one(i) for i in range(len(cost))]
 
 
-def problem_fields(problem: Any, **overrides: Any) -> dict[str, Array]:
+def judged_fields(problem: Any, **overrides: Any) -> dict[str, Array]:
     """The fields of a ``pear.Problem`` as dense arrays; ``overrides`` replace them, None keeps what the problem has.
 
     They are what the user passed, not the form that the solvers see, so that the judge tests that form too.

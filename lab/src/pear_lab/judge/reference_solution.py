@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from pear.errors import MissingExtraError, PearError
+from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent, exact_tangent_at
 from pear_lab.judge.extended_precision import Wide, wide
-from pear_lab.judge.judged_program import Array, Program
-from pear_lab.judge.kkt_residuals import Multipliers, Residuals, Units, residuals
-from pear_lab.judge.tangent_space import Tangent, tangent, tangent_space
+from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.point_residuals import Multipliers, PointResiduals, ProgramUnits, point_residuals
 
 BELIEVED = 1e-11
 """Relative residual up to which a reference is taken for the solution."""
@@ -39,7 +39,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceSolution:
     """The solution of one program.
 
     Attributes:
@@ -50,11 +50,11 @@ class Reference:
         space: the tangent space there; None where the decision has no derivative, or is too close to such a point.
     """
 
-    program: Program
+    program: JudgedProgram
     x: Wide
     multipliers: Multipliers
     residual: float
-    space: Tangent | None
+    space: ExactTangent | None
 
     @property
     def on_edge(self) -> bool:
@@ -74,7 +74,7 @@ class Reference:
         return self.space.longest_step(self.x, (self.multipliers.inequality, self.multipliers.bound), direction)
 
 
-def reference(program: Program, tested: str) -> Reference:
+def solve_reference(program: JudgedProgram, tested: str) -> ReferenceSolution:
     """Solve a program by a solver other than ``tested``, and verify the solution.
 
     Raises:
@@ -82,7 +82,7 @@ def reference(program: Program, tested: str) -> Reference:
     """
     tried = {}
     for solver in reference_solvers(tested):
-        found = attempt(program, solver)
+        found = attempt_reference(program, solver)
         if found is not None and found.residual <= BELIEVED:
             return found
         tried[solver] = None if found is None else found.residual
@@ -104,17 +104,17 @@ def reference_solvers(tested: str) -> list[str]:
     return names
 
 
-def attempt(program: Program, solver: str) -> Reference | None:
+def attempt_reference(program: JudgedProgram, solver: str) -> ReferenceSolution | None:
     """Solve with one solver, take the exact step, and measure the result; None where the solver finds no point."""
     solved = _solve_by_qpsolvers(program, solver)
     if solved is None:
         return None
-    units = Units.of(program)
+    units = ProgramUnits.of(program)
     x, multipliers, found = _exact_step(program, units, *solved)
-    return Reference(program, x, multipliers, found.worst, tangent(program, found, units))
+    return ReferenceSolution(program, x, multipliers, found.worst, exact_tangent_at(program, found, units))
 
 
-def qpsolvers_problem(p: Program, solver: str) -> Any:
+def make_qpsolvers_problem(p: JudgedProgram, solver: str) -> Any:
     """The program as the qpsolvers package takes it, with matrices of the kind that the solver reads.
 
     Args:
@@ -134,7 +134,7 @@ def qpsolvers_problem(p: Program, solver: str) -> Any:
     return qpsolvers.Problem(matrix(p.H), p.c, **limits)
 
 
-def _solve_by_qpsolvers(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
+def _solve_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multipliers] | None:
     """The point and the multipliers by a solver of the qpsolvers package, which gets rows and costs of size 1."""
     import qpsolvers
 
@@ -145,7 +145,7 @@ def _solve_by_qpsolvers(p: Program, solver: str) -> tuple[Array, Multipliers] | 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what falls short of 1e-12 is measured, whatever it says
         try:
-            problem = qpsolvers_problem(replace(p, H=p.H / scale, c=p.c / scale, **rows), solver)
+            problem = make_qpsolvers_problem(replace(p, H=p.H / scale, c=p.c / scale, **rows), solver)
             solution = qpsolvers.solve_problem(problem, solver, **_OPTIONS[solver])
         except (qpsolvers.exceptions.QPError, ValueError):
             return None
@@ -164,11 +164,13 @@ def _solve_by_qpsolvers(p: Program, solver: str) -> tuple[Array, Multipliers] | 
     return solution.x, y
 
 
-def _exact_step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wide, Multipliers, Residuals]:
+def _exact_step(
+    p: JudgedProgram, units: ProgramUnits, x: Array, y: Multipliers
+) -> tuple[Wide, Multipliers, PointResiduals]:
     """The exact solution on the constraints that look active, its multipliers, and its residuals."""
-    z, found = wide(x), residuals(p, wide(x), y, units)
+    z, found = wide(x), point_residuals(p, wide(x), y, units)
     active = found.slack <= np.maximum(found.multiplier, 1e-9)
-    space = tangent_space(p, units, active, active)
+    space = exact_tangent(p, units, active, active)
     if space is None:
         return z, y, found
     m, n, free = len(p.h), p.n, ~space.fixed
@@ -186,4 +188,4 @@ def _exact_step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wid
     rows = np.zeros(m, np.longdouble)
     rows[active[:m]] = v[len(p.b) :]
     y = Multipliers(v[: len(p.b)], rows, np.where(free, 0, bound))
-    return z, y, residuals(p, z, y, units)
+    return z, y, point_residuals(p, z, y, units)

@@ -18,9 +18,9 @@ from pear.losses import PEARLoss, regret_gradient
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear_lab.judge import judge_answer as judging
+from pear_lab.judge.exact_tangent import ExactTangent
 from pear_lab.judge.judge_answer import Answer, Verdict
 from pear_lab.judge.judged_program import Array
-from pear_lab.judge.tangent_space import Tangent
 from pear_lab.stress.stress_case import Case
 
 SLOW = 50.0
@@ -64,12 +64,12 @@ def _examine(case: Case) -> CaseVerdicts:
         crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
         return CaseVerdicts([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
     programs, seconds = case.programs(), np.zeros(case.batch)
-    verdicts = [judging.judge(program, answer) for program, answer in zip(programs, batch, strict=True)]
+    verdicts = [judging.judge_answer(program, answer) for program, answer in zip(programs, batch, strict=True)]
     if verdicts[0].kind == "right":  # one answer of a batch is compared with another solver, too
-        verdicts[0] = verdicts[0].blamed(judging.wrong_reference(programs[0], batch[0]))
+        verdicts[0] = verdicts[0].blamed(judging.judge_objective(programs[0], batch[0]))
     for i, here in enumerate(batch):
         there, seconds[i] = _solve_alone(case, problem, i)
-        why = there if isinstance(there, str) else judging.differs(programs[i], here, there, verdicts[i])
+        why = there if isinstance(there, str) else judging.judge_batch_answer(programs[i], here, there, verdicts[i])
         verdicts[i] = verdicts[i].blamed(why)
     compared = 0
     if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
@@ -110,7 +110,7 @@ def _slowest_ratio(case: Case, problem: Problem, seconds: Array) -> float:
 
 def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts: list[Verdict]) -> int:
     """Compare every gradient that must exist; returns how many there were."""
-    spaces = [judging.tangent_of(*pair) for pair in zip(case.programs(), verdicts, strict=True)]
+    spaces = [judging.tangent_at_answer(*pair) for pair in zip(case.programs(), verdicts, strict=True)]
     truth = case.programs(case.true)
     sure = [i for i, space in enumerate(spaces) if space is not None]
     if not sure:
@@ -137,16 +137,16 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts
     def why(i: int) -> str:
         space, e = spaces[i], case.cost[i] - case.true[i]
         assert space is not None
-        found = judging.wrong_gradient(space, g[i], e)
+        found = judging.judge_gradient(space, g[i], e)
         true = truth[i]
-        if found or ideal[i].status != "SOLVED" or judging.judge(true, ideal[i]).kind != "right":
+        if found or ideal[i].status != "SOLVED" or judging.judge_answer(true, ideal[i]).kind != "right":
             return found
         if np.isnan(value[i]):
             return "PEARLoss has no solution, and pear.solve has"
-        again = judging.wrong_gradient(space, slope[i], e)
+        again = judging.judge_gradient(space, slope[i], e)
         if again:
             return f"PEARLoss: {again}"
-        found = judging.wrong_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
+        found = judging.judge_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
         room = judging.regret_rounding(true, batch[i].x, ideal[i], space.rounding)
         return found or _wrong_slope(slope[i], steps, i, room)
 
@@ -167,7 +167,7 @@ def _regrets_and_gradients(case: Case, problem: Problem, cost: Array) -> tuple[A
 
 
 def _central_differences(
-    case: Case, problem: Problem, batch: list[Answer], spaces: list[Tangent | None]
+    case: Case, problem: Problem, batch: list[Answer], spaces: list[ExactTangent | None]
 ) -> tuple[Array, Array, Array]:
     """Directions (B, n), steps (B,) and central differences (B,) of the loss, NaN where there are none."""
     rng = np.random.default_rng(0)

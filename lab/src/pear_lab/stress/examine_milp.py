@@ -24,8 +24,8 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from pear import FailedSamplesWarning, Problem, Status, solve
 from pear.errors import PearError
 from pear.optional_packages import import_optional
-from pear_lab.judge.integer_programs import violation
-from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.judge_integer_answer import integer_violations
+from pear_lab.judge.judged_program import Array, JudgedProgram
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_problems import MILP_FAMILIES, MilpCase, draw_milp
 from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
@@ -119,11 +119,11 @@ def silent_output() -> Iterator[None]:
         os.close(nothing)
 
 
-def minimised_program(case: MilpCase) -> Program:
+def minimised_program(case: MilpCase) -> JudgedProgram:
     """The program as arrays of the judge, minimised."""
     n, sign = len(case.c), 1.0 if case.sense == "min" else -1.0
     fields = (case.A, case.b, case.G, case.h, case.lb, case.ub, case.integer)
-    return Program(np.zeros((n, n)), sign * case.c, *fields)
+    return JudgedProgram(np.zeros((n, n)), sign * case.c, *fields)
 
 
 def solve_by_us(case: MilpCase) -> tuple[str, Array, bool]:
@@ -138,7 +138,7 @@ def solve_by_us(case: MilpCase) -> tuple[str, Array, bool]:
     return Status(int(found.status[0])).name, found.x[0].numpy(), bool(found.unchecked[0])
 
 
-def _judge(s: Program, status: str, x: Array, said: tuple[str, str], best: float) -> tuple[str, bool]:
+def _judge(s: JudgedProgram, status: str, x: Array, said: tuple[str, str], best: float) -> tuple[str, bool]:
     """What is wrong with our answer, in words, and whether it is better than the references'."""
     if status == "INFEASIBLE":
         return f"INFEASIBLE, but a point of value {best:.10g} is feasible" if np.isfinite(best) else "", False
@@ -148,7 +148,7 @@ def _judge(s: Program, status: str, x: Array, said: tuple[str, str], best: float
         return "NOT_FINITE, but the data is finite", False
     if status != "SOLVED":
         return "", False
-    off = float(violation(s, x[None])[0]) if np.isfinite(x).all() else np.inf
+    off = float(integer_violations(s, x[None])[0]) if np.isfinite(x).all() else np.inf
     if off > VIOLATED:
         return f"SOLVED, but a constraint is violated by {off:.1e}", False
     value, size = float(s.c @ x), max(float(np.abs(s.c) @ np.abs(x)), 1e-9 * float(np.abs(s.c).max()))
@@ -159,17 +159,17 @@ def _judge(s: Program, status: str, x: Array, said: tuple[str, str], best: float
     return "", bool(value < best - VALUE * size)
 
 
-def solve_by_highs(s: Program) -> Reference:
+def solve_by_highs(s: JudgedProgram) -> Reference:
     """HiGHS itself, through its own interface."""
     return _told_apart(s, _run_highs)
 
 
-def solve_by_scipy(s: Program) -> Reference:
+def solve_by_scipy(s: JudgedProgram) -> Reference:
     """SciPy's ``milp``, with the version of HiGHS that it brings."""
     return _told_apart(s, _run_scipy)
 
 
-def _told_apart(s: Program, run: Callable[[Program], Reference]) -> Reference:
+def _told_apart(s: JudgedProgram, run: Callable[[JudgedProgram], Reference]) -> Reference:
     """Run a solver; where it says "unbounded or infeasible", a run without the cost tells which of the two holds."""
     said = run(s)
     if said.status != _EITHER:
@@ -178,7 +178,7 @@ def _told_apart(s: Program, run: Callable[[Program], Reference]) -> Reference:
     return Reference({SOLVED: UNBOUNDED, INFEASIBLE: INFEASIBLE}.get(without_cost, OPEN))
 
 
-def _run_highs(s: Program) -> Reference:
+def _run_highs(s: JudgedProgram) -> Reference:
     """One run of HiGHS."""
     highspy = import_optional("highspy", "highs", "pear stress milp")
     highs = highspy.Highs()
@@ -202,7 +202,7 @@ def _run_highs(s: Program) -> Reference:
     return _completed(s, status, np.array(highs.getSolution().col_value) if status == SOLVED else None)
 
 
-def _run_scipy(s: Program) -> Reference:
+def _run_scipy(s: JudgedProgram) -> Reference:
     """One run of SciPy's ``milp``."""
     rows = [LinearConstraint(s.A, s.b, s.b)] * bool(len(s.b)) + [LinearConstraint(s.G, -np.inf, s.h)] * bool(len(s.h))
     options = {"mip_rel_gap": 0.0, "time_limit": SECONDS}
@@ -212,7 +212,7 @@ def _run_scipy(s: Program) -> Reference:
     return _completed(s, status, found.x if status == SOLVED else None)
 
 
-def _completed(s: Program, status: str, x: Array | None) -> Reference:
+def _completed(s: JudgedProgram, status: str, x: Array | None) -> Reference:
     """Round the reference's integers and compute the best value for them; status "open" if they allow no point."""
     if x is None:
         return Reference(status)
@@ -225,7 +225,7 @@ def _completed(s: Program, status: str, x: Array | None) -> Reference:
     point = exact.x.copy()
     point[rest] = np.clip(point[rest], s.lb[rest], s.ub[rest])
     point[s.integer] = fixed
-    if float(violation(s, point[None])[0]) > VIOLATED:
+    if float(integer_violations(s, point[None])[0]) > VIOLATED:
         return Reference(OPEN)
     return Reference(SOLVED, float(s.c @ point))
 

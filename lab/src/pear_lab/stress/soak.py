@@ -22,7 +22,7 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.process_memory import resident_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
-from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
+from pear_lab.judge.judge_answer import Answer, judge_answer, judge_batch_answer, judge_gradient, tangent_at_answer
 from pear_lab.judge.judged_program import DIMENSIONS
 from pear_lab.stress.examine_case import answers
 from pear_lab.stress.recipes import Recipe, polytope_around_point
@@ -287,15 +287,15 @@ class SoakTraining:
         case = Case("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
         problem, program = Problem(**case.problem_fields()), case.programs()[0]
         answer = answers(case, solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
-        verdict = judge(program, answer)
+        verdict = judge_answer(program, answer)
         why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
         mine = Answer(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
-        why = why or differs(program, mine, answer, verdict)
-        space = tangent_of(program, verdict)
+        why = why or judge_batch_answer(program, mine, answer, verdict)
+        space = tangent_at_answer(program, verdict)
         found.judged += 1
         if space is not None and mine.status == "SOLVED":
             found.gradients += 1
-            why = why or wrong_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
+            why = why or judge_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
         if why:
             found.wrong.append(f"step {found.steps}: {why}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from pear_lab.judge.judged_program import DIMENSIONS, Array, Mask, Program, programs
+from pear_lab.judge.judged_program import DIMENSIONS, Array, JudgedProgram, Mask, judged_programs
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Case:
             self, cost=self.cost[rows], true=self.true[rows], fields=one(self.fields), overrides=one(self.overrides)
         )
 
-    def programs(self, cost: Array | None = None) -> list[Program]:
+    def programs(self, cost: Array | None = None) -> list[JudgedProgram]:
         """The samples as programs that are minimised, under ``cost`` (B, n) or the predicted costs."""
         fields = {**self.fields, **self.overrides}
-        return programs(fields, self.cost if cost is None else cost, self.smoothing, self.sense, self.integer)
+        return judged_programs(fields, self.cost if cost is None else cost, self.smoothing, self.sense, self.integer)
 
     def problem_fields(self) -> dict[str, Any]:
         """Arguments of ``pear.Problem``."""

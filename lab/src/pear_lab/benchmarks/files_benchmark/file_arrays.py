@@ -14,7 +14,7 @@ from pear.errors import DataError
 from pear.problem.importers.mps import read_highs
 from pear.problem.importers.osqp_mat import load_osqp_arrays
 from pear.problem.importers.packed_files import plain_file, suffix_of
-from pear_lab.judge.judged_program import Array, Program, from_limits
+from pear_lab.judge.judged_program import Array, JudgedProgram, from_limits
 
 _NONE = 1e20  # limits of this size are none
 
@@ -31,7 +31,7 @@ class ModelFile:
         offset: constant of the file's objective, in its own sense.
     """
 
-    program: Program
+    program: JudgedProgram
     rows: int
     nonzeros: int
     sign: float = 1.0

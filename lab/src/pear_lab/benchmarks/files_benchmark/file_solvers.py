@@ -34,9 +34,9 @@ from pear.problem.importers import Model, from_file
 from pear.solvers.registry import get
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.judge.answer_accuracy import SolverAnswer
-from pear_lab.judge.certificates import solve_linear
-from pear_lab.judge.judged_program import Program
-from pear_lab.judge.reference_solution import TOLERANCES, qpsolvers_problem
+from pear_lab.judge.judged_program import JudgedProgram
+from pear_lab.judge.proofs import solve_linear_program
+from pear_lab.judge.reference_solution import TOLERANCES, make_qpsolvers_problem
 
 OURS = "pear"
 
@@ -147,7 +147,7 @@ def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, intege
     return model
 
 
-def _solve_highs(p: Program, tol: float) -> SolverAnswer:
+def _solve_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
     """Solve the program with HiGHS, at gap 0 where it has integers."""
     import highspy
 
@@ -173,7 +173,7 @@ def _solve_highs(p: Program, tol: float) -> SolverAnswer:
     return SolverAnswer("solved", np.asarray(solution.col_value), equality, inequality, seconds)
 
 
-def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
+def _solve_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
     """Solve the program with SciPy: ``milp`` where it has integers, else ``linprog``."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -189,14 +189,14 @@ def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
         status, seconds = words.get(found.status, "inaccurate"), time.perf_counter() - begin
         return SolverAnswer(status, found.x, seconds=seconds, note=found.message)
     options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
-    found = solve_linear(p.c, p.lb, p.ub, p.G, p.h, p.A, p.b, **options)
+    found = solve_linear_program(p.c, p.lb, p.ub, p.G, p.h, p.A, p.b, **options)
     seconds, status = time.perf_counter() - begin, words.get(found.status, "inaccurate")
     if status != "solved":
         return SolverAnswer(status, seconds=seconds, note=found.message)
     return SolverAnswer(status, found.x, -found.eqlin.marginals, -found.ineqlin.marginals, seconds)
 
 
-def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
+def _solve_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
     """Solve the program with the solver ``name`` of qpsolvers."""
     import qpsolvers
 
@@ -207,7 +207,7 @@ def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what it falls short of is measured
         try:
-            found = qpsolvers.solve_problem(qpsolvers_problem(p, name), name, **options)
+            found = qpsolvers.solve_problem(make_qpsolvers_problem(p, name), name, **options)
         except (qpsolvers.exceptions.QPError, ValueError) as error:
             return SolverAnswer("refused", seconds=time.perf_counter() - begin, note=str(error))
     seconds = time.perf_counter() - begin

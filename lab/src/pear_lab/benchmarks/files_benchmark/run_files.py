@@ -15,9 +15,9 @@ from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, chec
 from pear_lab.benchmarks.files_benchmark.write_models import write_once
 from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
-from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare, verdict
-from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
-from pear_lab.judge.judged_program import Program
+from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare_accuracies, rate_accuracy
+from pear_lab.judge.judged_program import JudgedProgram
+from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasible, prove_sparse_unbounded
 
 LABELS = Labels("Files", "non-zeros", "seconds")
 
@@ -131,13 +131,13 @@ def _judge_answers(
 ) -> list[FileRow]:
     """Judge what each solver answered for one model, and return one row for each solver."""
     program = model.program
-    accuracies = compare(program, answers)
+    accuracies = compare_accuracies(program, answers)
     proofs: dict[str, bool | None] = {}
     for answer in answers:
         if answer.status in ("infeasible", "unbounded") and answer.status not in proofs:
             proofs[answer.status] = _is_claim_proven(answer.status, program, answers, accuracies, settings.time_limit)
-    convex = is_indefinite(program.H) is not Proof.YES
-    verdicts = [verdict(a, r, proofs.get(a.status), convex) for a, r in zip(answers, accuracies, strict=True)]
+    convex = prove_indefinite(program.H) is not Proof.YES
+    verdicts = [rate_accuracy(a, r, proofs.get(a.status), convex) for a, r in zip(answers, accuracies, strict=True)]
     rows = []
     for i, (solver, answer) in enumerate(zip(settings.solvers, answers, strict=True)):
         others = [a.seconds for k, a in enumerate(answers) if k != i and verdicts[k] == "right"]
@@ -148,10 +148,10 @@ def _judge_answers(
 
 
 def _is_claim_proven(
-    claim: str, program: Program, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
+    claim: str, program: JudgedProgram, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
     """Whether a claim is true. True: a certificate confirms it. False: a solver's point refutes it. None: unknown."""
-    if (proves_infeasible if claim == "infeasible" else proves_unbounded)(program, time_limit):
+    if (prove_sparse_infeasible if claim == "infeasible" else prove_sparse_unbounded)(program, time_limit):
         return True
     measured = [one for answer, one in zip(answers, found, strict=True) if answer.status == "solved"]
     if any(one.primal <= RIGHT and (claim == "infeasible" or one.worst <= RIGHT) for one in measured):

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pear_lab.judge.extended_precision import EPSILON, Wide, factor, wide
-from pear_lab.judge.judged_program import Array, Program
+from pear_lab.judge.extended_precision import EPSILON, Wide, factor_extended, wide
+from pear_lab.judge.judged_program import Array, JudgedProgram
 
 TOLERANCE = 1e-8
 """Largest relative residual of a point that is right."""
@@ -51,7 +51,7 @@ class Multipliers:
 
 
 @dataclass(frozen=True)
-class Units:
+class ProgramUnits:
     """Powers of two that a program is measured in.
 
     Attributes:
@@ -63,7 +63,7 @@ class Units:
     row: Wide
 
     @classmethod
-    def of(cls, s: Program) -> Units:
+    def of(cls, s: JudgedProgram) -> ProgramUnits:
         """Compute the units that equilibrate A and G. Variables that no row contains get theirs from the curvature."""
         M = np.abs(np.vstack([s.A, s.G]))
         column: Array = np.ones(s.n)
@@ -79,13 +79,13 @@ class Units:
         return cls(wide(2.0 ** np.round(np.log2(column))), wide(2.0 ** np.round(np.log2(row))))
 
     @classmethod
-    def ones(cls, s: Program) -> Units:
+    def ones(cls, s: JudgedProgram) -> ProgramUnits:
         """Units of 1: the program as it is given."""
         return cls(np.ones(s.n, np.longdouble), np.ones(len(s.b) + len(s.h), np.longdouble))
 
 
 @dataclass(frozen=True)
-class Residuals:
+class PointResiduals:
     """How far a point is from optimal; all are relative.
 
     Attributes:
@@ -120,27 +120,29 @@ class Residuals:
         )
 
 
-def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None) -> Residuals:
+def measure_point(s: JudgedProgram, x: Array, y: Multipliers, units: ProgramUnits | None = None) -> PointResiduals:
     """Measure the residuals of x with the given multipliers, or with corrected ones if the given ones fall short."""
-    units = Units.of(s) if units is None else units
-    found = residuals(s, wide(x), y, units)
-    if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
+    units = ProgramUnits.of(s) if units is None else units
+    found = point_residuals(s, wide(x), y, units)
+    if found.worst <= TOLERANCE or point_residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
         return found
-    corrected = residuals(s, wide(x), corrected_multipliers(s, wide(x), y, units), units)
+    corrected = point_residuals(s, wide(x), correct_point_multipliers(s, wide(x), y, units), units)
     return corrected if corrected.worst < found.worst else found
 
 
-def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
+def point_residuals(
+    s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits, capped: bool = True
+) -> PointResiduals:
     """The residuals of x (n,) and its multipliers.
 
     With ``capped``, a term of the gradient counts at most as much as the objective's gradient, so that huge multipliers
     do not make residuals look small. Without it, every term counts in full.
     """
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
-    X = decision_size(s, x, units)
+    X = point_size(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
     gradient_size = _gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units, capped)
-    slack, equality = slacks(s, x, size)
+    slack, equality = point_slacks(s, x, size)
     own = np.concatenate([-np.minimum(y.bound, 0), np.maximum(y.bound, 0)]) / np.tile(gradient_size, 2)
     scaled = np.where(np.abs(G) > 0, np.abs(G) / gradient_size, 0)
     rows = y.inequality * scaled.max(1, initial=0)
@@ -150,7 +152,7 @@ def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = 
     unseen = np.minimum(8 * EPSILON * terms, UNSEEN * gradient_size)  # rounding of this very sum
     pinned = np.concatenate([np.zeros(len(s.h), bool), np.tile(s.lb == s.ub, 2)])
     both = np.where(pinned, 0, np.minimum(np.maximum(slack, 0), np.maximum(multiplier, 0)))
-    return Residuals(
+    return PointResiduals(
         primal=_largest_or_inf(np.concatenate([np.abs(equality), -slack])),
         stationarity=_largest_or_inf(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
         sign=_largest_or_inf(-multiplier),
@@ -162,7 +164,7 @@ def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = 
     )
 
 
-def slacks(s: Program, x: Wide, size: Wide) -> tuple[Wide, Wide]:
+def point_slacks(s: JudgedProgram, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     """Relative slacks (m + 2n,) of rows, lower and upper bounds, and relative residuals (p,) of the equalities."""
     A, b, G, h, lb, ub = (wide(v) for v in (s.A, s.b, s.G, s.h, s.lb, s.ub))
     rows = (h - G @ x) / _positive(np.abs(G) @ size + _finite_magnitudes(h))
@@ -171,7 +173,7 @@ def slacks(s: Program, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     return np.concatenate([rows, lower, upper]), (A @ x - b) / _positive(np.abs(A) @ size + np.abs(b))
 
 
-def decision_size(s: Program, x: Wide, units: Units) -> Wide:
+def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
     """The largest entry of x in the program's own units, with a floor where all are zero."""
     rhs = np.concatenate([s.b, s.h])
     limits = [np.abs(wide(rhs)) * units.row, np.abs(wide(s.lb)) / units.column, np.abs(wide(s.ub)) / units.column]
@@ -184,7 +186,7 @@ def decision_size(s: Program, x: Wide, units: Units) -> Wide:
     return np.maximum((np.abs(x) / units.column).max(), least)
 
 
-def corrected_multipliers(s: Program, x: Wide, y: Multipliers, units: Units) -> Multipliers:
+def correct_point_multipliers(s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits) -> Multipliers:
     """The multipliers on the same constraints that balance the gradient best, in extended precision."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
@@ -193,7 +195,7 @@ def corrected_multipliers(s: Program, x: Wide, y: Multipliers, units: Units) -> 
     equality, inequality = y.equality.copy(), y.inequality.copy()
     gradient = wide(s.H) @ x + wide(s.c)
     if free.any() and J.shape[1]:
-        factored = factor(J)
+        factored = factor_extended(J)
         rank = factored.rank(EPSILON * 64)
         for _ in range(2):
             missing = gradient + wide(s.A).T @ equality + wide(s.G).T @ inequality
@@ -204,17 +206,17 @@ def corrected_multipliers(s: Program, x: Wide, y: Multipliers, units: Units) -> 
     return Multipliers(equality, inequality, np.where(free, 0, -rest))
 
 
-def objective(s: Program, x: Array) -> tuple[float, float]:
+def point_objective(s: JudgedProgram, x: Array) -> tuple[float, float]:
     """½ xᵀHx + cᵀx in extended precision, and the size of its terms."""
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
-    units = Units.of(s)
-    size = np.maximum(np.abs(z), SHARE * units.column * decision_size(s, z, units))
+    units = ProgramUnits.of(s)
+    size = np.maximum(np.abs(z), SHARE * units.column * point_size(s, z, units))
     terms = (size * (np.abs(wide(s.H)) @ size) / 2 + np.abs(wide(s.c)) * size).sum()
     return float((curved + linear).sum()), float(terms)
 
 
-def _gradient_size(s: Program, size: Wide, y: Wide, units: Units, capped: bool) -> Wide:
+def _gradient_size(s: JudgedProgram, size: Wide, y: Wide, units: ProgramUnits, capped: bool) -> Wide:
     """(n,) size of the terms of the gradient; multipliers count up to the size of the objective's gradient."""
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()

@@ -17,9 +17,18 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import splu
 
-from pear_lab.judge.extended_precision import Wide, factor, wide
-from pear_lab.judge.judged_program import Array, Program, largest_entries
-from pear_lab.judge.kkt_residuals import LEAST, SHARE, TOLERANCE, Multipliers, Units, decision_size, judge_point, slacks
+from pear_lab.judge.extended_precision import Wide, factor_extended, wide
+from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
+from pear_lab.judge.point_residuals import (
+    LEAST,
+    SHARE,
+    TOLERANCE,
+    Multipliers,
+    ProgramUnits,
+    measure_point,
+    point_size,
+    point_slacks,
+)
 
 EDGE = 1e-9
 """Relative margin below which float64 data does not settle a status: either answer is right."""
@@ -47,9 +56,9 @@ class Proof(Enum):
     UNKNOWN = "unknown"
 
 
-def in_own_units(s: Program) -> Program:
+def rescale_program(s: JudgedProgram) -> JudgedProgram:
     """Return the program in float64 with rows, variables and objective in its own units, which are powers of two."""
-    units = Units.of(s)
+    units = ProgramUnits.of(s)
     d, r, p = units.column.astype(float), units.row.astype(float), len(s.b)
     c, H = d * s.c, d[:, None] * s.H * d
     unit = 2.0 ** np.round(np.log2(max(np.abs(c).max(initial=0.0), np.abs(H).max(initial=0.0)) or 1.0))
@@ -57,7 +66,7 @@ def in_own_units(s: Program) -> Program:
     return replace(s, H=H / unit, c=c / unit, **rows, lb=s.lb / d, ub=s.ub / d)
 
 
-def solve_linear(
+def solve_linear_program(
     c: Array, lb: Array, ub: Array, G: Any = None, h: Any = None, A: Any = None, b: Any = None, **options: float
 ) -> Any:
     """Solve ``min cᵀz`` subject to ``Gz ≤ h, Az = b, lb ≤ z ≤ ub`` by HiGHS in SciPy, at its tightest tolerances.
@@ -72,14 +81,14 @@ def solve_linear(
     return linprog(c, **rows, bounds=np.column_stack([lb, ub]), options={**_OPTIONS, **options})
 
 
-def is_feasible(s: Program) -> Proof:
+def prove_feasible(s: JudgedProgram) -> Proof:
     """Whether any point satisfies the constraints."""
     if bool((s.lb > s.ub).any()):
         worst = ((s.lb - s.ub) / (np.abs(s.lb) + np.abs(s.ub)))[s.lb > s.ub].max()
         return Proof.EDGE if worst < FLAT else Proof.NO
     if (s.h == -np.inf).any():
         return Proof.NO
-    scaled = in_own_units(s)
+    scaled = rescale_program(s)
     keep = np.isfinite(scaled.h)
     G, h = scaled.G[keep], scaled.h[keep]
     empty = ~np.vstack([scaled.A, G]).any(1)
@@ -110,7 +119,7 @@ def _median_size(values: Array) -> float:
     return float(np.median(found)) if len(found) else 1.0
 
 
-def _least_violation_point(s: Program, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
+def _least_violation_point(s: JudgedProgram, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
     """The point with the least violation of any row, and its multipliers; bounds hold.
 
     Among points without violation it prefers one that is a little inside every inequality.
@@ -118,7 +127,7 @@ def _least_violation_point(s: Program, G: Array, h: Array, size: float) -> tuple
     n, p, m = s.n, len(s.b), len(h)
     rows = np.vstack([s.A, -s.A, G])
     inside = np.concatenate([np.zeros(2 * p), np.ones(m)])
-    solved = solve_linear(
+    solved = solve_linear_program(
         np.concatenate([np.zeros(n), [1.0, -_INSIDE]]),
         np.concatenate([s.lb / size, [0.0, 0.0]]),
         np.concatenate([s.ub / size, [np.inf, _INSIDE]]),
@@ -131,7 +140,7 @@ def _least_violation_point(s: Program, G: Array, h: Array, size: float) -> tuple
     return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
 
-def _magnified_multipliers(s: Program, keep: Any, x: Array, size: float) -> Array:
+def _magnified_multipliers(s: JudgedProgram, keep: Any, x: Array, size: float) -> Array:
     """Return multipliers of the least violation around x, measured in units of 1e-7.
 
     Without these units HiGHS would ignore a violation of 1e-11.
@@ -143,7 +152,7 @@ def _magnified_multipliers(s: Program, keep: Any, x: Array, size: float) -> Arra
     return np.zeros(len(s.b) + int(keep.sum())) if found is None else found[1]
 
 
-def _move_onto_rows(s: Program, x: Array, met: float) -> Wide:
+def _move_onto_rows(s: JudgedProgram, x: Array, met: float) -> Wide:
     """The point moved onto the equalities and the rows that it misses or meets up to ``met``, within its bounds."""
     z = np.clip(wide(x), wide(s.lb), wide(s.ub))
     for _ in range(4):
@@ -155,20 +164,20 @@ def _move_onto_rows(s: Program, x: Array, met: float) -> Wide:
         free = (z > s.lb) & (z < s.ub)
         if not len(rows) or not free.any():
             return z
-        factored = factor(rows[:, free].T)
+        factored = factor_extended(rows[:, free].T)
         z[free] += factored.smallest_norm(rhs - rows @ z, factored.rank(_RANK))
         z = np.clip(z, wide(s.lb), wide(s.ub))
     return z
 
 
-def _violation(s: Program, x: Wide) -> float:
+def _violation(s: JudgedProgram, x: Wide) -> float:
     """The largest relative violation of any constraint at x."""
-    size = np.abs(x) + SHARE * decision_size(s, x, Units.ones(s))
-    slack, equality = slacks(s, x, size)
+    size = np.abs(x) + SHARE * point_size(s, x, ProgramUnits.ones(s))
+    slack, equality = point_slacks(s, x, size)
     return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
 
 
-def _farkas_margin(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float:
+def _farkas_margin(s: JudgedProgram, G: Array, h: Array, y: Wide, reach: Any) -> float:
     """Return the margin by which multipliers y (p + m,) prove infeasibility; at most 0 if they do not.
 
     Every point satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` (y ≥ 0 on G). Where the smallest value of the left side within the
@@ -191,9 +200,9 @@ def _farkas_margin(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float
     return float((smallest.sum() - y @ rhs) / terms) if terms > 0 else 0.0
 
 
-def is_unbounded(s: Program) -> Proof:
+def prove_unbounded(s: JudgedProgram) -> Proof:
     """Whether the objective falls without end along some direction; the program must be feasible for that to matter."""
-    scaled = in_own_units(s)
+    scaled = rescale_program(s)
     G = scaled.G[np.isfinite(scaled.h)]
     unit = np.abs(scaled.c).max()
     if unit == 0:
@@ -202,7 +211,7 @@ def is_unbounded(s: Program) -> Proof:
     lower, upper = np.where(np.isfinite(scaled.lb), 0.0, -1.0), np.where(np.isfinite(scaled.ub), 0.0, 1.0)
     curvature = scaled.H / (np.abs(scaled.H).max() or 1.0)
     level = np.vstack([scaled.A, curvature])
-    solved = solve_linear(c, lower, upper, G, np.zeros(len(G)), level, np.zeros(len(level)))
+    solved = solve_linear_program(c, lower, upper, G, np.zeros(len(G)), level, np.zeros(len(level)))
     if solved.x is None:
         return Proof.UNKNOWN
     if solved.fun > -FALLS * LEAST:
@@ -220,7 +229,7 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
     rows = np.vstack([level, G[tight]])[:, free]
     if not free.any():
         return Proof.NO
-    factored = factor(rows.T)
+    factored = factor_extended(rows.T)
     basis = factored.null(factored.rank(FLAT))
     d[~free] = 0
     d[free] = basis @ (basis.T @ d[free])
@@ -235,18 +244,18 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
     return Proof.YES if slope < -FALLS * float(terms) else Proof.EDGE
 
 
-def best_point(s: Program) -> Wide | None:
+def best_linear_point(s: JudgedProgram) -> Wide | None:
     """The solution (n,) of a linear program by HiGHS, which solves it in the program's own units.
 
     None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
     its tolerances are absolute, and bounds of 1e15 leave them without a meaning. Where rows nearly depend on each
     other, a violation of 1e-9 buys a better objective: such a point proves nothing either.
     """
-    scaled = in_own_units(s)
+    scaled = rescale_program(s)
     keep = np.isfinite(scaled.h)
     size = _median_size(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
     limits = (scaled.G[keep], scaled.h[keep] / size, scaled.A, scaled.b / size)
-    solved = solve_linear(scaled.c, scaled.lb / size, scaled.ub / size, *limits)
+    solved = solve_linear_program(scaled.c, scaled.lb / size, scaled.ub / size, *limits)
     if solved.status != 0:
         return None
     rows = np.zeros(len(keep))
@@ -254,13 +263,13 @@ def best_point(s: Program) -> Wide | None:
     equality = -solved.eqlin.marginals if len(scaled.b) else np.zeros(0)
     bound = -(solved.lower.marginals + solved.upper.marginals)
     x = size * solved.x
-    found = judge_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
+    found = measure_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
     if found.worst > TOLERANCE or found.primal > REFERENCE:
         return None
-    return np.asarray(wide(x) * Units.of(s).column)
+    return np.asarray(wide(x) * ProgramUnits.of(s).column)
 
 
-def is_indefinite(H: Any) -> Proof:
+def prove_indefinite(H: Any) -> Proof:
     """Whether the curvature (n, n), dense or sparse, has an eigenvalue below zero."""
     if sp.issparse(H) and not H.nnz:
         return Proof.NO
@@ -289,7 +298,7 @@ PROOF = 1e-8
 _ERROR = 1e-3  # share of it that the certificate's own residual may reach
 
 
-def proves_infeasible(p: Program, time_limit: float) -> bool:
+def prove_sparse_infeasible(p: JudgedProgram, time_limit: float) -> bool:
     """Whether multipliers prove that no point satisfies a sparse program: w ≥ 0 with Cᵀw = 0 and dᵀw < 0.
 
     Cz ≤ d are all limits and bounds as unit rows. Factorisations in extended precision are not for large programs: the
@@ -299,7 +308,7 @@ def proves_infeasible(p: Program, time_limit: float) -> bool:
     if not len(d):
         return False
     scale, ends = float(np.abs(d).max()) or 1.0, (np.zeros(len(d)), np.ones(len(d)))
-    found = solve_linear(d / scale, *ends, A=sp.csc_array(C.T), b=np.zeros(p.n), time_limit=time_limit)
+    found = solve_linear_program(d / scale, *ends, A=sp.csc_array(C.T), b=np.zeros(p.n), time_limit=time_limit)
     if found.x is None:
         return False
     w = np.maximum(found.x, 0.0)
@@ -307,27 +316,27 @@ def proves_infeasible(p: Program, time_limit: float) -> bool:
     return against > PROOF and float(np.abs(C.T @ w).max()) <= _ERROR * against
 
 
-def proves_unbounded(p: Program, time_limit: float) -> bool:
+def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
     """Whether a ray r with Hr = 0, Cr ≤ 0 and cᵀr < 0 starts at a feasible point of a sparse program."""
     C, d = _unit_rows(p)
     scale, ones = float(np.abs(p.c).max()) or 1.0, np.ones(p.n)
     curved = sp.csr_array(p.H)[np.diff(sp.csr_array(p.H).indptr) > 0]
     level = (curved, np.zeros(curved.shape[0]))
-    found = solve_linear(p.c / scale, -ones, ones, C, np.zeros(len(d)), *level, time_limit=time_limit)
+    found = solve_linear_program(p.c / scale, -ones, ones, C, np.zeros(len(d)), *level, time_limit=time_limit)
     if found.x is None:
         return False
     falls = -float(p.c @ found.x) / scale
     missed = max(float((C @ found.x).max(initial=0.0)), float(np.abs(curved @ found.x).max(initial=0.0)))
     if falls <= PROOF or missed > _ERROR * falls:
         return False
-    point = solve_linear(np.zeros(p.n), -np.inf * ones, np.inf * ones, C, d, time_limit=time_limit)
+    point = solve_linear_program(np.zeros(p.n), -np.inf * ones, np.inf * ones, C, d, time_limit=time_limit)
     return bool(point.status == 0)
 
 
-def _unit_rows(p: Program) -> tuple[sp.csr_array, Array]:
+def _unit_rows(p: JudgedProgram) -> tuple[sp.csr_array, Array]:
     """Cz ≤ d: every limit and bound of a sparse program, each row divided by its largest entry."""
     one, upper, lower = sp.csr_array(sp.eye_array(p.n)), np.isfinite(p.ub), np.isfinite(p.lb)
     C = sp.csr_array(sp.vstack([p.A, -p.A, p.G, one[upper], -one[lower]]))
-    norm = largest_entries(C)
+    norm = largest_row_entries(C)
     unit = 1.0 / np.where(norm > 0, norm, 1.0)
     return sp.csr_array(sp.diags_array(unit) @ C), unit * np.concatenate([p.b, -p.b, p.h, p.ub[upper], -p.lb[lower]])

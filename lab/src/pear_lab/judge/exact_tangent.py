@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.judge.extended_precision import TINY, Factor, Wide, cholesky, cholesky_solve, factor, wide
-from pear_lab.judge.judged_program import Array, Mask, Program
-from pear_lab.judge.kkt_residuals import Residuals, Units
+from pear_lab.judge.extended_precision import (
+    TINY,
+    ExtendedFactor,
+    Wide,
+    extended_cholesky,
+    factor_extended,
+    solve_extended_cholesky,
+    wide,
+)
+from pear_lab.judge.judged_program import Array, JudgedProgram, Mask
+from pear_lab.judge.point_residuals import PointResiduals, ProgramUnits
 
 CLEAR = 1e-6
 """Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
@@ -27,7 +35,7 @@ _ROUNDING = 10 * 2.2e-16
 
 
 @dataclass(frozen=True)
-class Tangent:
+class ExactTangent:
     """The tangent space of the constraints that hold a decision.
 
     Attributes:
@@ -44,8 +52,8 @@ class Tangent:
         rank: rank of the factored rows.
     """
 
-    s: Program
-    units: Units
+    s: JudgedProgram
+    units: ProgramUnits
     tight: Mask
     held: Mask
     Z: Wide
@@ -53,7 +61,7 @@ class Tangent:
     rounding: float
     rows: Wide
     scale: Wide
-    factored: Factor | None
+    factored: ExtendedFactor | None
     rank: int
 
     @property
@@ -69,7 +77,7 @@ class Tangent:
 
     def project(self, e: Wide) -> Wide:
         """Z (ZᵀHZ)⁻¹ Zᵀ e for e (n,)."""
-        reduced = cholesky_solve(self.L, self.Z.T @ (self.units.column * e))
+        reduced = solve_extended_cholesky(self.L, self.Z.T @ (self.units.column * e))
         return self.units.column * (self.Z @ reduced)
 
     def error(self, g: Array, e: Array) -> float:
@@ -114,13 +122,13 @@ class Tangent:
         return v, -(gradient + self.rows.T @ v)
 
 
-def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent | None:
+def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask) -> ExactTangent | None:
     """The tangent space of the constraints ``held`` (m + 2n,); None where it is not clear, or H is not curved on it.
 
     Args:
         s: the program.
         units: units of the program.
-        tight, held: masks as in ``Tangent``.
+        tight, held: masks as in ``ExactTangent``.
     """
     n, m = s.n, len(s.h)
     fixed = held[m : m + n] | held[m + n :]
@@ -131,7 +139,7 @@ def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent 
     Z[~fixed] = np.eye(Z.shape[1], dtype=np.longdouble)
     rounding, rank, factored = _ROUNDING, 0, None
     if len(J) and Z.shape[1]:
-        factored = factor(J.T)
+        factored = factor_extended(J.T)
         share = factored.pivots / factored.pivots[0] if factored.pivots[0] > 0 else factored.pivots
         if ((share > RANK[0]) & (share < RANK[1])).any():
             return None
@@ -145,10 +153,10 @@ def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent 
         return None
     L, condition = curved
     rounding = max(rounding, _ROUNDING * condition)
-    return Tangent(s, units, tight, held, Z, L, rounding, rows, scale, factored, rank)
+    return ExactTangent(s, units, tight, held, Z, L, rounding, rows, scale, factored, rank)
 
 
-def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
+def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
     """The tangent space at a solution, or None where margins are not clear and the derivative may not exist.
 
     A tight constraint without a multiplier does no harm where it is a combination of those that have one: then there
@@ -160,7 +168,7 @@ def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
     if not (tight | loose).all():
         return None
     held = tight & (pinned | (found.multiplier >= CLEAR))
-    space = tangent_space(s, units, tight, held)
+    space = exact_tangent(s, units, tight, held)
     weak, one = tight & ~held, np.eye(n, dtype=np.longdouble)
     others = [(wide(s.G) * units.row[len(s.b) :, None] * units.column)[weak[:m]]]
     others += [one[weak[m : m + n]], one[weak[m + n :]]]
@@ -169,13 +177,13 @@ def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
     return space
 
 
-def _reduced_cholesky(s: Program, units: Units, Z: Wide) -> tuple[Wide, float] | None:
+def _reduced_cholesky(s: JudgedProgram, units: ProgramUnits, Z: Wide) -> tuple[Wide, float] | None:
     """Cholesky factor of the curvature on the tangent space and its condition; None where it is not positive."""
     if not Z.shape[1]:
         return np.zeros((0, 0), np.longdouble), 1.0
     H = units.column[:, None] * wide(s.H) * units.column
     reduced = Z.T @ H @ Z
-    L = cholesky(reduced)
+    L = extended_cholesky(reduced)
     largest = np.abs(H).max()
     if L is None:
         return None

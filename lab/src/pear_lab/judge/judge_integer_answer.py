@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
 from pear_lab.judge.extended_precision import wide
-from pear_lab.judge.judged_program import Array, Program
-from pear_lab.judge.kkt_residuals import LEAST, SHARE, TOLERANCE
+from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.point_residuals import LEAST, SHARE, TOLERANCE
+from pear_lab.judge.proofs import MET, Proof, prove_feasible, prove_unbounded, solve_linear_program
 
 FEW = 4096
 """Pure integer programs with at most this many choices are enumerated."""
@@ -25,7 +25,7 @@ FEW_PROGRAMS = 40
 
 
 @dataclass(frozen=True)
-class BestPoint:
+class BestIntegerPoint:
     """What is known about the best point of an integer program.
 
     Attributes:
@@ -41,7 +41,7 @@ class BestPoint:
     proven: bool
 
 
-def violation(s: Program, points: Array) -> Array:
+def integer_violations(s: JudgedProgram, points: Array) -> Array:
     """(K,) largest relative violation of any constraint at each of the points (K, n), integrality included."""
     X = wide(points)
     limits = np.abs(np.concatenate([s.b, s.h, s.lb, s.ub]))
@@ -62,11 +62,11 @@ def violation(s: Program, points: Array) -> Array:
     return np.maximum(np.stack(parts).max(0), 0).astype(float)
 
 
-def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
+def judge_integer_answer(s: JudgedProgram, status: str, x: Array) -> tuple[str, bool, str]:
     """The verdict on one answer: "right", "refused", "inaccurate" or "wrong", whether it is an edge, and why."""
     if status == "SOLVED":
-        return _judge_point(s, x)
-    best = find_best(s)
+        return _judge_integer_point(s, x)
+    best = find_best_integer_point(s)
     if status == "INFEASIBLE":
         if best.feasible is Proof.NO:
             return "refused", False, ""
@@ -74,7 +74,7 @@ def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
             return "refused", True, "feasible to rounding only"
         return "wrong", False, f"INFEASIBLE, but a point is feasible ({best.feasible.value}): {best.x}"
     if status == "UNBOUNDED":
-        falls = is_unbounded(s)
+        falls = prove_unbounded(s)
         if falls in (Proof.YES, Proof.EDGE) and best.feasible is not Proof.NO:
             return "refused", falls is Proof.EDGE, ""
         return "wrong", False, f"UNBOUNDED, but a direction of descent: {falls.value}, feasible: {best.feasible.value}"
@@ -83,14 +83,14 @@ def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
     return "inaccurate", False, status
 
 
-def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
+def _judge_integer_point(s: JudgedProgram, x: Array) -> tuple[str, bool, str]:
     """Judge an integer point by its constraints and by the best point known: verdict, whether on the edge, reason."""
     if not np.isfinite(x).all():
         return "wrong", False, "SOLVED, but x is not finite"
-    off = float(violation(s, x[None])[0])
+    off = float(integer_violations(s, x[None])[0])
     if off > TOLERANCE:
         return "wrong", False, f"SOLVED, but a constraint is violated by {off:.1e}"
-    best = find_best(s)
+    best = find_best_integer_point(s)
     value, terms = float(wide(s.c) @ wide(x)), float(np.abs(wide(s.c)) @ np.abs(wide(x)))
     terms = max(terms, float(np.abs(s.c).max()))
     if value > best.value + TOLERANCE * terms:
@@ -98,56 +98,56 @@ def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
     return "right", False, ""
 
 
-def find_best(s: Program) -> BestPoint:
+def find_best_integer_point(s: JudgedProgram) -> BestIntegerPoint:
     """The best point, found by enumeration where there are few choices, and by HiGHS otherwise."""
     low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
     ranges = high - low + 1
     if (ranges < 1).any():
-        return BestPoint(Proof.NO, np.inf, None, True)
+        return BestIntegerPoint(Proof.NO, np.inf, None, True)
     count = float(np.prod(ranges)) if np.isfinite(ranges).all() else np.inf
     if s.integer.all() and count > FEW:
-        return _best_by_highs(s)
+        return _solve_integers_by_highs(s)
     if not s.integer.all():
-        found = _best_by_highs(s)
+        found = _solve_integers_by_highs(s)
         if found.feasible is Proof.YES or count > FEW_PROGRAMS:
             return found
     choices = np.array(list(itertools.product(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)))))
-    return _best_by_enumeration(s, choices) if s.integer.all() else _best_by_linear_programs(s, choices)
+    return _enumerate_integer_points(s, choices) if s.integer.all() else _solve_each_integer_choice(s, choices)
 
 
-def _best_by_enumeration(s: Program, points: Array) -> BestPoint:
+def _enumerate_integer_points(s: JudgedProgram, points: Array) -> BestIntegerPoint:
     """Return the best of all integer points (k, n)."""
-    off = violation(s, points)
+    off = integer_violations(s, points)
     surely, perhaps = off <= MET, off <= TOLERANCE
     if not surely.any():
-        return BestPoint(Proof.EDGE if perhaps.any() else Proof.NO, np.inf, None, True)
+        return BestIntegerPoint(Proof.EDGE if perhaps.any() else Proof.NO, np.inf, None, True)
     values = np.where(surely, (wide(points) @ wide(s.c)).astype(float), np.inf)
     k = int(values.argmin())
-    return BestPoint(Proof.YES, float(values[k]), points[k], True)
+    return BestIntegerPoint(Proof.YES, float(values[k]), points[k], True)
 
 
-def _best_by_linear_programs(s: Program, choices: Array) -> BestPoint:
+def _solve_each_integer_choice(s: JudgedProgram, choices: Array) -> BestIntegerPoint:
     """The best point, from one linear program in the continuous variables for every choice of the integers."""
     rest, present = ~s.integer, np.isfinite(s.h)
-    best, answer = BestPoint(Proof.NO, np.inf, None, True), Proof.NO
+    best, answer = BestIntegerPoint(Proof.NO, np.inf, None, True), Proof.NO
     for choice in choices:
         lb, ub = s.lb[rest], s.ub[rest]
         G, h = s.G[present][:, rest], (s.h - s.G[:, s.integer] @ choice)[present]
-        solved = solve_linear(s.c[rest], lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice)
+        solved = solve_linear_program(s.c[rest], lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice)
         if solved.status != 0:
             continue
         x = np.empty(s.n)
         x[s.integer], x[rest] = choice, np.clip(solved.x, lb, ub)
-        off = float(violation(s, x[None])[0])
+        off = float(integer_violations(s, x[None])[0])
         if off <= 1e-10:
             answer = Proof.YES if off <= MET or answer is Proof.YES else Proof.EDGE
             value = float(wide(s.c) @ wide(x))
             if value < best.value:
-                best = BestPoint(answer, value, x, True)
-    return BestPoint(answer, best.value, best.x, True)
+                best = BestIntegerPoint(answer, value, x, True)
+    return BestIntegerPoint(answer, best.value, best.x, True)
 
 
-def _best_by_highs(s: Program) -> BestPoint:
+def _solve_integers_by_highs(s: JudgedProgram) -> BestIntegerPoint:
     """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
     keep = np.isfinite(s.h)
     rows = np.vstack([s.A, s.G[keep]])
@@ -163,11 +163,11 @@ def _best_by_highs(s: Program) -> BestPoint:
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:
-        if is_feasible(s) is Proof.NO or found.status == 2:
-            return BestPoint(Proof.NO, np.inf, None, True)
-        return BestPoint(Proof.UNKNOWN, np.inf, None, False)
+        if prove_feasible(s) is Proof.NO or found.status == 2:
+            return BestIntegerPoint(Proof.NO, np.inf, None, True)
+        return BestIntegerPoint(Proof.UNKNOWN, np.inf, None, False)
     x = np.where(s.integer, np.round(found.x), found.x)
     x = np.clip(x, s.lb, s.ub)
-    if float(violation(s, x[None])[0]) > 1e-10:
-        return BestPoint(Proof.EDGE, np.inf, None, False)
-    return BestPoint(Proof.YES, float(wide(s.c) @ wide(x)), x, found.status == 0)
+    if float(integer_violations(s, x[None])[0]) > 1e-10:
+        return BestIntegerPoint(Proof.EDGE, np.inf, None, False)
+    return BestIntegerPoint(Proof.YES, float(wide(s.c) @ wide(x)), x, found.status == 0)
