@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo import LINEAR, ZOO, Planted
 
 import pear
-from pear_lab.benchmarks.random_programs import flow_balance
+from pear_lab.benchmarks.random_programs import grid_flow_balance
 
 pytestmark = [
     pytest.mark.gpu,
@@ -117,7 +117,7 @@ def test_layer(name: str) -> None:
 @pytest.mark.parametrize("side", [7, 12])
 def test_many_rows(side: int) -> None:
     """Paths through a grid: more rows than the primal method takes, of which one follows from the others."""
-    A, b = flow_balance(side)
+    A, b = grid_flow_balance(side)
     problem = pear.Problem(A=A, b=b, lb=0.0, ub=1.0)
     true = 0.5 + torch.rand(40, problem.n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     guess = true + 0.3 * torch.randn(true.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

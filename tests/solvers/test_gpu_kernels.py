@@ -25,7 +25,7 @@ from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimal
 from pear_lab.benchmarks import gpu_methods
 from pear_lab.benchmarks.program_draws import draw_sectors
-from pear_lab.benchmarks.random_programs import flow_balance
+from pear_lab.benchmarks.random_programs import grid_flow_balance
 
 
 @pytest.fixture(autouse=True)
@@ -383,7 +383,7 @@ def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
 
 def grid(k: int) -> QuadraticProgram:
     """Paths through a grid of k × k nodes, smoothed: one flow balance follows from the others."""
-    A, b = (torch.from_numpy(part)[None] for part in flow_balance(k))
+    A, b = (torch.from_numpy(part)[None] for part in grid_flow_balance(k))
     n = A.shape[2]
     curvature = torch.diag_embed(torch.full((1, n), 0.1, dtype=torch.float64))
     return replace(program(n, A=A, b=b, ub=torch.ones(1, n)), H=curvature, diagonal=True)

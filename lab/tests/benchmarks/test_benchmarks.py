@@ -43,10 +43,10 @@ from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
 from pear_lab.benchmarks.tables_and_plots import TextTable
 from pear_lab.cli.bench import BENCHMARKS
 from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
-from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
+from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose_peers, measure_peer, peer_interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
-from pear_lab.peers.workers.worker import regrets, with_bounds_as_rows
+from pear_lab.peers.workers.worker import make_regret_step, with_bounds_as_rows
 
 Run = Callable[..., Result]
 
@@ -335,7 +335,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
 
 def test_a_peer_may_be_a_layer_alone() -> None:
     Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
-    step = regrets(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    step = make_regret_step(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
     np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
 
 
@@ -396,7 +396,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
     monkeypatch.setattr("pear_lab.peers.worker_process._START", 0.0)
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
-        measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
+        measure_peer(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
     settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
     gradient_benchmark.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
@@ -427,11 +427,11 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     assert result.exit_code == 2
     assert "dqp takes no part in `pear bench epoch`" in result.stderr
     with pytest.raises(PeerError, match="does not compute on cuda"):
-        choose(["dqp"], "gradient", "cuda")
-    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
-    assert [peer.title.split(",")[0] for peer in choose(["qpsolvers"], "gradient")] == ["DAQP", "PIQP", "OSQP"]
-    assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
-    assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
+        choose_peers(["dqp"], "gradient", "cuda")
+    assert [peer.name for peer in choose_peers(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
+    assert [peer.title.split(",")[0] for peer in choose_peers(["qpsolvers"], "gradient")] == ["DAQP", "PIQP", "OSQP"]
+    assert [peer.name for peer in choose_peers(["all"], "training")] == ["pyepo"]
+    assert [peer.worker.name for peer in choose_peers(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
 
 
 def test_of_all_peers_those_that_cannot_be_had_are_left_out(
@@ -450,7 +450,7 @@ def test_of_all_peers_those_that_cannot_be_had_are_left_out(
 def test_a_peer_that_is_not_here(fake: Callable[[str], Peer]) -> None:
     peer = replace(fake(FAKE_WORKER), module="not_a_module_of_anybody")
     with pytest.raises(PeerError, match="cannot be imported in this environment"):
-        interpreter(peer, here=True)
+        peer_interpreter(peer, here=True)
 
 
 FAKE_PYTHON = """\
@@ -476,9 +476,9 @@ def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, monkeypatch
     said = "ERROR: No matching distribution found for qpth==0.0.18"
     fake_python(tmp_path, monkeypatch, f"echo 'Collecting qpth'; echo '{said}'; exit 1")
     lines: list[str] = []
-    (peer,) = choose(["qpth"], "gradient")
+    (peer,) = choose_peers(["qpth"], "gradient")
     with pytest.raises(PeerError, match="No matching distribution found") as caught:
-        interpreter(peer, say=lines.append)
+        peer_interpreter(peer, say=lines.append)
     log = tmp_path / "cache" / "peers" / "qpth.log"
     assert str(log) in str(caught.value)
     assert "--peers-here" in str(caught.value)
@@ -489,17 +489,17 @@ def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, monkeypatch
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for Python")
 def test_environments_are_reused_until_asked_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_python(tmp_path, monkeypatch, "exit 0")
-    (peer,) = choose(["qpth"], "gradient")
-    python = interpreter(peer)
+    (peer,) = choose_peers(["qpth"], "gradient")
+    python = peer_interpreter(peer)
     assert python == tmp_path / "cache" / "peers" / "qpth" / "bin" / "python"
     made = log.read_text().splitlines()
     assert len(made) == 2
     assert all(requirement in made[1] for requirement in peer.requirements)
-    interpreter(peer)
+    peer_interpreter(peer)
     assert len(log.read_text().splitlines()) == 2
-    interpreter(peer, rebuild=True)
+    peer_interpreter(peer, rebuild=True)
     assert len(log.read_text().splitlines()) == 4
-    interpreter(replace(peer, requirements=("something==else",)))
+    peer_interpreter(replace(peer, requirements=("something==else",)))
     assert len(log.read_text().splitlines()) == 6
 
 
@@ -632,11 +632,11 @@ def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "structure"), [("qpth", "own-rows"), ("qpax", "box"), ("mpax", "path-5")])
 def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
-    if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
+    if not (environment.peer_cache_folder() / "peers" / name / environment.READY).is_file():
         pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
-    peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
+    peers = [(peer, peer_interpreter(peer)) for peer in choose_peers([name], "gradient")]
     settings = gradient_benchmark.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
     gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), peers)
     assert notes == []

@@ -19,7 +19,7 @@ from pear_lab.experiments.catalogue import EXPERIMENTS, PAPER_PORTFOLIO_METHODS,
 from pear_lab.experiments.protocols import portfolio_protocol as protocol
 from pear_lab.experiments.run_record import RunRecord
 from pear_lab.experiments.table_spec import METRICS
-from pear_lab.peers import Peer, PeerError, PeerLayer, interpreter
+from pear_lab.peers import Peer, PeerError, PeerLayer, peer_interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
 from pear_lab.report import read
@@ -193,12 +193,12 @@ def test_an_environment_that_cannot_be_made_ends_the_command_before_any_run(
 def test_the_peers_agree_with_our_decisions(name: str) -> None:
     """Runs where ``pear bench`` or ``pear reproduce`` has made the environments."""
     peer = protocol._layer_peer(name)
-    if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
+    if not (environment.peer_cache_folder() / "peers" / name / environment.READY).is_file():
         pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
     random = torch.Generator().manual_seed(0)
     factor = torch.randn(4, 6, 9, generator=random, dtype=torch.float64)
     Q, cost = factor @ factor.mT, torch.randn(4, 6, generator=random, dtype=torch.float64)
-    with PeerLayer(peer, interpreter(peer), 6) as layer:
+    with PeerLayer(peer, peer_interpreter(peer), 6) as layer:
         found = layer(cost, Q)
     decided = pear.solve(pear.tasks.portfolio(6).problem, cost, Q=Q).x
     torch.testing.assert_close(found, decided, rtol=0, atol=1e-3)

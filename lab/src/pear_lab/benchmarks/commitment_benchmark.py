@@ -19,7 +19,7 @@ from pear.cli.model_columns import parse_prices, read_model
 from pear.losses.regret_metrics import outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_days
+from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_commitment_days
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable
 
 _TEST_SHARE = 0.2
@@ -74,7 +74,7 @@ def run(settings: CommitmentSettings, callbacks: Callbacks) -> None:
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
     drawn = CommitmentModel(settings.plants, settings.hours, settings.seed)
-    table = pd.DataFrame(draw_days(drawn, settings.days, settings.seed)).round(4)
+    table = pd.DataFrame(draw_commitment_days(drawn, settings.days, settings.seed)).round(4)
     drawn.write(folder / "plants.lp")
     table.to_csv(folder / "days.csv", index=False)
     command = f"pear train plants.lp days.csv --costs {drawn.costs} --max-epochs {settings.max_epochs}"

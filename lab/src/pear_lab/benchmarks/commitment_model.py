@@ -98,7 +98,7 @@ class CommitmentModel:
         path.write_text(text, "utf-8")
 
 
-def draw_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
+def draw_commitment_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
     """Draw days: features that are known the day before, and true values, by the names of columns.
 
     Demand is more uncertain on colder days, so that its mean is not the best forecast.

@@ -20,10 +20,9 @@ from pear.tasks import Portfolio, portfolio
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
-from pear_lab.benchmarks.timing import Step, gradient_at, measure
+from pear_lab.benchmarks.timing import Step, measure_steps, timed_gradient
 from pear_lab.data import load_prices
-from pear_lab.peers import Peer
-from pear_lab.peers import measure as measure_peer
+from pear_lab.peers import Peer, measure_peer
 from pear_lab.tasks.market import Forecaster, market_loss, split_windows
 from pear_lab.tasks.market.moments import LEAST_EIGENVALUE
 
@@ -134,7 +133,7 @@ def series(rows: list[EpochRow]) -> list[Series]:
 
 def _time_fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
     fresh()()  # what is compiled on first use does not count towards the limit
-    arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
+    arrays, seconds = measure_steps(fresh, settings.repeats, settings.limit, False, lambda: None)
     return arrays, min(seconds)
 
 
@@ -150,7 +149,7 @@ def _decide_and_differentiate(loss: nn.Module, predicted: list[Tensor], true: tu
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
         keys = torch.arange(place * SIZE, place * SIZE + len(days))
-        found.append(gradient_at(days, partial(loss, true=came, keys=keys)).numpy())
+        found.append(timed_gradient(days, partial(loss, true=came, keys=keys)).numpy())
     return {"gradient": found}
 
 

@@ -29,7 +29,7 @@ from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
 from pear.solvers.registry import BACKENDS
 from pear_lab.benchmarks.program_draws import Draw
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
-from pear_lab.benchmarks.timing import gradient_at
+from pear_lab.benchmarks.timing import timed_gradient
 from pear_lab.judge.judged_program import DIMENSIONS
 
 SMALL = 64
@@ -88,7 +88,7 @@ class _DeviceSample:
     def step(self, solver: str) -> Callable[[], Tensor]:
         """Return a function that computes the gradient of the loss by the predicted cost."""
         loss = PEARLoss(self.problem, self.smoothing, injection=0.0, guidance=0.0, reduction="sum", solver=solver)
-        return lambda: gradient_at(self.cost, lambda cost: loss(cost, self.true))
+        return lambda: timed_gradient(self.cost, lambda cost: loss(cost, self.true))
 
     def program(self) -> QuadraticProgram:
         """Return the quadratic programs with the predicted costs."""

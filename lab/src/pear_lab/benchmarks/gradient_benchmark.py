@@ -18,9 +18,8 @@ from pear_lab.benchmarks.exact_gradients import ErrorSummary, GradientBatch
 from pear_lab.benchmarks.gradient_rows import GradientRow, series, structure_label, tables
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
-from pear_lab.benchmarks.timing import CLOCKS, check_device, measure, synchronize, use_threads
-from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError
-from pear_lab.peers import measure as measure_peer
+from pear_lab.benchmarks.timing import CLOCKS, check_timing_device, measure_steps, synchronize, use_timing_threads
+from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError, measure_peer
 
 __all__ = ["LABELS", "PEERS", "SETTINGS", "GradientPoint", "GradientSettings", "run", "series", "tables"]
 
@@ -74,7 +73,7 @@ class GradientSettings(Settings):
         super().__post_init__()
         if self.structures is not None:
             choose_structures(self.structures)
-        check_device(self.device)
+        check_timing_device(self.device)
         if self.clock not in CLOCKS:
             raise ProblemError(f"--clock must be {' or '.join(CLOCKS)}; got {self.clock!r}")
 
@@ -185,7 +184,7 @@ class _GradientSides:
             if self._may(who):
                 yield self._our_row(ours, who, who)
         if self.settings.device == "cuda" and self.settings.structures is not None and self._may(ONE_CORE):
-            with use_threads(1):
+            with use_timing_threads(1):
                 yield self._our_row(OurSteps(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
@@ -213,7 +212,7 @@ class _GradientSides:
 
     def _our_row(self, ours: OurSteps, step: str, who: str) -> GradientRow:
         settings, wait = self.settings, synchronize(ours.device)
-        arrays, seconds = measure(ours.steps[step], settings.repeats, settings.limit, True, wait, settings.clock)
+        arrays, seconds = measure_steps(ours.steps[step], settings.repeats, settings.limit, True, wait, settings.clock)
         errors = ours.answers(step).errors(arrays["gradient"])
         profile = ours.profile(step) if settings.profile else {}
         return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pear.errors import PearError
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.process_memory import kernel_bytes
+from pear_lab.benchmarks.process_memory import read_memory_entry
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
 
 MIB = 2**20
@@ -98,7 +98,7 @@ def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float 
     Raises:
         PearError: the job failed, ran out of memory or took too long.
     """
-    free = kernel_bytes("meminfo", "MemAvailable")
+    free = read_memory_entry("meminfo", "MemAvailable")
     allowed = cap if cap is not None or free is None else _ROOM * free / MIB
     given = json.dumps(options | ({} if allowed is None else {"cap": int(allowed * MIB)}))
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]

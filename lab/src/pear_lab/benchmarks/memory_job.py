@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import pear
-from pear_lab.benchmarks.process_memory import peak_memory
+from pear_lab.benchmarks.process_memory import peak_process_memory
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def main() -> None:
     began = time.perf_counter()
     JOBS[name](**options)
     seconds = time.perf_counter() - began
-    sys.stdout.write(json.dumps({"peak": peak_memory(), "seconds": seconds}) + "\n")
+    sys.stdout.write(json.dumps({"peak": peak_process_memory(), "seconds": seconds}) + "\n")
 
 
 def import_only() -> None:

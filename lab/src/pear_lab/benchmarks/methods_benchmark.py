@@ -27,8 +27,7 @@ from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, opti
 from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
 from pear_lab.benchmarks.timing import CLOCKS
-from pear_lab.peers import Peer, PeerError
-from pear_lab.peers import measure as measure_peer
+from pear_lab.peers import Peer, PeerError, measure_peer
 from pear_lab.peers.workers.run_pyepo_methods import WARM_UP, warm_up_steps
 
 PYEPO: dict[str, tuple[str, dict[str, str]]] = {

@@ -17,7 +17,7 @@ from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients, GradientBatch
-from pear_lab.benchmarks.timing import Step, gradient_at, synchronize, times_curvature
+from pear_lab.benchmarks.timing import Step, synchronize, timed_gradient, times_curvature
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
@@ -139,4 +139,4 @@ def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
 
 
 def _backward_pass(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    return {"gradient": gradient_at(cost, value).cpu().numpy()}
+    return {"gradient": timed_gradient(cost, value).cpu().numpy()}

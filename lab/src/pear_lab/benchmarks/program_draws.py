@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.benchmarks.random_programs import Rng, flow_balance, random_curvature, random_markets
+from pear_lab.benchmarks.random_programs import Rng, grid_flow_balance, random_curvature, random_markets
 from pear_lab.judge.judged_program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
@@ -84,7 +84,7 @@ def draw_knapsacks(rng: Rng, n: int, B: int) -> Draw:
 def draw_paths(side: int, rng: Rng, n: int, B: int) -> Draw:
     """Paths through a grid of ``side`` × ``side`` nodes; one flow balance follows from the others."""
     costs, errors = rng.spawn(2)
-    A, b = flow_balance(side)
+    A, b = grid_flow_balance(side)
     true = costs.uniform(0.5, 1.5, (B, n))
     fields = {"A": A, "b": b, "lb": 0.0, "ub": 1.0}
     return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)

@@ -24,7 +24,7 @@ Fields = dict[str, Any]
 Rng = np.random.Generator
 
 
-def rows_times_points(rows: Array, x: Array) -> Array:
+def random_row_values(rows: Array, x: Array) -> Array:
     """Multiply rows (…, r, n) by points (…, n)."""
     return np.asarray(np.einsum("...rn,...n->...r", rows, x))
 
@@ -56,19 +56,19 @@ def random_polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float 
         return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, most, shape)
 
     A, G = (random_entries(rng, (*lead, count, n), whole) for count in (equalities, rows))
-    b, reached = rows_times_points(A, x), rows_times_points(G, x)
+    b, reached = random_row_values(A, x), random_row_values(G, x)
     limits = {"h": reached + slack(reached.shape, room), "lb": x - slack(x.shape, 1.0), "ub": x + slack(x.shape, 1.0)}
     return {"A": A, "b": b, "G": G, **limits}
 
 
-def add_rows(fields: Fields, name: str, *more: tuple[Array, Any]) -> None:
+def append_random_rows(fields: Fields, name: str, *more: tuple[Array, Any]) -> None:
     """Append rows (…, r, n) with right-hand sides (…, r) to A ("A") or G ("G")."""
     rhs = {"A": "b", "G": "h"}[name]
     fields[name] = np.concatenate([fields[name], *(rows for rows, _ in more)], -2)
     fields[rhs] = np.concatenate([fields[rhs], *(np.broadcast_to(side, rows.shape[:-1]) for rows, side in more)], -1)
 
 
-def flow_balance(size: int) -> tuple[Array, Array]:
+def grid_flow_balance(size: int) -> tuple[Array, Array]:
     """Return the flow balance of a square grid, first to last corner: matrix (nodes, edges) and limits (nodes,)."""
     node = np.arange(size * size).reshape(size, size)
     right = np.column_stack([node[:, :-1].ravel(), node[:, 1:].ravel()])
@@ -160,7 +160,7 @@ def smoothed_lps(rng: Rng, share: float) -> Iterator[GradientCase]:
 def network_flows(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Paths through square grids with every flow-balance row, so that the rows are rank deficient by one."""
     for size, count in ((3, 120), (5, 120), (7, 60), (10, 24)):
-        A, b = flow_balance(size)
+        A, b = grid_flow_balance(size)
         for lam in (0.1, 1.0):
             true = rng.uniform(0.5, 1.5, (_scaled_count(count // 2, share), A.shape[1]))
             predicted = true * rng.uniform(0.7, 1.3, true.shape)
@@ -195,8 +195,8 @@ def duplicated_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
 
     def change(f: Fields, n: int) -> None:
         G, h, half = f["G"], f["h"], n // 2
-        add_rows(f, "A", (f["A"], f["b"]))
-        add_rows(f, "G", (G, h), (3.0 * G[:half], 3.0 * h[:half]), (-np.eye(n)[:half], -f["lb"][:half]))
+        append_random_rows(f, "A", (f["A"], f["b"]))
+        append_random_rows(f, "G", (G, h), (3.0 * G[:half], 3.0 * h[:half]), (-np.eye(n)[:half], -f["lb"][:half]))
 
     return _changed_polytopes(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
@@ -206,7 +206,7 @@ def opposed_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
 
     def change(f: Fields, n: int) -> None:
         A, b = f.pop("A"), f.pop("b")
-        add_rows(f, "G", (A, b), (-A, -b))
+        append_random_rows(f, "G", (A, b), (-A, -b))
 
     return _changed_polytopes(rng, share, ((6, 120), (20, 60)), change)
 
@@ -216,7 +216,7 @@ def zero_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
 
     def change(f: Fields, n: int) -> None:
         f |= {"A": np.vstack([np.zeros((2, n)), f["A"]]), "b": np.hstack([np.zeros(2), f["b"]])}
-        add_rows(f, "G", (np.zeros((3, n)), [0.0, 0.0, 1.0]))
+        append_random_rows(f, "G", (np.zeros((3, n)), [0.0, 0.0, 1.0]))
 
     return _changed_polytopes(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
@@ -226,7 +226,7 @@ def redundant_equalities(rng: Rng, share: float) -> Iterator[GradientCase]:
 
     def change(f: Fields, n: int) -> None:
         mix = rng.normal(size=(len(f["b"]), len(f["b"])))
-        add_rows(f, "A", (mix @ f["A"], mix @ f["b"]))
+        append_random_rows(f, "A", (mix @ f["A"], mix @ f["b"]))
 
     return _changed_polytopes(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 

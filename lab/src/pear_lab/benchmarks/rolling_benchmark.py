@@ -21,9 +21,8 @@ import pear
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
-from pear_lab.benchmarks.timing import measure, use_threads
-from pear_lab.peers import Peer
-from pear_lab.peers import measure as measure_peer
+from pear_lab.benchmarks.timing import measure_steps, use_timing_threads
+from pear_lab.peers import Peer, measure_peer
 from pear_lab.tasks.battery_task import Battery, battery
 
 PEERS = "rolling"
@@ -95,9 +94,11 @@ def run(settings: RollingSettings, callbacks: Callbacks, peers: Sequence[tuple[P
         return {"gradient": moving.grad.numpy()}
 
     callbacks.say("pear")
-    with use_threads(1):
+    with use_timing_threads(1):
         step()  # compiles on first use
-        arrays, seconds = measure(lambda: step, settings.repeats, settings.limit, False, lambda: None, "processor")
+        arrays, seconds = measure_steps(
+            lambda: step, settings.repeats, settings.limit, False, lambda: None, "processor"
+        )
     exact = arrays["gradient"]
     add("pear", min(seconds), exact)
     names = ("capacity", "efficiency", "charge", "discharge", "start", "level_penalty", "flow_penalty")

@@ -20,7 +20,7 @@ from pear.tasks import shortest_path
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.random_programs import Rng
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
-from pear_lab.benchmarks.timing import Step, gradient_at, measure, synchronize
+from pear_lab.benchmarks.timing import Step, measure_steps, synchronize, timed_gradient
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -124,16 +124,16 @@ def _measure_point(settings: ScalingSettings, family: str, solver: str, size: in
 
         def step() -> dict[str, Tensor]:
             began = time.process_time()
-            gradient = gradient_at(predicted, lambda cost: loss(cost, true))
+            gradient = timed_gradient(predicted, lambda cost: loss(cost, true))
             processor.append(time.process_time() - began)
             return {"gradient": gradient}
 
         return step
 
     # the first measurement is the warm-up; where it takes long, it is the only one
-    _, seconds = measure(fresh, 1, settings.limit, False, synchronize("cpu"))
+    _, seconds = measure_steps(fresh, 1, settings.limit, False, synchronize("cpu"))
     if seconds[0] * (settings.repeats + 1) < settings.limit:
-        _, seconds = measure(fresh, settings.repeats, settings.limit, False, synchronize("cpu"))
+        _, seconds = measure_steps(fresh, settings.repeats, settings.limit, False, synchronize("cpu"))
     (loss,) = last
     assert loss.last is not None
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))

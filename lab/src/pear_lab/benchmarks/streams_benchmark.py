@@ -25,7 +25,7 @@ from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream_samples import StreamSamples
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.process_memory import resident_memory
+from pear_lab.benchmarks.process_memory import resident_process_memory
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable
 
 MIB = 2**20
@@ -152,7 +152,7 @@ def _read_batches(settings: StreamSettings, stream: ParquetSamples, n: int) -> S
         if seen >= _READ:
             break
     spent = time.perf_counter() - began, time.process_time() - computed
-    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_memory() / MIB])
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_process_memory() / MIB])
 
 
 class WithoutKeys(nn.Module):
@@ -185,7 +185,7 @@ class ProgressMarks:
         if not model.training:
             return
         if self.seen >= self.next:
-            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_memory() / MIB))
+            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_process_memory() / MIB))
             self.next += self.step
         self.seen += len(output)
 

@@ -11,13 +11,22 @@ from torch import Tensor
 
 from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
-from pear_lab.peers.workers.worker import CLOCKS, Step, measure, synchronize, times_curvature
+from pear_lab.peers.workers.worker import CLOCKS, Step, measure_steps, synchronize, times_curvature
 
-__all__ = ["CLOCKS", "Step", "check_device", "gradient_at", "measure", "synchronize", "times_curvature", "use_threads"]
+__all__ = [
+    "CLOCKS",
+    "Step",
+    "check_timing_device",
+    "measure_steps",
+    "synchronize",
+    "timed_gradient",
+    "times_curvature",
+    "use_timing_threads",
+]
 
 
 @contextmanager
-def use_threads(count: int | None) -> Iterator[None]:
+def use_timing_threads(count: int | None) -> Iterator[None]:
     """Use ``count`` threads in torch and in compiled loops within the block; None changes nothing."""
     if count is None:
         yield
@@ -35,7 +44,7 @@ def use_threads(count: int | None) -> Iterator[None]:
         numba.set_num_threads(compiled)
 
 
-def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+def timed_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     """Compute the gradient of the scalar function ``value`` at ``cost`` by one backward pass."""
     moving = cost.clone().requires_grad_()
     value(moving).backward()
@@ -43,7 +52,7 @@ def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     return moving.grad
 
 
-def check_device(device: str) -> str:
+def check_timing_device(device: str) -> str:
     """Check that the device can be used here, and return it.
 
     Raises:

@@ -24,8 +24,7 @@ from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_numbe
 from pear_lab.experiments.expand_runs import expand
 from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.run_spec import RunSpec, Selection
-from pear_lab.peers import Peer, PeerError
-from pear_lab.peers import measure as measure_peer
+from pear_lab.peers import Peer, PeerError, measure_peer
 
 NAMES = {"paths": "shortest_path", "knapsack": "knapsack"}
 """Tasks as the command line calls them, and as the experiments do."""

@@ -26,7 +26,7 @@ from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, opti
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
 from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
-from pear_lab.benchmarks.timing import use_threads
+from pear_lab.benchmarks.timing import use_timing_threads
 
 HIDDEN = 64
 """Width of the forecaster."""
@@ -179,7 +179,7 @@ def worker_job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[s
     wait = datetime.timedelta(seconds=300)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=settings.local, timeout=wait)
     try:
-        with use_threads(1):
+        with use_timing_threads(1):
             return [
                 _measure_structure(rank, settings, structure) for structure in choose_structures(settings.structures)
             ]

@@ -19,7 +19,7 @@ READY = "pear-peer.json"
 Say = Callable[[str], None]
 
 
-def cache_folder() -> Path:
+def peer_cache_folder() -> Path:
     """Where environments are kept: ``$PEAR_CACHE``, or ``pear`` in the user's cache folder."""
     given = os.environ.get("PEAR_CACHE")
     if given:
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pear"
 
 
-def interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say = lambda line: None) -> Path:
+def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say = lambda line: None) -> Path:
     """The Python that can import a peer; its environment is made on the first call and reused by later ones.
 
     Args:
@@ -46,7 +46,7 @@ def interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say 
                 f"{' '.join(peer.requirements)} here, or leave --peers-here out, so that it gets one of its own"
             )
         return Path(sys.executable)
-    folder = cache_folder() / "peers" / peer.name
+    folder = peer_cache_folder() / "peers" / peer.name
     if rebuild or not _is_ready(folder, peer):
         _build_environment(folder, peer, say)
     return _environment_python(folder)

@@ -130,14 +130,14 @@ PEERS: tuple[Peer, ...] = (
 )  # fmt: skip
 
 
-def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer]:
+def choose_peers(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer]:
     """The peers of these names for a benchmark; "all" for every one that takes part in it and knows the device.
 
     Raises:
         PeerError: a name that is not in the table, or a peer that cannot take part.
 
     Example:
-        >>> [peer.name for peer in choose(["qpth"], "gradient", "cuda")]
+        >>> [peer.name for peer in choose_peers(["qpth"], "gradient", "cuda")]
         ['qpth']
     """
     if "all" in names:

@@ -37,7 +37,7 @@ class PeerMeasurement:
     versions: dict[str, str]
 
 
-def measure(
+def measure_peer(
     peer: Peer,
     python: Path,
     data: dict[str, Any],

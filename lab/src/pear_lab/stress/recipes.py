@@ -17,11 +17,11 @@ import numpy as np
 from pear_lab.benchmarks.random_programs import (
     Fields,
     Rng,
-    add_rows,
+    append_random_rows,
     random_curvature,
     random_entries,
     random_polytope,
-    rows_times_points,
+    random_row_values,
 )
 from pear_lab.judge.judged_program import Array
 from pear_lab.stress.stress_case import Case
@@ -76,8 +76,8 @@ def midpoint_of_bounds(fields: Fields) -> Array:
 def make_feasible_at(fields: Fields, x: Array) -> None:
     """Change the right-hand sides so that the point x satisfies every row."""
     fields["b"], fields["h"] = (
-        rows_times_points(fields["A"], x),
-        np.maximum(fields["h"], rows_times_points(fields["G"], x)),
+        random_row_values(fields["A"], x),
+        np.maximum(fields["h"], random_row_values(fields["G"], x)),
     )
 
 
@@ -156,10 +156,10 @@ def nearly_parallel_rows(r: Recipe, rng: Rng) -> Case:
     near = G + apart * rng.normal(size=G.shape)
     gap = np.where(rng.random(h.shape) < 0.5, 0.0, apart * rng.uniform(0, 1, h.shape))
     fields |= {"lb": x - 3.0, "ub": x + 3.0}
-    add_rows(fields, "G", (near, h + rows_times_points(near - G, x) + gap))
+    append_random_rows(fields, "G", (near, h + random_row_values(near - G, x) + gap))
     if r.equalities and rng.random() < 0.3:
         again = fields["A"][..., :1, :] + apart * rng.normal(size=(*batch_shape(r), 1, r.n))
-        add_rows(fields, "A", (again, 0.0))
+        append_random_rows(fields, "A", (again, 0.0))
     make_feasible_at(fields, x)
     return case_with_costs(r, rng, fields)
 
@@ -170,11 +170,11 @@ def repeated_rows(r: Recipe, rng: Rng) -> Case:
     unit = float(rng.choice([1.0, 2.0, 3.0, 1e-3, -1.0]))
     A, b, G, h = (f[name] for name in ("A", "b", "G", "h"))
     empty = np.zeros((*batch_shape(r), 1, r.n))
-    add_rows(f, "A", (unit * A, unit * b), (empty, 0.0))
-    add_rows(f, "G", (abs(unit) * G, abs(unit) * h), (G, h), (empty, 0.0), (empty, 1.0))
+    append_random_rows(f, "A", (unit * A, unit * b), (empty, 0.0))
+    append_random_rows(f, "G", (abs(unit) * G, abs(unit) * h), (G, h), (empty, 0.0), (empty, 1.0))
     if rng.random() < 0.4:
         A, b = f.pop("A"), f.pop("b")
-        add_rows(f, "G", (A, b), (-A, -b))
+        append_random_rows(f, "G", (A, b), (-A, -b))
     return case_with_costs(r, rng, f)
 
 
@@ -186,11 +186,11 @@ def contradictory_rows(r: Recipe, rng: Rng) -> Case:
     wrong = by * rng.integers(0, 2, r.batch)
     if kind == 0:  # an equality twice, with another right-hand side
         again = f["G"][:, :1]
-        add_rows(f, "A", (again, 0.0), (2.0 * again, 0.0))
+        append_random_rows(f, "A", (again, 0.0), (2.0 * again, 0.0))
         make_feasible_at(f, midpoint_of_bounds(f))
         f["b"][:, -1] += wrong
     elif kind == 1:  # two inequalities with nothing between them
-        add_rows(f, "G", (-f["G"][:, :1], -f["h"][:, :1] - wrong[:, None]))
+        append_random_rows(f, "G", (-f["G"][:, :1], -f["h"][:, :1] - wrong[:, None]))
     else:  # a row that the bounds cannot reach
         lowest = np.where(f["G"] > 0, f["G"] * f["lb"][:, None], f["G"] * f["ub"][:, None]).sum(2)
         f["h"][:, 0] = np.where(wrong > 0, lowest[:, 0] - wrong, f["h"][:, 0])
@@ -303,7 +303,7 @@ def unbounded_programs(r: Recipe, rng: Rng) -> Case:
     f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
     if r.rows and rng.random() < 0.5:
         f["G"] = np.abs(f["G"])
-        f["h"] = np.abs(f["h"]) + rows_times_points(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
+        f["h"] = np.abs(f["h"]) + random_row_values(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
     return case_with_costs(r, rng, f)
 
 

@@ -20,7 +20,7 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.process_memory import resident_memory
+from pear_lab.benchmarks.process_memory import resident_process_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, judge_answer, judge_batch_answer, judge_gradient, tangent_at_answer
 from pear_lab.judge.judged_program import DIMENSIONS
@@ -255,10 +255,10 @@ class SoakTraining:
             self._tie_costs(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
             gc.collect()
-            found.early = resident_memory()
+            found.early = resident_process_memory()
         if before < self.steps <= found.steps:
             gc.collect()
-            found.late, tenth = resident_memory(), len(self.seconds) // 10
+            found.late, tenth = resident_process_memory(), len(self.seconds) // 10
             found.first, found.last = (lowest_decile(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
             found.plain = lowest_decile(self.plain[:tenth]), lowest_decile(self.plain[-tenth:])
         self._plain_step()

@@ -20,10 +20,10 @@ from pear.errors import PearError
 from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
-from pear_lab.benchmarks.timing import use_threads
+from pear_lab.benchmarks.timing import use_timing_threads
 from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, option_parameter, parse_numbers
 from pear_lab.cli.terminal import INTERRUPTED, print_table
-from pear_lab.peers import Peer, PeerError, choose, interpreter
+from pear_lab.peers import Peer, PeerError, choose_peers, peer_interpreter
 
 Out = Annotated[
     Path | None,
@@ -67,9 +67,11 @@ class PeerOptions:
         """
         ready, names = [], split_at_commas(self.peers)
         with err.status("Looking for the peers …") as status:
-            for peer in choose(names, command, device):
+            for peer in choose_peers(names, command, device):
                 try:
-                    python = interpreter(peer, self.peers_here, self.rebuild, lambda line: status.update(Text(line)))
+                    python = peer_interpreter(
+                        peer, self.peers_here, self.rebuild, lambda line: status.update(Text(line))
+                    )
                     ready.append((peer, python))
                 except PeerError as error:
                     if "all" not in names:
@@ -93,7 +95,7 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
         device = getattr(settings, "device", "cpu")
         folder = writable_output_folder(Path("pear-output/bench") / name if to is None else to)
         record = BenchmarkRecord(name, folder, asdict(settings), benchmark.tables, device)
-        with use_threads(getattr(settings, "threads", 1)):
+        with use_timing_threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
             with record_rows(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)

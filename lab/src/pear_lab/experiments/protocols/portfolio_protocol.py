@@ -17,7 +17,7 @@ from pear_lab.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
 from pear_lab.experiments.experiment_errors import ExperimentError, RunError
 from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
 from pear_lab.experiments.run_spec import RunSpec, Selection
-from pear_lab.peers import Peer, PeerLayer, choose, interpreter
+from pear_lab.peers import Peer, PeerLayer, choose_peers, peer_interpreter
 from pear_lab.tasks import metrics
 from pear_lab.tasks.market import (
     DecisionUtilityLoss,
@@ -70,7 +70,7 @@ class PortfolioProtocol(Protocol):
             PeerError: it cannot be made; says what to do.
         """
         if run.method in PEER_METHODS:
-            interpreter(_layer_peer(run.method), say=say)
+            peer_interpreter(_layer_peer(run.method), say=say)
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
@@ -155,13 +155,13 @@ def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
         yield market_loss(run.method, market.task, ahead)
         return
     peer = _layer_peer(run.method)
-    with PeerLayer(peer, interpreter(peer), market.task.problem.n) as layer:
+    with PeerLayer(peer, peer_interpreter(peer), market.task.problem.n) as layer:
         yield DecisionUtilityLoss(market.task, ahead, layer)
 
 
 def _layer_peer(method: str) -> Peer:
     """The row of the table of peers that offers a layer."""
-    return choose([method], "gradient")[0]
+    return choose_peers([method], "gradient")[0]
 
 
 def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> Forecaster:

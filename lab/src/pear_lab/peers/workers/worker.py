@@ -47,7 +47,7 @@ def main() -> None:
     _limit_threads(options.threads)
     # a step without torch returns arrays of numpy, so that there is nothing to wait for
     wait = synchronize(options.device if "torch" in sys.modules else "cpu")
-    arrays, seconds = measure(lambda: step, options.repeats, options.limit, options.warm_up, wait, options.clock)
+    arrays, seconds = measure_steps(lambda: step, options.repeats, options.limit, options.warm_up, wait, options.clock)
     np.savez(options.output, seconds=seconds, versions=json.dumps(_package_versions(peer.PACKAGES)), **arrays)
 
 
@@ -57,7 +57,9 @@ def _prepare_step(peer: Any, data: dict[str, Any], device: str) -> Step:
     if hasattr(peer, "prepare"):
         prepared: Step = peer.prepare(data, device)
         return prepared
-    return regrets(peer.program if hasattr(peer, "program") else lambda data: peer.layer(data["Q"]), data, device)
+    return make_regret_step(
+        peer.program if hasattr(peer, "program") else lambda data: peer.layer(data["Q"]), data, device
+    )
 
 
 def _set_up_jax(device: str) -> None:
@@ -88,7 +90,9 @@ def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "C": C, "d": d}
 
 
-def regrets(program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str) -> Step:
+def make_regret_step(
+    program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str
+) -> Step:
     """The regret and its gradient, the same for every peer but for its layer."""
     import torch
 
@@ -150,7 +154,7 @@ def serve(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) ->
             answer(began, *torch.autograd.grad(z, (Q, cost), slope))
 
 
-def measure(
+def measure_steps(
     fresh: Callable[[], Step],
     repeats: int,
     limit: float,
