@@ -40,7 +40,7 @@ from pear_lab.benchmarks.gradient_rows import time_ratio
 from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
-from pear_lab.benchmarks.tables_and_plots import TextTable
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.bench import BENCHMARKS
 from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose_peers, measure_peer, peer_interpreter

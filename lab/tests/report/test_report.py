@@ -19,7 +19,7 @@ from pear.cli.app import app
 from pear.errors import MissingExtraError
 from pear.pages import figure_style
 from pear.pages.page import PageSection, escape_markdown
-from pear_lab.benchmarks import tables_and_plots as plot
+from pear_lab.benchmarks.series_plot import Series, draw_series
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import CellVerdict, read, verdict, write_report
@@ -482,13 +482,13 @@ def test_one_palette_for_the_light_and_the_dark_page() -> None:
 
 
 def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
-    rows = [plot.Series("pear", [1, 10], [0.1, 0.2]), plot.Series("<$x>", [1, 10], [0.0, 3.0], ours=False)]
-    svg = plot.draw_series(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
+    rows = [Series("pear", [1, 10], [0.1, 0.2]), Series("<$x>", [1, 10], [0.0, 3.0], ours=False)]
+    svg = draw_series(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
     colors = set(re.findall(r"#[0-9a-f]{6}", re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)))
     assert colors <= set(figure_style.LIGHT.values())
     assert {figure_style.LIGHT["pear"], figure_style.LIGHT["mse"]} <= colors
     assert "&lt;$x&gt;" in svg
-    assert plot.draw_series(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
+    assert draw_series(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
 
 
 def test_pictures_survive_extremes() -> None:

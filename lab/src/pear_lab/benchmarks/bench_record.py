@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pear_lab.benchmarks.tables_and_plots import TextTable
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.experiments.execute_run import machine_in_words, package_versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")

@@ -20,7 +20,8 @@ from pear.losses.regret_metrics import outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_commitment_days
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 _TEST_SHARE = 0.2
 _LOSSES = {"MSE": "mse", "PEAR": "pear-guided"}

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from pear.tasks import Portfolio, portfolio
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.number_formats import format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import Step, measure_steps, timed_gradient
 from pear_lab.data import load_prices
 from pear_lab.peers import Peer, measure_peer

@@ -24,7 +24,7 @@ from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.random_programs import FAMILIES, GradientCase
-from pear_lab.benchmarks.tables_and_plots import TextTable
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, judged_fields, judged_programs
 from pear_lab.judge.point_residuals import Multipliers, measure_point

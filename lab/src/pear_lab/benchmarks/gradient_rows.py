@@ -7,16 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pear_lab.benchmarks.exact_gradients import EXACT
+from pear_lab.benchmarks.number_formats import format_error, format_number, format_share
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
 from pear_lab.benchmarks.program_structures import STRUCTURES
-from pear_lab.benchmarks.tables_and_plots import (
-    Series,
-    TextTable,
-    format_error,
-    format_number,
-    format_share,
-    profile_table,
-)
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 PORTFOLIO = STRUCTURES[0].name
 _ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}
@@ -121,7 +116,7 @@ def tables(rows: list[GradientRow]) -> list[TextTable]:
     if spent := [row for row in _sort_rows(rows) if row.profile]:
         in_ms = [(_name_cells(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
         who = ("structure", "who", "n", "batch") if several else ("who", "assets", "batch")
-        tables.append(profile_table("Where the time goes, ms a batch", who, in_ms, left))
+        tables.append(TextTable.of_profiles("Where the time goes, ms a batch", who, in_ms, left))
     if any(row.measured == "decision" for row in rows):
         tables.append(forward_table(rows))
     return [*tables, summary_of_structures(rows)] if several else tables

@@ -21,7 +21,9 @@ from pear.solvers.binary.binary_plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
+from pear_lab.benchmarks.number_formats import format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 GOALS = {"ratio": 5.0, "difference": 1e-9}
 """The least ratio and the largest difference that a row may show."""

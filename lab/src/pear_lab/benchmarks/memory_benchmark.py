@@ -12,8 +12,10 @@ from typing import Any
 
 from pear.errors import PearError
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.number_formats import format_number
 from pear_lab.benchmarks.process_memory import read_memory_entry
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 MIB = 2**20
 _ROOM = 0.8  # share of the memory that is free which a job may take

@@ -24,8 +24,10 @@ from pear.errors import ProblemError
 from pear.losses import MSELoss, make_loss, method
 from pear.losses.methods import METHODS
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.number_formats import format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import CLOCKS
 from pear_lab.peers import Peer, PeerError, measure_peer
 from pear_lab.peers.workers.run_pyepo_methods import WARM_UP, warm_up_steps

@@ -20,7 +20,9 @@ from torch import Tensor
 import pear
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.number_formats import format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import measure_steps, use_timing_threads
 from pear_lab.peers import Peer, measure_peer
 from pear_lab.tasks.battery_task import Battery, battery

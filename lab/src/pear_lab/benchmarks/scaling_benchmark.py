@@ -18,8 +18,10 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.random_programs import Rng
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import Step, measure_steps, synchronize, timed_gradient
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)

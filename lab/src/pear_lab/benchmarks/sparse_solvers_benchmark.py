@@ -16,7 +16,9 @@ from pear.errors import SolveError
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.number_formats import format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 Program = tuple[Problem, np.ndarray, float]
 """A problem, costs (B, n) and the smoothing λ."""

@@ -26,7 +26,8 @@ from pear.train.samples import ParquetSamples
 from pear.train.samples.stream_samples import StreamSamples
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import resident_process_memory
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5

@@ -20,7 +20,9 @@ from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number, format_share, profile_table
+from pear_lab.benchmarks.number_formats import format_number, format_share
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.experiments.expand_runs import expand
 from pear_lab.experiments.protocols import lp_protocol as lp
 from pear_lab.experiments.run_spec import RunSpec, Selection
@@ -334,7 +336,7 @@ def tables(rows: list[TrainingRow]) -> list[TextTable]:
     }
     means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
     title = "Where the time goes, seconds a run"
-    return [table, profile_table(title, ("task", "who"), means, left=2)] if means else [table]
+    return [table, TextTable.of_profiles(title, ("task", "who"), means, left=2)] if means else [table]
 
 
 def _summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:

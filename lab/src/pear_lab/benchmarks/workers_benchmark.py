@@ -23,9 +23,11 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.number_formats import format_long_duration, format_number
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
+from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_number
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import use_timing_threads
 
 HIDDEN = 64
@@ -285,23 +287,10 @@ def _predicted_table(rows: list[WorkerRow]) -> TextTable:
                 row.structure,
                 f"{workers:,}",
                 f"{rate:,.0f}",
-                *(format_duration(count / rate) for count in samples),
+                *(format_long_duration(count / rate) for count in samples),
             )
             table.rows.append((*cells, format_number(hours), *spent))
     return table
-
-
-def format_duration(seconds: float) -> str:
-    """A time in a unit that is easy to read.
-
-    Example:
-        >>> format_duration(0.5), format_duration(90), format_duration(7200), format_duration(1e6)
-        ('0.5 s', '1.5 min', '2 h', '11.6 d')
-    """
-    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 1.5 * size:
-            return f"{format_number(seconds / size)} {unit}"
-    return f"{format_number(seconds)} s"
 
 
 def series(rows: list[WorkerRow]) -> list[Series]:

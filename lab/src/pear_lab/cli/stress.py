@@ -14,7 +14,7 @@ from rich.text import Text
 from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_output_folder, write_output_json
-from pear_lab.benchmarks.tables_and_plots import TextTable
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from pear.cli.console import out
-from pear_lab.benchmarks.tables_and_plots import TextTable
+from pear_lab.benchmarks.text_table import TextTable
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped."""

@@ -10,7 +10,8 @@ import numpy as np
 from pear.errors import DataError
 from pear.evaluation.comparison_text import format_difference
 from pear.losses.paired_difference import PairedDifference, paired_difference
-from pear_lab.benchmarks.tables_and_plots import TextTable, format_number
+from pear_lab.benchmarks.number_formats import format_number
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.data.path_regrets import METHODS, load_path_regrets
 from pear_lab.forecasters.case_table import CASES, CaseRow
 from pear_lab.forecasters.forecaster_table import FORECASTERS

@@ -14,7 +14,9 @@ from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_mode
 from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, is_ours
 from pear_lab.benchmarks.files_benchmark.write_models import write_once
 from pear_lab.benchmarks.hard_models import hard_instances
-from pear_lab.benchmarks.tables_and_plots import Series, TextTable, format_error, format_number
+from pear_lab.benchmarks.number_formats import format_error, format_number
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare_accuracies, rate_accuracy
 from pear_lab.judge.judged_program import JudgedProgram
 from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasible, prove_sparse_unbounded

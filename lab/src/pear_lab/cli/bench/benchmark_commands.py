@@ -17,9 +17,9 @@ from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_output_file, writable_output_folder, write_output_json
 from pear.errors import PearError
-from pear_lab.benchmarks import tables_and_plots as plot
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
+from pear_lab.benchmarks.series_plot import draw_series
 from pear_lab.benchmarks.timing import use_timing_threads
 from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, option_parameter, parse_numbers
 from pear_lab.cli.terminal import INTERRUPTED, print_table
@@ -183,7 +183,7 @@ def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
             print_table(table)
         try:
             path = record.folder / "plot.svg"
-            files.append(plot.draw_series(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
+            files.append(draw_series(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
         except ModuleNotFoundError as error:
             record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
     for note in record.notes:
