@@ -15,7 +15,7 @@ from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.kkt_residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness_benchmark
 from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
-from pear_lab.benchmarks.random_programs import FAMILIES
+from pear_lab.benchmarks.exactness_families import EXACTNESS_FAMILIES
 from pear_lab.judge.judged_program import JudgedProgram, judged_fields, judged_programs
 from pear_lab.judge.reference_solution import attempt_reference, reference_solvers, solve_reference
 
@@ -56,7 +56,7 @@ def rows() -> list[ExactnessRow]:
 
 
 def test_there_is_a_row_for_every_back_end_and_family(rows: list[ExactnessRow]) -> None:
-    assert [(row.solver, row.family) for row in rows] == [(s, f) for s in SOLVERS for f in FAMILIES]
+    assert [(row.solver, row.family) for row in rows] == [(s, f) for s in SOLVERS for f in EXACTNESS_FAMILIES]
     assert all(row.problems > 0 for row in rows)
 
 
@@ -185,7 +185,7 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
         solve_reference(infeasible, "interior-point")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EXACTNESS_FAMILIES)
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
     """At solutions both are rounding; away from them two independent formulas give the same number."""
 
@@ -212,7 +212,11 @@ def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
 
 @pytest.fixture
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness_benchmark, "FAMILIES", {name: FAMILIES[name] for name in ("knapsacks", "portfolios")})
+    monkeypatch.setattr(
+        exactness_benchmark,
+        "EXACTNESS_FAMILIES",
+        {name: EXACTNESS_FAMILIES[name] for name in ("knapsacks", "portfolios")},
+    )
 
 
 @pytest.mark.usefixtures("two_families")

@@ -23,7 +23,7 @@ from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.exact_gradients import ExactGradients
-from pear_lab.benchmarks.random_programs import FAMILIES, GradientCase
+from pear_lab.benchmarks.exactness_families import EXACTNESS_FAMILIES, ExactnessCase
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, judged_fields, judged_programs
@@ -97,12 +97,12 @@ def run(
     for name in names:
         reference_solvers(name)
     rows = []
-    for family in FAMILIES:
+    for family in EXACTNESS_FAMILIES:
         exams = _draw_exams(family, seed, QUICK if quick else 1.0)
         for name in names:
             rows.append(_exactness_row(family, exams, name))
             if progress is not None:
-                progress(_progress_line(rows[-1], len(rows), len(names) * len(FAMILIES)))
+                progress(_progress_line(rows[-1], len(rows), len(names) * len(EXACTNESS_FAMILIES)))
     return sorted(rows, key=lambda row: names.index(row.solver))
 
 
@@ -125,7 +125,7 @@ def tables(rows: list[ExactnessRow]) -> list[TextTable]:
 class _ExactnessExam:
     """A batch of problems with reference solutions, which back ends share."""
 
-    def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
+    def __init__(self, case: ExactnessCase, rng: np.random.Generator) -> None:
         self.case = case
         fields = judged_fields(case.problem, Q=case.Q)
         self.programs = judged_programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
@@ -164,7 +164,7 @@ class _ExactnessExam:
 def _draw_exams(family: str, seed: int, share: float) -> list[_ExactnessExam]:
     # one stream for the problems and one for the directions, so that neither depends on how much the other draws
     problems, directions = np.random.default_rng([seed, zlib.crc32(family.encode())]).spawn(2)
-    return [_ExactnessExam(case, directions) for case in FAMILIES[family](problems, share)]
+    return [_ExactnessExam(case, directions) for case in EXACTNESS_FAMILIES[family](problems, share)]
 
 
 def _exactness_row(family: str, exams: list[_ExactnessExam], solver: str) -> ExactnessRow:
@@ -190,11 +190,11 @@ def _exactness_row(family: str, exams: list[_ExactnessExam], solver: str) -> Exa
     return ExactnessRow(solver, family, sum(map(len, on_edge)), *errors, *shares)
 
 
-def _solution(case: GradientCase, solver: str) -> Solution:
+def _solution(case: ExactnessCase, solver: str) -> Solution:
     return solve(case.problem, case.predicted, case.smoothing, solver, "mask", Q=case.Q)
 
 
-def _gradient(case: GradientCase, solver: str) -> Tensor:
+def _gradient(case: ExactnessCase, solver: str) -> Tensor:
     problem, predicted, true, smoothing, Q, true_Q = case
     return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q)
 

@@ -54,12 +54,13 @@ def solve_portfolios(assets: int, batch: int, seed: int = 0) -> None:
     import numpy as np
     import torch
 
-    from pear_lab.benchmarks.random_programs import long_only_problem, random_markets
+    from pear_lab.benchmarks.random_programs import random_markets
 
     drawn = random_markets(np.random.default_rng(seed), assets, batch)
     cost, true, _, Q = (torch.from_numpy(part) for part in drawn)
     moving = cost.requires_grad_()
-    pear.PEARLoss(long_only_problem(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
+    problem = pear.Problem(Q=Q, A=np.ones((1, assets)), b=[1.0], lb=0.0)
+    pear.PEARLoss(problem, smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 
 
 def train_on_paths(epochs: int, seed: int = 0) -> None:
