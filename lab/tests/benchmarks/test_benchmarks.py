@@ -613,7 +613,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
 
 
 def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_benchmark, "check_device", lambda device: device)
+    monkeypatch.setattr(gradient_benchmark, "check_timing_device", lambda device: device)
     monkeypatch.setattr(
         gradient_benchmark, "OurSteps", lambda instances, batch, device: OurSteps(instances, batch, "cpu")
     )

@@ -114,7 +114,7 @@ def test_a_peer_is_trained_recorded_and_shown_beside_the_paper(
     prices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "PEERS", (peer_of(tmp_path, EXACT),))
-    monkeypatch.setattr(protocol, "interpreter", lambda peer, say=None: Path(sys.executable))
+    monkeypatch.setattr(protocol, "peer_interpreter", lambda peer, say=None: Path(sys.executable))
     result = reproduce("mvo", "--methods", "layer,qpth", "--data", prices, "--quick", "--seeds", "0")
     assert result.exit_code == 0, result.output
     with Database(Path("out") / FILE_NAME) as database:
