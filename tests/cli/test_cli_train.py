@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.cli.train import _print_outcomes
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.train.estimator import progress_display
 from pear.train.history import RaceRow
 
@@ -168,7 +168,7 @@ def test_a_wrong_column_gets_a_sentence(run: Run, arguments: tuple[str, ...], sa
 def test_a_start_that_was_kept_is_no_gain_of_the_loss(epochs: int, capsys: pytest.CaptureFixture[str]) -> None:
     """With a time cap the start of PEAR may differ from the training on the squared error beside it."""
     regret = {"MSE": torch.tensor([2.0, 4.0]), "PEAR": torch.tensor([1.0, 1.0])}
-    judged = {name: Outcome(part, torch.ones(2)) for name, part in regret.items()}
+    judged = {name: RegretOutcome(part, torch.ones(2)) for name, part in regret.items()}
     history = pear.train.History(epochs=epochs, race=(RaceRow("start", 0, 1.0, 0.1, 0.0, 0.0, (0.0, 0.0)),))
     trained = {name: SimpleNamespace(n_iter_=1, history_=history) for name in regret}
     _print_outcomes(judged, trained)

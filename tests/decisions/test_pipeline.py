@@ -14,7 +14,7 @@ from zoo import ZOO
 import pear
 from pear import Status
 from pear.decisions import repair
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.pipeline import solve_in_pipeline
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.projection import project
@@ -234,7 +234,7 @@ def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
     expected = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     for never in (False, True):
         calls.clear()
-        found = solve_programs(BOX.canonical(COST, 0.1), [get("osqp"), get("daqp")])
+        found = solve_in_pipeline(BOX.canonical(COST, 0.1), [get("osqp"), get("daqp")])
         assert bool(found.solved.all())
         torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
         last = [("daqp", 1e-10, [3.0])] if never else []
@@ -259,7 +259,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_guess_is_not_repaired_for_a_second_solver(asked: list[str], repaired: list[int]) -> None:
     """Two solvers that come to a guess that was tried in vain are enough: the others are not asked."""
     solvers = [get(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
-    found = solve_programs(BOX.canonical(COST, 0.1), solvers)
+    found = solve_in_pipeline(BOX.canonical(COST, 0.1), solvers)
     assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
     assert repaired == [8, 60]  # a more accurate candidate of the same solver is worth another repair
     assert asked == ["daqp", "daqp", "piqp", "clarabel"]
@@ -276,7 +276,7 @@ def test_a_guess_that_is_new_is_repaired(
         return replace(found, guess=nothing) if self.name == "piqp" else found
 
     monkeypatch.setattr(Backend, "solve", other)
-    found = solve_programs(BOX.canonical(COST, 0.1), solvers)
+    found = solve_in_pipeline(BOX.canonical(COST, 0.1), solvers)
     assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
     assert repaired == [8, 60, 3]
     assert asked == ["daqp", "daqp", "piqp", "clarabel", "osqp"]
@@ -336,6 +336,6 @@ def test_every_row_says_what_it_can() -> None:
     qp = replace(BOX.canonical(COST, 0.1))
     for row in BACKENDS:
         if row.installed and "qp" in row.kinds:
-            verified, best = (solve_programs(qp, rows) for rows in ([row], resolve("auto", "qp")))
+            verified, best = (solve_in_pipeline(qp, rows) for rows in ([row], resolve("auto", "qp")))
             assert bool(verified.solved.all()), row.name
             torch.testing.assert_close(project(verified, COST), project(best, COST))

@@ -7,7 +7,7 @@ import torch
 from zoo import ZOO
 
 import pear
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.one_pass import solve_in_one_pass
 from pear.decisions.solution import as_solution
 from pear.optimality.rule import OPTIMAL
@@ -20,7 +20,7 @@ def test_one_pass_says_what_the_pipeline_says(name: str) -> None:
     case = ZOO[name]
     problem = case.problem.relaxed()
     one = solve_in_one_pass(problem, case.cost, case.smoothing, "auto")
-    all_steps = as_solution(problem, solve_verified(problem, case.cost, case.smoothing, "auto"))
+    all_steps = as_solution(problem, solve_continuous_programs(problem, case.cost, case.smoothing, "auto"))
     if one is None:  # its rows differ in size by twelve orders, and one sample is left to the pipeline
         assert name == "uneven rows"
         return

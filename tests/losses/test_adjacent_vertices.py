@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pear
-from pear.losses.vertices import adjacent_vertices, extreme_rays
+from pear.losses.adjacent_vertices import adjacent_vertices, extreme_rays
 from pear.tasks import knapsack, random_knapsack, shortest_path
 
 
@@ -128,7 +128,7 @@ def test_rays_are_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch
     """Pairs of rays are looked at a block at a time: all of those of a vertex where five rows meet do not fit."""
     M = np.random.RandomState(0).randint(-3, 4, (4, 14)).astype(float)
     together = extreme_rays(M)
-    monkeypatch.setattr("pear.losses.vertices._PAIRS", 7)
+    monkeypatch.setattr("pear.losses.adjacent_vertices._PAIRS", 7)
     assert len(together) > 50
     np.testing.assert_array_equal(extreme_rays(M), together)
     assert np.abs(M @ together.T).max() < 1e-9
@@ -203,6 +203,6 @@ def test_a_vertex_with_too_many_edges_is_refused_in_words(monkeypatch: pytest.Mo
     free = np.full(3, np.inf)
     below = np.array([-np.inf, -np.inf, 0.0])
     assert len(adjacent_vertices(apex, G, np.ones(8), below, free)) == 8
-    monkeypatch.setattr("pear.losses.vertices._MOST_PAIRS", 4)
+    monkeypatch.setattr("pear.losses.adjacent_vertices._MOST_PAIRS", 4)
     with pytest.raises(pear.ProblemError, match=r"too degenerate: 5 constraints more than it needs .* use PEAR"):
         adjacent_vertices(apex, G, np.ones(8), below, free)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pear.errors import ProblemError
-from pear.losses.paired_difference import PairedDifference, block_length, paired_difference
+from pear.losses.paired_difference import PairedDifference, difference_block_length, paired_difference
 
 
 def autocorrelated(count, memory, generator):
@@ -106,7 +106,7 @@ def test_edge_cases():
     assert (single.mean, single.standard_error, single.block) == (-2.0, math.inf, 1)
     assert not single.is_significant
     assert paired_difference([2.0, 2.0], [1.0, 1.0])[:3] == (1.0, 0.0, (1.0, 1.0))
-    assert [block_length(count) for count in (1, 2, 8, 365, 1000)] == [1, 1, 2, 7, 10]
+    assert [difference_block_length(count) for count in (1, 2, 8, 365, 1000)] == [1, 1, 2, 7, 10]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import Tensor
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
 
 import pear
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.optimality.active_set_rule import guess_active
 from pear.optimality.duals_and_active_sets import Duals
 from pear.sensitivity.dense_reduced import ReducedKKT
@@ -37,7 +37,7 @@ def parts(name: str, i: int) -> tuple[Planted, Arrays, np.ndarray, np.ndarray]:
 
 def project_by_columns(case: Planted, i: int) -> np.ndarray:
     """P from ``ReducedKKT.project``, one unit vector after the other."""
-    verified = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+    verified = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
     copies = torch.full((case.n,), i)
     kkt = ReducedKKT(verified.qp[copies], verified.active[copies])
     columns, _, _, unique = kkt.project(torch.eye(case.n, dtype=torch.float64))
@@ -235,7 +235,7 @@ def test_projection_identities(name: str, i: int) -> None:
 @every_sample
 def test_tangent_dimension(name: str, i: int) -> None:
     case, _, _, J = parts(name, i)
-    verified = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+    verified = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
     rank = np.linalg.matrix_rank(J, tol=1e-9) if len(J) else 0
     assert int(verified.systems.tangent_dim()[i]) == case.n - rank
 
@@ -303,7 +303,7 @@ def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
     """In any units, and with bounds away from zero: slack against multiplier tells which constraints are tight."""
     for name, case in ZOO.items():
         generator = torch.Generator().manual_seed(0)
-        exact = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+        exact = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
         x = exact.x + noise * case.size * torch.randn(exact.x.shape, generator=generator, dtype=torch.float64)
         share = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in vars(exact.duals).values()]
         values = vars(exact.duals).values()

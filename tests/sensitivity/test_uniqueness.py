@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from zoo import Arrays, arrays
 
 import pear
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.sensitivity.uniqueness import is_unique
 
 n = 4
@@ -40,7 +40,7 @@ def test_ties_of_every_kind() -> None:
             v = rng.integers(-1, 2, n).astype(float)
             fields["Q"] = np.outer(v, v)
         problem, cost = pear.Problem(**fields), torch.from_numpy(rng.integers(-1, 2, n).astype(float))[None]
-        found = solve_verified(problem, cost, 0.0, "auto")
+        found = solve_continuous_programs(problem, cost, 0.0, "auto")
         assert bool(found.solved.all())
         if not bool(found.systems.project(cost)[3]):  # flat along what is tight: not unique, and nothing to ask
             continue

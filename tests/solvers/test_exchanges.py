@@ -12,8 +12,8 @@ from torch import Tensor
 
 import pear
 from pear.compile.thread_pools import limit_threads
-from pear.decisions.continuous_programs import solve_verified
-from pear.decisions.repair import exchange_sparse
+from pear.decisions.continuous_programs import solve_continuous_programs
+from pear.decisions.repair import repair_sparse
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import quadratic_program as rule
 from pear.problem.quadratic_program import QuadraticProgram
@@ -66,8 +66,8 @@ def program(problem: pear.Problem, cost: Tensor) -> QuadraticProgram:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_solution_of_other_costs_is_reached(seed: int) -> None:
     thin, dense = problems(seed)
-    before, cost = solve_verified(thin, costs(seed), 0.0, "auto"), costs(seed) + 0.5 * costs(seed + 10)
-    found = exchange_sparse(program(thin, cost), before.as_start(), 20)
+    before, cost = solve_continuous_programs(thin, costs(seed), 0.0, "auto"), costs(seed) + 0.5 * costs(seed + 10)
+    found = repair_sparse(program(thin, cost), before.as_start(), 20)
     expected = pear.solve(dense, cost)
     assert found is not None
     assert int(found.solved.sum()) >= BATCH - 2  # the search is allowed to give up, not to be wrong
@@ -78,8 +78,8 @@ def test_the_solution_of_other_costs_is_reached(seed: int) -> None:
 
 def test_a_start_that_holds_costs_no_exchange() -> None:
     thin, _ = problems(0)
-    before = solve_verified(thin, costs(0), 0.0, "auto")
-    found = exchange_sparse(program(thin, costs(0)), before.as_start(), 20)
+    before = solve_continuous_programs(thin, costs(0), 0.0, "auto")
+    found = repair_sparse(program(thin, costs(0)), before.as_start(), 20)
     assert found is not None
     assert bool(found.solved.all())
     assert int(found.exchanges.max()) == 0
@@ -94,7 +94,7 @@ def test_absent_and_pinned_constraints_are_not_left_to_the_start() -> None:
         ActiveSet(torch.ones(BATCH, M, dtype=torch.bool), ~everything, everything),
         everything[:, 0],
     )
-    found = exchange_sparse(program(thin, cost), start, 100)
+    found = repair_sparse(program(thin, cost), start, 100)
     assert found is not None
     assert not bool(found.working.rows[:, 2].any())
     assert bool(found.working.lower[:, 3].all())
@@ -135,11 +135,11 @@ def test_reduced_systems_are_those_of_dense_algebra(curved: int) -> None:
 
 def test_threads_do_not_change_a_digit() -> None:
     thin, _ = problems(3)
-    before, cost = solve_verified(thin, costs(3), 0.0, "auto"), costs(3) + 0.3 * costs(11)
+    before, cost = solve_continuous_programs(thin, costs(3), 0.0, "auto"), costs(3) + 0.3 * costs(11)
     results = []
     for threads in (1, 3):
         with limit_threads(threads):
-            found = exchange_sparse(program(thin, cost), before.as_start(), 20)
+            found = repair_sparse(program(thin, cost), before.as_start(), 20)
             assert found is not None
             results.append(found.x)
     assert bool((results[0] == results[1]).all())

@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.sparse_reduced import SparseSystems
@@ -323,7 +323,7 @@ class TestMemory:
     def test_the_factor_of_the_forward_pass_serves_the_gradient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(exchange_arrays, "MOST_UNKNOWNS", 0)  # smaller systems are factored whole, and again
         thin, _ = both(**ZOO["smoothed lp"][0])
-        verified = solve_verified(thin, costs(), 0.1, "auto")
+        verified = solve_continuous_programs(thin, costs(), 0.1, "auto")
         assert isinstance(verified.systems, SparseSystems)
         assert all(system is not None for system in verified.systems.kept)
 

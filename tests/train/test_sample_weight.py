@@ -10,7 +10,7 @@ import pear
 from pear.errors import ProblemError
 from pear.losses import MSELoss
 from pear.losses.paired_difference import paired_difference
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.train.racing.judge import Losses
 from pear.train.ridge import _RidgePath, fit_ridge
 from pear.train.samples.memory_samples import MemorySamples
@@ -68,7 +68,7 @@ def test_losses_of_folds_are_joined_by_their_weights():
     weight = torch.tensor([1.0, 3.0, 0.5, 2.0, 1.5, 4.0], dtype=torch.float64)
 
     def part(rows):
-        counted = Outcome(regret[rows], best[rows]).weighted(weight[rows])
+        counted = RegretOutcome(regret[rows], best[rows]).weighted(weight[rows])
         unit = float(counted.best.abs().mean())
         return Losses(regret[rows].numpy(), counted.score, unit, len(regret[rows]), weight[rows].numpy())
 

@@ -22,7 +22,7 @@ from one_run import execute
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.tasks.path_graph import PathGraph
 from pear_lab.experiments import (
     EXPERIMENTS,
@@ -277,7 +277,7 @@ def test_published_settings_are_absolute_numbers(make: Any, method: str) -> None
 
 
 def test_the_published_regret_adds_a_number_below_the_line() -> None:
-    outcome = Outcome(torch.tensor([1e-7]), torch.tensor([-1e-7]))
+    outcome = RegretOutcome(torch.tensor([1e-7]), torch.tensor([-1e-7]))
     assert (metrics.published_regret_metric(outcome), outcome.normalized) == (pytest.approx(0.5, rel=1e-6), 1.0)
     run = path_run(max_epochs=1)
     task = lp.make_task(run)

@@ -44,7 +44,7 @@ from pear.wording import format_two_decimal_percent
 if TYPE_CHECKING:
     import pandas
 
-    from pear.losses.regret_metrics import Outcome
+    from pear.losses.regret_outcome import RegretOutcome
     from pear.train.estimator.regressor import DecisionRegressor
 
 GIVEN = "the given forecasts"
@@ -206,23 +206,23 @@ def _train_with_each_loss(
     return trained, ""
 
 
-def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> Outcome:
+def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> RegretOutcome:
     """Judge the decisions on the test rows, in the unit of the objective."""
-    from pear.losses.regret_metrics import outcome_of_forecast
+    from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     predicted = estimator.predict(samples.features, base_forecast=samples.forecast)
     forecast, true = (values_of_samples(part, problem.inputs) for part in (predicted, samples.costs))
-    return outcome_of_forecast(problem, forecast, true, known=samples.known_samples())
+    return regret_outcome_of_forecast(problem, forecast, true, known=samples.known_samples())
 
 
-def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str, Outcome]:
+def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str, RegretOutcome]:
     """Judge the forecasts that were given, under the name that the table of results shows; {} where there are none."""
-    from pear.losses.regret_metrics import outcome_of_forecast
+    from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     if samples.forecast is None:
         return {}
     forecast, true = (values_of_samples(part, problem.inputs) for part in (samples.forecast, samples.costs))
-    return {GIVEN: outcome_of_forecast(problem, forecast, true, known=samples.known_samples())}
+    return {GIVEN: regret_outcome_of_forecast(problem, forecast, true, known=samples.known_samples())}
 
 
 def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
@@ -240,7 +240,7 @@ def _describe_training(problem: pear.Model, samples: RowSplit, features: list[st
     )
 
 
-def _print_outcomes(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
+def _print_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, DecisionRegressor]) -> None:
     """Print the regret of each trained forecaster as a table, and what the other method gains over MSE."""
     table = Table()
     for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):

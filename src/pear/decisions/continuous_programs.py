@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.pipeline import solve_in_pipeline
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
@@ -31,7 +31,7 @@ _STILL = 1e-11  # relative length of a step that counts as zero
 _ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
 
 
-def solve_verified(
+def solve_continuous_programs(
     problem: Problem,
     cost: Tensor,
     smoothing: float,
@@ -59,12 +59,7 @@ def solve_verified(
     given = overrides.get("Q") is not None
     vertex = not named and problem.is_sparse
     solvers = solvers if named else order_by_cost(solvers, qp)
-    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
-
-
-def objective_value(qp: QuadraticProgram, x: Tensor) -> Tensor:
-    """Compute the quadratic objective of the programs at x (B, n); the result has shape (B,)."""
-    return (x * (0.5 * matvec(qp.H, x) + qp.c)).sum(1)
+    return solve_in_pipeline(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 
 def _solve_by_newton(
@@ -84,7 +79,7 @@ def _solve_by_newton(
     nearest = _feasible_start(problem, base, solvers, named)
     z, start = nearest.x, None
     for _ in range(_MAX_STEPS):
-        result = solve_programs(_quadratic_model(problem, base, z), solvers, start)
+        result = solve_in_pipeline(_quadratic_model(problem, base, z), solvers, start)
         direction = torch.where(result.solved[:, None], result.x - z, torch.zeros_like(z))
         still = direction.abs().amax(1) <= _STILL * z.abs().amax(1).clamp(min=1e-300)
         resting = still | ~result.solved
@@ -109,7 +104,7 @@ def _feasible_start(
     eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]
     centre = problem.phi.start if problem.phi.start is not None else torch.zeros(base.n)
     c = -torch.as_tensor(centre, dtype=base.c.dtype, device=base.c.device).expand_as(base.c)
-    nearest = solve_programs(replace(base, H=eye, c=c, diagonal=True), solvers, named=named)
+    nearest = solve_in_pipeline(replace(base, H=eye, c=c, diagonal=True), solvers, named=named)
     outside = nearest.solved & ~problem.phi.value(nearest.x).isfinite()
     if bool(outside.any()):
         raise ProblemError(
@@ -130,7 +125,7 @@ def _quadratic_model(problem: Problem, base: QuadraticProgram, z: Tensor) -> Qua
 def _objective_with_phi(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
     """Compute the objective (B,) with φ at z (B, n); infinite outside the domain of φ and of its gradient."""
     assert problem.phi is not None
-    value = objective_value(base, z) + problem.sign * problem.phi.value(z)
+    value = base.objective(z) + problem.sign * problem.phi.value(z)
     # a point on the edge of φ's domain may have a value, but no slope to go on from
     inside = problem.phi.gradient(z).isfinite().all(1) & ~value.isnan()
     return torch.where(inside, value, torch.inf)

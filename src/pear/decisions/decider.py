@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
@@ -249,9 +249,10 @@ class Decider:
         """
         problem = self.problem_of(keys, rows)
         if keys is None:
-            return solve_verified(problem, cost, smoothing, self.solver, known=known, **fields)
+            return solve_continuous_programs(problem, cost, smoothing, self.solver, known=known, **fields)
         table, slots = self._start_table("predicted", cost, keys, fields)
-        solved = solve_verified(problem, cost, smoothing, self.solver, _stored_starts(table, slots), known, **fields)
+        starts = _stored_starts(table, slots)
+        solved = solve_continuous_programs(problem, cost, smoothing, self.solver, starts, known, **fields)
         table.put(slots, solved.as_start())
         self._keep_failures("predicted", solved.status, cost, smoothing, keys, fields)
         return solved
@@ -275,14 +276,15 @@ class Decider:
         """
         problem = self.problem_of(keys, rows)
         if keys is None:
-            solved = solve_verified(problem, cost, smoothing, self.solver, known=known, **fields)
+            solved = solve_continuous_programs(problem, cost, smoothing, self.solver, known=known, **fields)
             return solved.as_start(), solved.status
         table, slots = self._start_table("true", cost, keys, fields)
         mark = fingerprint(cost, smoothing, given_fields(**fields))
         status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device) if known is None else known
+        starts = _stored_starts(table, slots)
         if bool((table.holds_exact(slots, mark) | (status != Status.SOLVED)).all()):
-            return _stored_starts(table, slots), status
-        solved = solve_verified(problem, cost, smoothing, self.solver, _stored_starts(table, slots), known, **fields)
+            return starts, status
+        solved = solve_continuous_programs(problem, cost, smoothing, self.solver, starts, known, **fields)
         table.put(slots, solved.as_start(), mark, solved.solved)
         self._keep_failures("true", solved.status, cost, smoothing, keys, fields)
         return solved.as_start(), solved.status

@@ -116,7 +116,7 @@ def move_problem(problem: Decidable, device: torch.device) -> Decidable:
     return found
 
 
-def bring_together(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
+def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
     """Return problem and costs (B, n) on the device that decides for them, and log the choice where there is one."""
     if plain_problem(problem).device == costs.device:
         return problem, costs

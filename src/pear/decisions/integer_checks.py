@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.pipeline import solve_in_pipeline
 from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
 from pear.optimality.natural_sizes import finite_abs, mixed_decision_sizes, positive
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
@@ -77,7 +77,7 @@ def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
+    solved = solve_in_pipeline(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
     chosen = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     x[:, rest] = chosen.clamp(lp.lb, lp.ub)  # by rounding; a row that this violates is checked with its own terms
     return replace(candidate, x=candidate.x.index_copy(0, index, x))

@@ -37,7 +37,7 @@ _ROOT = 1  # nodes of a search that asks for the relaxation alone
 _WITHOUT_POINT = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
-def solve_integer(
+def solve_integer_programs(
     problem: Problem, cost: Tensor, smoothing: float | str = 0.0, solver: str = "auto", **overrides: Any
 ) -> Solution:
     """Solve a batch of integer programs; every returned solution is feasible and proven optimal.

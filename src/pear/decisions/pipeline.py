@@ -18,7 +18,7 @@ from torch import Tensor
 from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.proximal_points import may_have_many_solutions, try_proximal_points
-from pear.decisions.repair import FailedGuesses, RepairResult, can_exchange, exchange_sparse, repair, sharpen_points
+from pear.decisions.repair import FailedGuesses, RepairResult, can_exchange, repair, repair_sparse, sharpen_points
 from pear.decisions.sparse_batches import solve_sparse_programs
 from pear.optimality.active_set_rule import guess_active, tight_constraints
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
@@ -41,7 +41,7 @@ _DIVERGED = 1e3  # KKT residual from which a candidate's multipliers are ignored
 _SPARSE_FROM = 100  # variables from which a dense program with few non-zeros is first solved as a sparse one
 
 
-def solve_programs(
+def solve_in_pipeline(
     qp: QuadraticProgram,
     solvers: Iterable[Backend],
     start: Start | None = None,
@@ -200,7 +200,7 @@ class _PipelineRun:
         """Repair warm starts. A start that needs no exchange of constraints counts as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         some = start[where]
-        found = exchange_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None
+        found = repair_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None
         if found is None:
             self._repair(where, some.x, some.duals, some.working, _FROM_START)
         else:
@@ -252,7 +252,7 @@ class _PipelineRun:
         programs = None if self.qp.is_sparse else self.programs_at(left).sparse_form()
         if programs is None or not len(left):
             return
-        found = solve_programs(programs, (solver,), None if start is None else start[left])
+        found = solve_in_pipeline(programs, (solver,), None if start is None else start[left])
         self._accept(left, found.solved, found.x, found.duals, found.working)
         self.exchanges[left] += found.repaired
         self.status[left] = torch.where(found.status == Status.INACCURATE, int(Status.SOLVED), found.status)
@@ -270,7 +270,7 @@ class _PipelineRun:
             def repair_points(at: Tensor, points: Start, index: Tensor = index) -> Tensor:
                 return self._repair(index[at], points.x, points.duals, points.working, _FROM_START)
 
-            solve_near = partial(solve_programs, solvers=solvers, proximal=False)
+            solve_near = partial(solve_in_pipeline, solvers=solvers, proximal=False)
             infeasible = try_proximal_points(self.programs_at(index), solve_near, repair_points)
             self.status[index[infeasible]] = int(Status.INFEASIBLE)
 

@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.decider import Decider
-from pear.decisions.integer_programs import solve_integer
+from pear.decisions.integer_programs import solve_integer_programs
 from pear.decisions.smoothing import Smoothing, drop_idle_floor, given_or_auto, smoothing_from_decisions
 from pear.decisions.solution import Solution, as_solution
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
-from pear.problem import Model, Problem, Projection
+from pear.problem import Model, Projection
 from pear.problem.constraint_map import own_sides
-from pear.problem.derived_problems import add_curvature, fields_in_units, minimised_curvature, nearest_point_problem
+from pear.problem.derived_problems import add_curvature, minimised_curvature, nearest_point_problem
 from pear.problem.keys_and_columns import select_rows
-from pear.problem.matrix import Matrix, matvec
+from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
@@ -138,7 +138,8 @@ class RecourseDecider:
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
         self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
-        relaxed, curvature = model.problem.relaxed(), smoothing_curvature(model.problem, smoothing)
+        relaxed = model.problem.relaxed()
+        curvature = None if smoothing is None else smoothing.curvature_for_user(model.problem)
         self.plain = relaxed if curvature is None else add_curvature(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
@@ -200,7 +201,7 @@ class RecourseDecider:
         if len(rows):
             some = values.only(rows)
             nothing, fields = self.elastic_data(some._replace(cost=torch.zeros_like(some.cost)))
-            solved = solve_verified(problem[rows], nothing, 0.0, "auto", **fields)
+            solved = solve_continuous_programs(problem[rows], nothing, 0.0, "auto", **fields)
             known = solved.solved[:, None]
             duals, z = solved.duals, solved.x[:, : self.elastic.n]
             each = self.elastic.charge(solved.x)[:, None], -duals.equality, -duals.inequality, z
@@ -211,7 +212,7 @@ class RecourseDecider:
     def solve_integers(self, values: Values, keys: list[Hashable] | None, smoothing: float | str = 0.0) -> Solution:
         """Solve the elastic problem with its integers, under a forecast or under the truth."""
         problem, (cost, fields) = select_rows(self.elastic.problem, keys), self.elastic_data(values)
-        return solve_integer(problem, cost, smoothing, self._made_with[0], **fields)
+        return solve_integer_programs(problem, cost, smoothing, self._made_with[0], **fields)
 
     def elastic_data(self, values: Values) -> tuple[Tensor, dict[str, Any]]:
         """Return the costs (B, n + slacks) of the elastic problem, and the fields of it that values replace."""
@@ -344,17 +345,3 @@ def _without_slacks(model: Model, solution: Solution) -> Solution:
 def _objective_gradient(program: QuadraticProgram, x: Tensor) -> Tensor:
     """Compute the gradient (B, n) of the programs' objectives at x (B, n)."""
     return matvec(program.H, x) + program.c
-
-
-def smoothing_curvature(problem: Problem, smoothing: Smoothing | None) -> Matrix | None:
-    """Return the curvature that a smoothing adds to a problem, in the user's variables; None where it adds none.
-
-    It is (n,) for each variable, or (n, n) or (N, n, n) where a Q lacks curvature.
-    """
-    if smoothing is None:
-        return None
-    units = torch.ones(problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()
-    if smoothing.floor > 0:
-        missing = smoothing.added_curvature(problem.relaxed())
-        return None if missing is None else fields_in_units({"Q": missing}, 1 / units)["Q"]
-    return (smoothing.value / units.square()).to(problem.device) if smoothing.value > 0 else None

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import objective_value
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.decisions.regrets import RegretFinder, Stopwatch, assemble_regrets, regret_of_program
 from pear.optimality.duals_and_active_sets import Status
@@ -211,7 +210,7 @@ class RecourseRegrets(RegretFinder):
         by_b, by_h = best.duals.equality, best.duals.inequality
         if decider.weights is not None:  # the true problem is not elastic: its bounds become rows
             by_h = decider.elastic.as_rows(by_h, best.duals.bound)
-        value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
+        value = solved.qp.objective(solved.x) - program.objective(best.x)
         for name, multiplier in (("b", by_b), ("h", by_h)):
             if name in sides:
                 change = sides[name] - true_sides[name]

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from pear.clock import read_clock
-from pear.decisions.continuous_programs import objective_value
 from pear.decisions.decider import Decider
 from pear.errors import NotUniqueError, SolveError
 from pear.optimality.duals_and_active_sets import Status
@@ -230,7 +229,7 @@ def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: Quadratic
     """
     phi, sign = problem.phi, problem.sign
     if phi is not None:
-        paid, least = (objective_value(true, x) + sign * phi.value(x) for x in (z, ideal.x))
+        paid, least = (true.objective(x) + sign * phi.value(x) for x in (z, ideal.x))
         return (paid - least).clamp(min=0)
     d = z - ideal.x
     return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.pipeline import solve_in_pipeline
 from pear.optimality.duals_and_active_sets import Status, TensorRecord
 from pear.optimality.natural_sizes import finite_abs
 from pear.optimality.rule import GAP, INTEGRAL, ROUNDOFF
@@ -156,7 +156,7 @@ class _Search:
         """Solve the relaxations of nodes with the bounds lb and ub (K, n), and keep what is open; return statuses."""
         part = self.qp[torch.tensor(samples, dtype=torch.int64, device=self.qp.c.device)]
         lp = replace(part, lb=lb, ub=ub, integer=None, plan={})
-        solved = solve_programs(lp, _vertex_solvers(lp))
+        solved = solve_in_pipeline(lp, _vertex_solvers(lp))
         assert part.integer is not None
         point = solved.x.clamp(lb, ub)  # by rounding only
         fraction = torch.where(part.integer, (point - point.round()).abs(), 0.0)

@@ -70,7 +70,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         max_exchanges: the largest number of changes of a sample's working set.
     """
     start = Start(x, duals, working, torch.ones_like(x[:, 0], dtype=torch.bool))
-    quick = exchange_sparse(qp, start, max_exchanges) if qp.is_sparse else None
+    quick = repair_sparse(qp, start, max_exchanges) if qp.is_sparse else None
     if quick is not None and bool(quick.solved.all()):
         return quick
     factored, first = (
@@ -92,11 +92,11 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
 
 
 def can_exchange(qp: QuadraticProgram) -> bool:
-    """Whether ``exchange_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
+    """Whether ``repair_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
     return qp.is_sparse and exchange_plan(qp) is not None
 
 
-def exchange_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
+def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
     """Do what ``repair`` does for sparse programs, all samples in one compiled call; None where that is not possible.
 
     The compiled exchanges cost a fraction of those of ``repair``, so that more of them are made.

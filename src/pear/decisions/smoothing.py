@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
-from pear.decisions.curvature_floor import missing_curvature
+from pear.decisions.continuous_programs import solve_continuous_programs
+from pear.decisions.missing_curvature import missing_curvature
 from pear.optimality.definiteness import is_convex, is_flat
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Problem
@@ -86,6 +86,17 @@ class Smoothing:
         semidefinite in either sense.
         """
         return self._missing(self._in_units(problem))
+
+    def curvature_for_user(self, problem: Problem) -> Matrix | None:
+        """Return all curvature that this smoothing adds to a problem, in the user's variables; None if it adds none.
+
+        The result is the diagonal (n,), or a matrix (n, n) or (N, n, n) if a Q lacks curvature.
+        """
+        units = torch.ones(problem.n, dtype=torch.float64) if self.units is None else self.units.double()
+        if self.floor > 0:
+            missing = self.added_curvature(problem.relaxed())
+            return None if missing is None else fields_in_units({"Q": missing}, 1 / units)["Q"]
+        return (self.value / units.square()).to(problem.device) if self.value > 0 else None
 
     def _in_units(self, problem: Problem) -> Problem:
         return problem if self.units is None else in_units(problem, self.units.to(problem.device))
@@ -181,7 +192,7 @@ def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, A
         chosen = problem[rows]
         if not curved and problem.Q is not None:
             chosen = chosen._with(Q=None, _plans={})
-        solved = solve_verified(chosen, costs, 0.0, "auto", **own)
+        solved = solve_continuous_programs(chosen, costs, 0.0, "auto", **own)
         # Put variables that a bound holds exactly on it: the rounding between them is not a range.
         x = torch.where(solved.active.lower, solved.qp.lb, torch.where(solved.active.upper, solved.qp.ub, solved.x))
         return x, solved.solved

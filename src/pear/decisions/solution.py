@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import objective_value
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord, has_decision
 from pear.problem import Problem
 from pear.problem.html_tables import html_table
@@ -88,7 +87,7 @@ def worst_residual(residual: Tensor) -> dict[str, str]:
 
 def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
     """Convert verified solutions to a ``Solution``, with values in the problem's own sense."""
-    value = problem.sign * objective_value(v.qp, v.x)
+    value = problem.sign * v.qp.objective(v.x)
     if problem.phi is not None:  # v.qp contains the quadratic model of φ at z, which lacks a constant
         slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)
         value = value + (problem.phi.value(v.x) - (v.x * (slope - 0.5 * matvec(curvature, v.x))).sum(1))

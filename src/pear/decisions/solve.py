@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
-from pear.decisions.integer_programs import solve_integer
+from pear.decisions.integer_programs import solve_integer_programs
 from pear.decisions.one_pass import solve_in_one_pass
 from pear.decisions.oracle_decisions import decide_by_oracle
 from pear.decisions.recourse_decider import refuse_fields, solve_forecast
@@ -24,7 +24,6 @@ from pear.problem.keys_and_columns import check_column_order, column_names
 from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.problem.predicted_curvature import without_curvature
-from pear.solvers.registry import get
 from pear.solvers.time_limit import within
 
 
@@ -93,7 +92,7 @@ def solve(
         elif isinstance(plain, Oracle):
             solution, what = decide_by_oracle(plain, costs, smoothing, solver, **overrides)
         elif plain.is_integer:
-            solution = solve_integer(plain, costs, smoothing, solver, **overrides)
+            solution = solve_integer_programs(plain, costs, smoothing, solver, **overrides)
         else:
             solution = _solve_continuous(plain, costs, smoothing, solver, given_fields(**overrides))
     report_failures(solution.status, on_failure, what, gap=solution.gap, unchecked=solution.unchecked)
@@ -106,7 +105,7 @@ def _solve_continuous(
     """Solve a continuous problem in the pipeline."""
     scale = choose_smoothing(problem, cost, smoothing, **fields)
     scaled = scale.problem(problem)
-    solved = solve_verified(scaled, scale.times_units(cost), scale.value, solver, **scale.fields(fields))
+    solved = solve_continuous_programs(scaled, scale.times_units(cost), scale.value, solver, **scale.fields(fields))
     return _in_own_units(as_solution(scaled, solved), scale)
 
 
@@ -125,12 +124,6 @@ def _in_kind(solution: Solution, costs: Tensor) -> Solution:
     if costs.dtype == torch.float64:  # that of every solution
         return solution
     return solution.map(lambda value: value.to(costs.dtype) if value.is_floating_point() else value)
-
-
-def check_solver(solver: str) -> None:
-    """Raise UnknownSolverError where the registry has no solver of this name, installed or not."""
-    if solver != "auto":
-        get(solver)
 
 
 def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Model, Problem
@@ -77,7 +77,7 @@ def price_constraints(problem: Problem, cost: Tensor, solver: str, constraints: 
     Returns:
         For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).
     """
-    solved = solve_verified(problem, cost, 0.0, solver)
+    solved = solve_continuous_programs(problem, cost, 0.0, solver)
     report_failures(solved.status, "raise", "the continuous problem")
     binding = constraints.active(solved.active, solved.qp.p).mean(0)
     return binding, constraints.prices(solved.duals).mean(0)

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.solve import solve
 from pear.optimality.rule import GAP
 from pear.problem import Problem
@@ -87,7 +87,7 @@ class _Search:
         if self.by_solve:
             x = solve(problem, cost, solver=self.solver, on_failure="mask").x
             return x, torch.zeros_like(x)
-        solved = solve_verified(problem, cost, 0.0, self.solver)
+        solved = solve_continuous_programs(problem, cost, 0.0, self.solver)
         x = torch.where(solved.solved[:, None], solved.x, torch.nan)
         if self.linear:
             return x, torch.zeros_like(x)

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
 from pear.decisions.solution import Solution
-from pear.decisions.solve import check_solver, solve
+from pear.decisions.solve import solve
 from pear.diagnosis.constraint_prices import name_constraints, price_constraints
 from pear.diagnosis.constraint_violations import name_violations
 from pear.diagnosis.decision_path import ACCURACY, follow_decisions
@@ -22,8 +22,9 @@ from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error
 from pear.diagnosis.recourse_attribution import RecourseAttribution
 from pear.errors import ProblemError
+from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions
+from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Oracle, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.constraint_map import refuse_coefficients
@@ -33,6 +34,7 @@ from pear.problem.known_samples import bring_known
 from pear.problem.model import problem_and_cost_map, recourse_model
 from pear.problem.row_pairing import check_paired_rows, named_index
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.registry import check_solver_name
 
 
 def diagnose(
@@ -76,7 +78,7 @@ def diagnose(
         The decisions lose 100 % of the best value (2 of 2); all of it in 1 of 2 samples.
     """
     check_smoothing(smoothing)
-    check_solver(solver)
+    check_solver_name(solver)
     problem = bring_known(problem, known, predicted)
     given = DiagnosisInputs(problem, predicted, true, names)
     check_paired_rows({"true": true, "predicted": predicted, "groups": groups})
@@ -105,7 +107,7 @@ def diagnose(
 
 def _diagnose_costs(
     problem: Problem | Model, given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
-) -> tuple[dict[str, Tensor], dict[str, Any], Outcome, list[str]]:
+) -> tuple[dict[str, Tensor], dict[str, Any], RegretOutcome, list[str]]:
     """Diagnose predicted costs.
 
     Returns:
@@ -113,7 +115,7 @@ def _diagnose_costs(
     """
     costs = given.predicted_cost, given.true_cost
     chosen, best = (_decide_as_judged(given.problem, cost, solver) for cost in costs)
-    judged = compare_decisions(given.problem, chosen.x, best.x, given.true_cost)
+    judged = RegretOutcome.of_decisions(given.problem, chosen.x, best.x, given.true_cost)
     attributed, notes = _attribute_regret(given, judged.regret, best.x, chosen.x, solver)
     parts_of_error, about, more = _diagnose_program(problem, given, chosen, best, smoothing, solver)
     arrays = {**attributed, **parts_of_error, "decision": chosen.x, "best_decision": best.x}
@@ -122,11 +124,11 @@ def _diagnose_costs(
 
 def _diagnose_recourse(
     model: Model, given: DiagnosisInputs, solver: str
-) -> tuple[dict[str, Tensor], dict[str, Any], Outcome, list[str]]:
+) -> tuple[dict[str, Tensor], dict[str, Any], RegretOutcome, list[str]]:
     """Diagnose a model that predicts right-hand sides; returns the same as ``_diagnose_costs``."""
     score = RecourseOutcome(model, given.true, solver=solver)
     z = score.decide(given.predicted)
-    judged = Outcome(score.regret(z), score.best)
+    judged = RegretOutcome(score.regret(z), score.best)
     ideal = model.problem.sign * judged.best
     attribution = RecourseAttribution(model, given.predicted, given.true, z, ideal, solver)
     attributed, notes = attribution.attribute(judged.regret)
@@ -224,7 +226,7 @@ def _decide_as_judged(problem: Problem, cost: Tensor, solver: str) -> Solution |
     """Compute the optimal decisions for costs (B, n), in the same way as ``pear.regret`` computes them."""
     if problem.is_integer or not problem.has_program:
         return solve(problem, cost, solver=solver)
-    solved = solve_verified(problem, cost, 0.0, solver)
+    solved = solve_continuous_programs(problem, cost, 0.0, solver)
     report_failures(solved.status, "raise", "the problem")
     return solved
 
@@ -305,7 +307,7 @@ class DiagnosisInputs:
         columns = [column_names(table) for table in (predicted, true)]
         device, n = self.problem.device, self.problem.n
         self.predicted, self.true = (as_batch(table).detach().double().to(device) for table in (predicted, true))
-        check_pair(self.predicted, self.true)
+        check_cost_pair(self.predicted, self.true)
         if not len(self.true):
             raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")
         self.predicted_cost, self.true_cost = (

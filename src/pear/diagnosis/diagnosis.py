@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import share_of_best
+from pear.losses.regret_outcome import RegretOutcome
 from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Diagnosis:
                 "regret": lost,
                 "share": lost / total if total > 0 else 0.0,
                 "mean_regret": lost / own.sum(),
-                "normalized_regret": share_of_best(float(lost), float(np.abs(self.best[own]).sum())),
+                "normalized_regret": RegretOutcome.share_of_best(float(lost), float(np.abs(self.best[own]).sum())),
                 "tangent_share": _ratio_of_sums(self.tangent[own], self.squared_error[own]),
                 "dearest_value": self.names[int(np.nansum(self.attribution[own], axis=0).argmax())] if lost > 0 else "",
             }

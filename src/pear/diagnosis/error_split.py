@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
 from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.optimality.rule import NEGLIGIBLE
@@ -46,7 +46,7 @@ def split_error(
     scale = _smoothing_with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
     costs = [scale.times_units(cost) for cost in (predicted, true)]
-    solved, best = (solve_verified(inner, cost, scale.value, solver) for cost in costs)
+    solved, best = (solve_continuous_programs(inner, cost, scale.value, solver) for cost in costs)
     for one, what in ((solved, "predicted"), (best, "true")):
         report_failures(one.status, "raise", f"the smoothed problem under the {what} costs")
     e = problem.sign * (costs[0] - costs[1])

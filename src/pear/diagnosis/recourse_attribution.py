@@ -15,7 +15,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import objective_value
 from pear.decisions.recourse_decider import RecourseDecider
 from pear.diagnosis.constraint_violations import find_violations
 from pear.diagnosis.decision_path import ACCURACY
@@ -99,13 +98,13 @@ class RecourseAttribution:
         paid_under = forecast if self._by_value else decider.values(self.true[samples], None)
         realised = decider.realise(z, paid_under, None, wanted=False)
         failed |= realised.status != Status.SOLVED
-        return torch.where(failed, torch.nan, objective_value(realised.program, realised.x))
+        return torch.where(failed, torch.nan, realised.program.objective(realised.x))
 
     def _value_of_decision(self) -> Tensor:
         """Compute F(ẑ; ŷ) = V(ŷ), (B,)."""
         decider = RecourseDecider(self.model, self.solver)
         realised = decider.realise(self.decision, decider.values(self.predicted, None), None, wanted=False)
-        return objective_value(realised.program, realised.x)
+        return realised.program.objective(realised.x)
 
     def _separable_parts(self) -> Tensor:
         """Attribute F(ẑ; y) − F(ẑ; ŷ), (B, k)."""

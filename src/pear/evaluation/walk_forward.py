@@ -20,8 +20,8 @@ from pear.evaluation.time_splits import Fold, Rows, read_folds
 from pear.evaluation.walk_forward_result import MEAN, WalkForward
 from pear.evaluation.walk_samples import Array, Samples, as_rows
 from pear.losses.forecast_judge import ForecastJudge
-from pear.losses.paired_difference import block_length
-from pear.losses.regret_metrics import Outcome
+from pear.losses.paired_difference import difference_block_length
+from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import column_names
 from pear.problem.model import plain_problem
@@ -111,7 +111,7 @@ def walk_forward(
     if reference not in compared:
         raise ProblemError(f"there is no forecaster {reference!r} to compare with; only {', '.join(compared)}")
     tests = np.concatenate([fold.test for fold in folds])
-    block_length(len(tests), block)  # refused before hours of training, not after
+    difference_block_length(len(tests), block)  # refused before hours of training, not after
     order = np.argsort(tests, kind="stable")
     tested = tests[order]
     judge = _judge_of(samples, tested)
@@ -199,7 +199,7 @@ def _judge_of(samples: Samples, tested: Rows) -> ForecastJudge:
         raise _with_row_numbers(error, tested) from error
 
 
-def _judge(name: str, judge: ForecastJudge, samples: Samples, values: Array, tested: Rows) -> Outcome:
+def _judge(name: str, judge: ForecastJudge, samples: Samples, values: Array, tested: Rows) -> RegretOutcome:
     """Judge the decisions of one forecaster."""
     with _Naming(name, "its decisions"):
         try:

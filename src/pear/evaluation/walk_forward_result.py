@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pear.errors import ProblemError
 from pear.losses.paired_difference import PairedDifference, paired_difference
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.optional_packages import import_pandas
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ class WalkForward:
                     "forecaster": name,
                     "regret": float(regret.mean()),
                     "cost": float(cost.mean()),
-                    "normalized_regret": Outcome(torch.from_numpy(regret), torch.from_numpy(self.best)).normalized,
+                    "normalized_regret": RegretOutcome(
+                        torch.from_numpy(regret), torch.from_numpy(self.best)
+                    ).normalized,
                     "squared_error": float(error.mean()),
                     "difference": None if against is None else against.mean,
                     "standard_error": None if against is None else against.standard_error,

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.decision_device import bring_together
+from pear.decisions.decision_device import bring_to_decision_device
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
+from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret_metrics import check_pair
 from pear.problem import Model, Problem, Projection
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import check_same_order
@@ -85,7 +85,7 @@ def read_pair(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tens
     check_paired_rows({"forecasts": predicted, "true values": true})
     check_same_order(problem, predicted, true)
     values, came_true = read_values(problem, predicted, "forecasts")[1], read_values(problem, true, "true values")[1]
-    check_pair(values, came_true)
+    check_cost_pair(values, came_true)
     return values, came_true
 
 
@@ -105,7 +105,7 @@ def read_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, T
     wrong = (~values.isfinite().all(1)).nonzero()[:, 0].tolist()
     if wrong:
         raise ProblemError(f"{name} must be finite numbers; {list_positions('row', wrong)} of {name} has others")
-    return bring_together(problem, values)
+    return bring_to_decision_device(problem, values)
 
 
 def _objective(problem: Problem | Model, z: Tensor, values: Tensor) -> Array:

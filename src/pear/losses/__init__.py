@@ -8,18 +8,19 @@ from pear.losses.decision_layer import DecisionLayer
 from pear.losses.decision_loss import DecisionLoss
 from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
 from pear.losses.imle import AIMLELoss, IMLELoss
+from pear.losses.last_call import LastCall
 from pear.losses.lava import LAVALoss
 from pear.losses.ltr_listwise import ListwiseLTRLoss
 from pear.losses.ltr_pairwise import PairwiseLTRLoss
 from pear.losses.ltr_pointwise import PointwiseLTRLoss
-from pear.losses.method_row import REQUIREMENTS, Method, OwnProblem
-from pear.losses.methods import METHODS, make_loss, method
+from pear.losses.methods import METHODS, REQUIREMENTS, Method, make_loss, method
 from pear.losses.mse import MSELoss
 from pear.losses.nce import NCELoss
 from pear.losses.nid import NIDLoss
-from pear.losses.pear_loss import LastCall, PEARLoss
-from pear.losses.perturbation_gradient import PGLoss
+from pear.losses.own_problem import OwnProblem
+from pear.losses.pear_loss import PEARLoss
 from pear.losses.pfyl import PFYLLoss
+from pear.losses.pg import PGLoss
 from pear.losses.pool_loss import PoolLoss
 from pear.losses.random_draws import DrawingLoss, RandomDraws
 from pear.losses.regret_metrics import normalized_regret, regret, regret_gradient

@@ -12,8 +12,10 @@ from pear.decisions.decider import Decisions
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import refuse_fields
 from pear.errors import ProblemError, name_variables_in_errors
-from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
+from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
+from pear.losses.decision_module import DecisionModule, on_decision_device
 from pear.losses.defaults import DECISION
+from pear.losses.eager import eager
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import as_keys
@@ -118,13 +120,13 @@ class DecisionLayer(DecisionModule):
         if "Q" in given:
             given["Q"] = self.curvature_of_call(given["Q"], ids)
         given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
-        followed = {name for name in given if torch.is_grad_enabled() and requires_gradient(given[name])}
+        followed = {name for name in given if torch.is_grad_enabled() and input_requires_gradient(given[name])}
         with self.decider.locked(ids):
             decisions = self.decider.decide(
                 cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
             )
         self._report_failures(decisions, cost)
-        if not (torch.is_grad_enabled() and any(map(requires_gradient, (cost, *given.values())))):
+        if not (torch.is_grad_enabled() and any(map(input_requires_gradient, (cost, *given.values())))):
             return scale.times_units(decisions.x.to(cost.dtype, copy=True))
         return scale.times_units(self._differentiable(decisions, cost, given))
 
@@ -186,16 +188,7 @@ class _Decision(torch.autograd.Function):
             else:
                 found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
         grads = [
-            fit_to_input(found[_INPUTS.index(name)](), *kind) if need and kind is not None else None
+            fit_gradient_to_input(found[_INPUTS.index(name)](), *kind) if need and kind is not None else None
             for name, need, kind in zip(ctx.given, needed, ctx.inputs, strict=True)
         ]
         return (None, None, None, None, *grads)
-
-
-def fit_to_input(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """Bring a derivative to the dtype and shape of its input: sum over samples or variables that shared an entry."""
-    if len(shape) == derivative.dim() - 1:
-        derivative = derivative.sum(0)
-    elif not shape:
-        derivative = derivative.sum()
-    return derivative.to(dtype)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from pear.decisions.regrets import Stopwatch
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.decision_module import eager
-from pear.losses.regret_metrics import check_pair
+from pear.losses.cost_pairs import check_cost_pair
+from pear.losses.eager import eager
 from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import CostMap, Model, Problem
 from pear.problem.array_conversion import all_finite, as_batch
-from pear.problem.keys_and_columns import as_keys, select_rows
+from pear.problem.keys_and_columns import as_keys, select_rows, takes_keys
 from pear.problem.model import describe_problem, problem_and_cost_map, recourse_model
 from pear.problem.oracle import decided_by
-from pear.problem.oracle_calls import argument_names
 from pear.setting_checks import check_number_setting, check_positive_setting
 from pear.solvers.warm_starts import WarmStarts
-
-Result = TypeVar("Result")
 
 Decide = Callable[..., Tensor]
 """A function from costs (B, n), in the problem's own sense, to best decisions (B, n).
@@ -96,7 +93,7 @@ class DecisionLoss(nn.Module):
             A scalar in the dtype of ``predicted``.
         """
         predicted, true = as_batch(predicted), as_batch(true)
-        check_pair(predicted, true)
+        check_cost_pair(predicted, true)
         true = true.detach().to(predicted)
         ids = as_keys(keys, len(predicted))
         weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
@@ -273,13 +270,3 @@ def typical_deviation(costs: Tensor) -> float:
     if not rows.numel():
         return 1.0
     return float((rows - rows.median(0).values).abs().mean()) or float(rows.abs().mean()) or 1.0
-
-
-def takes_keys(function: Callable[..., Any]) -> bool:
-    """Whether a function, or the ``forward`` of a module, has an argument ``keys`` for the sample ids."""
-    return "keys" in argument_names(function)
-
-
-def call_with_keys(function: Callable[..., Result], rows: Tensor, ids: list[Hashable] | None) -> Result:
-    """Call a function with ``rows`` (B, n), and with the sample ids where it takes ``keys``."""
-    return function(rows, keys=ids) if takes_keys(function) else function(rows)

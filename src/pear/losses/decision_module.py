@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,35 +23,17 @@ from pear.decisions.decision_device import (
 from pear.decisions.failures import OnFailure, check_on_failure
 from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, choose_smoothing
-from pear.decisions.solve import check_solver
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.field_checks import check_smoothing
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import describe_problem, plain_problem, recourse_model
 from pear.problem.oracle import program_of
+from pear.solvers.registry import check_solver_name
 
 logger = logging.getLogger("pear")
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Decorate a function so that ``torch.compile`` does not trace it.
-
-    ``torch.compiler.disable`` does the same, but it imports the compiler, which takes as long as importing torch. This
-    decorator imports the compiler only during compilation.
-    """
-
-    @wraps(function)
-    def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        if torch.compiler.is_compiling():
-            return torch.compiler.disable(function)(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    return call
 
 
 def on_decision_device(method: Method) -> Method:
@@ -70,11 +52,6 @@ def on_decision_device(method: Method) -> Method:
         return move_tensors(method(self, *args, **kwargs), costs.device)
 
     return cast(Method, call)
-
-
-def requires_gradient(value: Any) -> bool:
-    """Whether a value is a tensor that autograd follows."""
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 class DecisionModule(nn.Module):
@@ -100,7 +77,7 @@ class DecisionModule(nn.Module):
     ) -> None:
         super().__init__()
         check_on_failure(on_failure)
-        check_solver(solver)
+        check_solver_name(solver)
         self.warned_of_flat = False  # see pear.train.flat_regret
         self._chosen: Smoothing | None = None
         self._recourse: RecourseDecider | None = None

@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from pear.decisions.decision_device import bring_together
+from pear.decisions.decision_device import bring_to_decision_device
 from pear.decisions.solve import solve
+from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions
+from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch
 from pear.problem.keys_and_columns import select_rows
@@ -43,37 +44,39 @@ class ForecastJudge:
     """
 
     def __init__(self, problem: Problem | Model, true: Any, keys: list[Hashable] | None = None) -> None:
-        problem, came_true = bring_together(problem, as_batch(true).detach().double())
+        problem, came_true = bring_to_decision_device(problem, as_batch(true).detach().double())
         self._true, self._device, model = came_true, came_true.device, recourse_model(problem)
         self._with_recourse = None if model is None else RecourseOutcome(model, came_true, keys)
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return
         self._curvature_of = partial(problem.curvature, keys=keys) if isinstance(problem, Model) else _no_curvature
-        self._problem, self._costs_of = rows_and_costs(without_curvature(problem)[0], keys)
+        self._problem, self._costs_of = judged_rows_and_costs(without_curvature(problem)[0], keys)
         self._cost, self._Q = self._costs_of(came_true), self._curvature_of(came_true)
         self._best = solve(self._problem, self._cost, Q=self._Q).x
         self.best = self._problem.objective(self._best.double(), self._cost, Q=self._Q)
 
-    def __call__(self, predicted: Any) -> Outcome:
+    def __call__(self, predicted: Any) -> RegretOutcome:
         """Judge the decisions under predicted values (B, k).
 
         Raises:
             SolveError: a sample has no decision under the forecast, or none that the truth allows.
         """
         values = as_batch(predicted).detach().double().to(self._device)
-        check_pair(values, self._true)
+        check_cost_pair(values, self._true)
         if self._with_recourse is not None:
-            return Outcome(self._with_recourse(values), self.best)
+            return RegretOutcome(self._with_recourse(values), self.best)
         chosen = solve(self._problem, self._costs_of(values), Q=self._curvature_of(values)).x
-        return compare_decisions(self._problem, chosen, self._best, self._cost, self._Q)
+        return RegretOutcome.of_decisions(self._problem, chosen, self._best, self._cost, self._Q)
 
 
 def _no_curvature(values: Tensor) -> None:
     """The predicted curvature of a problem, which has none."""
 
 
-def rows_and_costs(problem: Problem | Model, keys: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
+def judged_rows_and_costs(
+    problem: Problem | Model, keys: list[Hashable] | None
+) -> tuple[Problem, Callable[[Tensor], Tensor]]:
     """Return the problem of the samples with these ids, and a function from values to costs (B, n) in float64."""
     plain, cost_map = problem_and_cost_map(problem)
     if cost_map is None:

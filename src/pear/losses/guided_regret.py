@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.losses.decision_module import requires_gradient
+from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
 from pear.problem.matrix import matvec
 from pear.solvers.fused import RegretCall, Regrets
 
@@ -55,7 +55,7 @@ def guided_regret(
         sign: −1 for maximisation.
         all_good: whether all samples are solved.
     """
-    if torch.is_grad_enabled() and any(map(requires_gradient, inputs)):
+    if torch.is_grad_enabled() and any(map(input_requires_gradient, inputs)):
         found: Tensor = GuidedRegret.apply(*inputs, call, parts, shares, sign, all_good)
         return found
     return _value(call, parts, shares, sign, all_good)
@@ -90,7 +90,7 @@ class GuidedRegret(torch.autograd.Function):
     ) -> Tensor:
         """Compute the value; the arguments are those of ``guided_regret``."""
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
-        ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
+        ctx.inputs = [None if t is None else (t.dtype, tuple(t.shape)) for t in (predicted, true, Q, true_Q)]
         return _value(call, parts, shares, sign, all_good)
 
     @staticmethod
@@ -113,8 +113,8 @@ class GuidedRegret(torch.autograd.Function):
             outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
             grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
             grads[2] = grads[2] - ctx.guidance * grads[3] if grads[2] is not None and pull else grads[2]
-        for i, kind in enumerate(ctx.inputs):
-            grad = grads[i] if ctx.needs_input_grad[i] else None
-            shared = i >= 2 and kind is not None and kind[1] == 2
-            grads[i] = None if grad is None or kind is None else (grad.sum(0) if shared else grad).to(kind[0])
-        return (*grads, *[None] * 5)
+        wanted = [
+            fit_gradient_to_input(grad, *kind) if needed and grad is not None and kind is not None else None
+            for grad, kind, needed in zip(grads, ctx.inputs, ctx.needs_input_grad, strict=False)
+        ]
+        return (*wanted, *[None] * 5)

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss, call_with_keys
-from pear.losses.vertices import adjacent_in_problem
+from pear.losses.adjacent_vertices import adjacent_vertices_in_problem
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.keys_and_columns import call_with_keys, select_rows
 from pear.problem.oracle import decided_by
 from pear.setting_checks import check_number_setting
 
@@ -104,7 +104,7 @@ class LAVALoss(DecisionLoss):
                 rows = list(new.values())
                 vertices, keys = best[rows], None if ids is None else [ids[i] for i in rows]
                 if self._adjacent is None:
-                    found = adjacent_in_problem(select_rows(self.problem, keys), vertices)
+                    found = adjacent_vertices_in_problem(select_rows(self.problem, keys), vertices)
                 else:
                     found = call_with_keys(self._adjacent, vertices, keys)
                 for name, z, neighbours in zip(new, vertices, found, strict=True):

@@ -1,32 +1,35 @@
-"""``METHODS``: the table of training methods, with a loss class and its published settings in each row."""
+"""``METHODS``: the table of training methods. Each row is a ``Method``: a loss class and its published settings."""
 
 from __future__ import annotations
 
 import copy
 import difflib
-from typing import Any
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from pear.errors import PluginError, ProblemError
 from pear.losses.cave import CaVELoss
 from pear.losses.cmap import CMAPLoss
 from pear.losses.cosine import CosineLoss
 from pear.losses.dbb import DBBLoss
-from pear.losses.defaults import PUBLISHED
+from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.dpo import DPOLoss, DPOMultiplicativeLoss
 from pear.losses.imle import AIMLELoss, IMLELoss
 from pear.losses.lava import LAVALoss
 from pear.losses.ltr_listwise import ListwiseLTRLoss
 from pear.losses.ltr_pairwise import PairwiseLTRLoss
 from pear.losses.ltr_pointwise import PointwiseLTRLoss
-from pear.losses.method_row import Method, OwnProblem, TaskLike
 from pear.losses.mse import MSELoss
 from pear.losses.nce import NCELoss
 from pear.losses.nid import NIDLoss
+from pear.losses.own_problem import OwnProblem
 from pear.losses.pear_loss import PEARLoss
-from pear.losses.perturbation_gradient import PGLoss
 from pear.losses.pfyl import PFYLLoss
+from pear.losses.pg import PGLoss
 from pear.losses.rfwo import RFWOLoss
 from pear.losses.rfyl import RFYLLoss
 from pear.losses.sfge import SFGELoss
@@ -34,6 +37,131 @@ from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss
 from pear.plugins import find_plugin, plugin_names
 from pear.problem import Model, Problem
+from pear.problem.oracle import decided_by
+
+REQUIREMENTS: dict[str, str] = {
+    "nothing": "the true values alone",
+    "decisions": "best decisions for given costs: a problem that is solved, or a function (an Oracle)",
+    "relaxation": "the constraints, without integers: a Problem, or the relaxation of an Oracle",
+    "vertices": "the neighbours of a vertex; found for a Problem",
+    "pool": "decisions to compare with; collected while training, from given decisions",
+}
+"""The words of ``Method.requires``, and what each of them asks of the user."""
+
+
+class MethodTask(Protocol):
+    """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``.
+
+    The default metric of ``pear.fit`` is decided by ``decide``, or, where a task says ``decides_problem = True``, by
+    solving its problem, which must come to the same.
+    """
+
+    @property
+    def name(self) -> str:
+        """The task's name; it begins with the kind of task, for example "knapsack"."""
+        ...
+
+    @property
+    def problem(self) -> Problem | Model:
+        """The decision problem."""
+        ...
+
+    def decide(self, cost: Any) -> Tensor:
+        """Return the exact decisions (B, n) under costs (B, n)."""
+        ...
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """Return the decisions (B, n) of the continuous relaxation under costs (B, n)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """One training method, a row of ``METHODS``.
+
+    Attributes:
+        name: the name that users write.
+        title: the name that tables print.
+        loss: the class of the loss, or a function from the problem, and options, to a loss.
+        needs: for each argument of the class that comes from the task, the name of the task's attribute.
+        requires: what the method needs from the user, in words of ``REQUIREMENTS``; () where a package does not say.
+        options: the settings in the published experiments, by kind of task (the beginning of the task's name);
+            settings under "" hold for every task. Those that measure costs do so in the unit of the training costs; the
+            published experiments add ``published_unit``, which makes them absolute.
+        shuffled: False where an epoch visits the samples in their own order.
+        note: a description in one line.
+    """
+
+    name: str
+    title: str
+    loss: Callable[..., nn.Module]
+    needs: dict[str, str] = field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shuffled: bool = True
+    note: str = ""
+    requires: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ProblemError where ``requires`` has a word that ``REQUIREMENTS`` does not explain."""
+        if any(word not in REQUIREMENTS for word in self.requires):  # a plain string fails by its letters
+            there = ", ".join(map(repr, REQUIREMENTS))
+            raise ProblemError(f"requires must be a tuple of words among {there}; got {self.requires!r}")
+
+    def options_for(self, task: MethodTask) -> dict[str, Any]:
+        """Return the published settings for this task."""
+        return {k: v for kind, some in self.options.items() if task.name.startswith(kind) for k, v in some.items()}
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The tunable settings that the row leaves to the defaults of the class.
+
+        An experiment records them, because the defaults may change.
+
+        Example:
+            >>> from pear.losses import method
+            >>> method("pear").defaults, sorted(method("pear-guided").defaults)[-2:]
+            ({}, ['injection', 'smoothing'])
+        """
+        said = {name for some in self.options.values() for name in some}
+        known = inspect.signature(self.loss).parameters.values()
+        return {one.name: one.default for one in known if one.name in Strengths._fields and one.name not in said}
+
+    @property
+    def published_unit(self) -> dict[str, float]:
+        """The option that makes the numbers in the row absolute, as in the paper; {} where they have no unit.
+
+        Example:
+            >>> from pear.losses import method
+            >>> method("pfyl").published_unit, method("mse").published_unit
+            ({'cost_unit': 1.0}, {})
+        """
+        return {"cost_unit": 1.0} if "cost_unit" in inspect.signature(self.loss).parameters else {}
+
+    def make(self, task: MethodTask, **options: Any) -> nn.Module:
+        """Make the loss for a task, with the row's settings where ``options`` does not replace them.
+
+        Raises:
+            ProblemError: the method has no such option, or the task lacks something that the method needs.
+        """
+        settings = self.options_for(task) | options
+        arguments = inspect.signature(self.loss).parameters
+        known = [] if self.loss is MSELoss else [name for name in arguments if name not in ("problem", *self.needs)]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in arguments.values())
+        for name in settings:
+            if name not in known and not takes_any:
+                there = ", ".join(known) if known else "none"
+                raise ProblemError(f"method '{self.name}' has no option {name!r}; its options: {there}")
+        given = {}
+        for argument, attribute in self.needs.items():
+            if not hasattr(task, attribute):
+                raise ProblemError(f"method '{self.name}' needs a task with {attribute}(), and {task.name} has none")
+            given[argument] = getattr(task, attribute)
+        solved = getattr(task, "decides_problem", not hasattr(task, "decide"))
+        problem = task.problem if solved else decided_by(task.problem, task.decide)
+        loss: Any = self.loss(problem, **given, **settings)
+        loss.given = problem  # the metric is exact where training decides on the relaxation
+        return loss
+
 
 _EXACT = {"decide": "decide"}
 _RELAXED = {"decide": "decide_relaxed"}
@@ -211,7 +339,7 @@ def as_method(given: Any) -> Method:
     )
 
 
-def make_loss(name: Any, task: TaskLike | Problem | Model, **options: Any) -> nn.Module:
+def make_loss(name: Any, task: MethodTask | Problem | Model, **options: Any) -> nn.Module:
     """Make the loss of a method for a task, or for a problem of your own.
 
     Args:

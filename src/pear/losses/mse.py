@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.decision_loss import Decide
-from pear.losses.regret_metrics import check_pair
 from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import Model, Problem
 from pear.problem.oracle import decided_by
@@ -44,7 +44,7 @@ class MSELoss(nn.Module):
         self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None, weight: Any = None
     ) -> Tensor:
         """Compute the mean of (ĉ − c)² over all entries (B, n), weighted by ``weight`` (B,); ``keys`` is ignored."""
-        check_pair(predicted, true)
+        check_cost_pair(predicted, true)
         if weight is None:
             return nn.functional.mse_loss(predicted, true)
         weights = read_weights(weight, len(predicted)).to(predicted.device)

@@ -90,7 +90,7 @@ def paired_difference(
         raise ProblemError(f"level must lie between 0 and 1 and draws be positive; got {level} and {draws}")
     if count == 1:
         return PairedDifference(mean, math.inf, (-math.inf, math.inf), 1)
-    block = block_length(count, block)
+    block = difference_block_length(count, block)
     means = _block_means(difference, block)
     spread = float(np.sqrt(np.mean((means - mean) ** 2)))
     standard_error = spread * math.sqrt(block / (count - block))
@@ -102,7 +102,7 @@ def paired_difference(
     return PairedDifference(mean, standard_error, (mean + float(low), mean + float(high)), block)
 
 
-def block_length(count: int, block: int | None = None) -> int:
+def difference_block_length(count: int, block: int | None = None) -> int:
     """Return the length of blocks for ``count`` samples: ``block`` where it is given, otherwise about ``count^(1/3)``.
 
     Raises:

@@ -1,12 +1,9 @@
-"""``PEARLoss``: the regret of decisions with its exact gradient, and ``LastCall``, the statistics of a call."""
+"""``PEARLoss``: the regret of decisions, with its exact gradient."""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -15,88 +12,25 @@ from torch import Tensor
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
-from pear.decisions.solution import describe_statuses, worst_residual
 from pear.errors import ProblemError, name_variables_in_errors
-from pear.losses.decision_module import DecisionModule, eager, on_decision_device, requires_gradient
+from pear.losses.autograd_inputs import detach_input, input_requires_gradient
+from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
+from pear.losses.decision_module import DecisionModule, on_decision_device
 from pear.losses.defaults import DECAY, GUIDED
+from pear.losses.eager import eager
 from pear.losses.guided_regret import guided_regret
-from pear.losses.regret_metrics import check_pair, true_curvature
-from pear.losses.sample_weights import Reduction, check_reduction, read_weights, reduce_weighted
+from pear.losses.last_call import LastCall
+from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, count_true
 from pear.problem.keys_and_columns import as_keys
 from pear.problem.model import variable_names
-from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.setting_checks import check_number_setting
 from pear.solvers.fused import RegretCall, Regrets
 
 logger = logging.getLogger("pear")
 
 _MANY_CALLS = 1000  # gradients without a call of ``step``, after which a warning reminds the user of it
-
-
-@dataclass(repr=False)
-class LastCall:
-    """Decisions and statistics of the last call of a loss.
-
-    Attributes:
-        decision: (B, n) decisions taken under the predicted costs, in float64 and, as all tensors here, on the device
-            that decides; zero where a sample failed.
-        regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
-            problems that a GPU kernel solves, because solving again is faster than checking.
-        kkt_residual: (B,) the KKT residuals of the decisions, as in ``pear.Solution``.
-    """
-
-    decision: Tensor
-    regret: Tensor
-    reuse_rate: float
-    kkt_residual: Tensor
-    _parts: Regrets
-    _wanted: bool
-    _call: RegretCall
-    _finder: RegretFinder
-
-    def __repr__(self) -> str:
-        facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
-        facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
-        text = "".join(f"; {name} {fact}" for name, fact in facts.items())
-        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{text})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without the cached properties."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
-    @cached_property
-    def status(self) -> Tensor:
-        """The status of each sample, (B,) int8: of the predicted problem or, where that is solved, of the true one."""
-        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
-
-    @property
-    def repaired_rate(self) -> float:
-        """The share of samples for which the solver's active set was wrong and has been corrected."""
-        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
-
-    @property
-    def zero_gradient_rate(self) -> float:
-        """The share of samples whose gradient is exactly zero; NaN where no gradient was computed."""
-        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
-        return zero / max(len(self.regret), 1)
-
-    @cached_property
-    def _verified(self) -> VerifiedSolutions:
-        """The decisions, solved again with all that the pipeline knows about them."""
-        return self._finder.solve_again(self._call)
-
-    @property
-    def weakly_active(self) -> Tensor:
-        """The number of weakly active constraints of each sample, (B,); computed on first use."""
-        return self._verified.weak.count()
-
-    @property
-    def tangent_dim(self) -> Tensor:
-        """The dimension of each sample's tangent space, (B,); computed on first use."""
-        return self._verified.systems.tangent_dim()
 
 
 class PEARLoss(DecisionModule):
@@ -153,7 +87,7 @@ class PEARLoss(DecisionModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(problem, smoothing, solver, on_failure)
-        check_reduction(reduction)
+        check_weighted_reduction(reduction)
         self.injection = check_number_setting("injection", injection, least=0.0)
         self.guidance = guidance
         self.reduction = reduction
@@ -245,7 +179,7 @@ class PEARLoss(DecisionModule):
         The arguments are those of ``forward``. The attribute ``last`` holds the same statistics until the next call.
         """
         predicted, true = as_batch(predicted), as_batch(true)
-        check_pair(predicted, true)
+        check_cost_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
         weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
         shares_curvature = Q is not None and true_Q is Q
@@ -259,8 +193,8 @@ class PEARLoss(DecisionModule):
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
             lam, finder = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
-        wanted = torch.is_grad_enabled() and any(map(requires_gradient, (predicted, Q)))
-        if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or requires_gradient(true_Q)):
+        wanted = torch.is_grad_enabled() and any(map(input_requires_gradient, (predicted, Q)))
+        if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or input_requires_gradient(true_Q)):
             raise ProblemError(
                 "guidance has no derivative with respect to the true costs; pass guidance=0 or true.detach()"
             )
@@ -270,8 +204,8 @@ class PEARLoss(DecisionModule):
             lam,
             self.injection,
             ids,
-            _detached(Q),
-            _detached(true_Q),
+            detach_input(Q),
+            detach_input(true_Q),
             shares_curvature,
             guidance=self._alpha,
         )
@@ -321,7 +255,7 @@ class PEARLoss(DecisionModule):
             true_Q = Q
         elif Q is not None or true_Q is not None:
             true_Q = self.curvature_of_call(true_Q, keys)
-            true_Q = true_curvature(self.decider.problem_of(keys), Q, true_Q, len(predicted))
+            true_Q = true_curvature_of_pair(self.decider.problem_of(keys), Q, true_Q, len(predicted))
         return scale.value, predicted, true, Q, true_Q
 
     def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
@@ -379,8 +313,3 @@ class PEARLoss(DecisionModule):
         )
         self.__dict__["last"] = last
         return last
-
-
-def _detached(value: Any) -> Any:
-    """Return a tensor without its gradient; any other value is returned as it is."""
-    return value.detach() if isinstance(value, Tensor) else value

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, takes_keys
+from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, is_per_sample
-from pear.problem.keys_and_columns import as_keys
+from pear.problem.keys_and_columns import as_keys, takes_keys
 from pear.problem.oracle import Oracle
 from pear.problem.problem import FIELDS
 from pear.setting_checks import check_count_setting, check_share_setting

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.decisions.continuous_programs import objective_value
 from pear.decisions.decision_device import follow_costs
 from pear.decisions.failures import report_failures
 from pear.decisions.recourse_decider import RecourseDecider, Values
@@ -57,7 +56,7 @@ class RecourseOutcome:
         """
         realised = self._decider.realise(z, self._truth, self.keys, wanted=False)
         report_failures(realised.status, "raise", "the recourse")
-        return self.model.problem.sign * objective_value(realised.program, realised.x)
+        return self.model.problem.sign * realised.program.objective(realised.x)
 
     def decide(self, predicted: Tensor) -> Tensor:
         """Decide under predicted values (B, k); returns decisions (B, n).
@@ -85,7 +84,7 @@ class RecourseOutcome:
 
 
 @follow_costs
-def best_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
+def best_recourse_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
     """Solve the continuous relaxation under true values (B, k); returns statuses (B,), int8 of ``Status``."""
     decider = RecourseDecider(model)
     return decider.best(decider.values(true.detach(), keys), keys)[1]

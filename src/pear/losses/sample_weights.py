@@ -14,7 +14,7 @@ Reduction = Literal["mean", "sum", "none"]
 """How the losses of a batch become one number; "none" keeps them."""
 
 
-def check_reduction(reduction: Any) -> None:
+def check_weighted_reduction(reduction: Any) -> None:
     """Raise ProblemError unless ``reduction`` is one of ``Reduction``."""
     if reduction not in get_args(Reduction):
         raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, call_with_keys, takes_keys, typical_deviation
+from pear.losses.decision_loss import Decide, typical_deviation
 from pear.losses.random_draws import DrawingLoss
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.surrogate_gradient import estimate_by_score
 from pear.problem import CostMap, Model, Problem
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.keys_and_columns import call_with_keys, select_rows, takes_keys
 from pear.problem.model import plain_problem, recourse_model
 from pear.setting_checks import check_count_setting, check_positive_setting
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,8 +12,11 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.model import Model
 from pear.problem.oracle import Oracle
+from pear.problem.oracle_calls import argument_names
 from pear.problem.problem import Problem
 from pear.problem.row_pairing import check_paired_rows, is_frame
+
+Result = TypeVar("Result")
 
 
 def as_keys(
@@ -41,6 +44,16 @@ def as_keys(
     if problem is not None:
         _check_row_numbers(problem, ids)
     return ids
+
+
+def takes_keys(function: Callable[..., Any]) -> bool:
+    """Whether a function, or the ``forward`` of a module, has an argument ``keys`` for the sample ids."""
+    return "keys" in argument_names(function)
+
+
+def call_with_keys(function: Callable[..., Result], rows: Tensor, keys: list[Hashable] | None) -> Result:
+    """Call a function with ``rows`` (B, n), and also with the B sample ids if it has an argument ``keys``."""
+    return function(rows, keys=keys) if takes_keys(function) else function(rows)
 
 
 def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.problem.array_conversion import MATRICES, is_per_sample
-from pear.problem.matrix import Matrix, SparseMatrix, is_sparse, to_csr
+from pear.problem.matrix import Matrix, SparseMatrix, is_sparse, matvec, to_csr
 
 PreparedData = TypeVar("PreparedData")
 
@@ -107,6 +107,10 @@ class QuadraticProgram:
     def shares_constraints(self) -> bool:
         """True where one plan serves every sample: all have the same constraints, or the same sparse matrices."""
         return self.is_sparse or all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
+
+    def objective(self, x: Tensor) -> Tensor:
+        """Compute the objective ``½ xᵀHx + cᵀx`` of each sample at x (B, n). Shape (B,)."""
+        return (x * (0.5 * matvec(self.H, x) + self.c)).sum(1)
 
     def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
         """The samples at ``index``; shared fields stay shared."""

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
-from pear.decisions.recourse_decider import choose_recourse_smoothing, smoothing_curvature
+from pear.decisions.recourse_decider import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.errors import ProblemError
-from pear.losses.decision_layer import fit_to_input
-from pear.losses.decision_module import eager
-from pear.losses.sample_weights import Reduction, check_reduction, read_weights, reduce_weighted
+from pear.losses.autograd_inputs import fit_gradient_to_input
+from pear.losses.eager import eager
+from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model
 from pear.problem.array_conversion import as_batch
@@ -89,7 +89,7 @@ class ScenarioLoss(nn.Module):
             raise ProblemError(f"ScenarioLoss takes a pear.Stochastic; got {type(plan).__name__}")
         check_on_failure(on_failure)
         check_smoothing(smoothing)
-        check_reduction(reduction)
+        check_weighted_reduction(reduction)
         self.plan, self.smoothing, self.on_failure, self.reduction = plan, smoothing, on_failure, reduction
         self.last: LastScenarios | None = None
         self._use(None if smoothing == "auto" else Smoothing.given(float(smoothing)))
@@ -184,7 +184,7 @@ class ScenarioLoss(nn.Module):
         if chosen is None:
             return
         plan, model = self.plan, self.plan.model.relaxed()
-        self._stages = TwoStages(model, plan.first, smoothing_curvature(model.problem, chosen))
+        self._stages = TwoStages(model, plan.first, chosen.curvature_for_user(model.problem))
         self._extensive = ExtensiveForm(self._stages, plan.weights, plan.risk)
         self._plans = Decider(self._extensive.problem, plan.solver)
         self._strict = chosen.value == 0 and chosen.floor == 0
@@ -227,7 +227,7 @@ class _FirstStage(torch.autograd.Function):
         grads: list[Tensor | None] = [None] * len(ctx.inputs)
         for i, (derivative, kind) in enumerate(zip(found, ctx.inputs, strict=False)):
             if ctx.needs_input_grad[3 + i] and kind is not None:
-                grads[i] = fit_to_input(derivative(), *kind)
+                grads[i] = fit_gradient_to_input(derivative(), *kind)
         return (None, None, None, *grads)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decider
-from pear.decisions.integer_programs import solve_integer
+from pear.decisions.integer_programs import solve_integer_programs
 from pear.problem import Problem
 from pear.problem.constraint_map import own_sides
 from pear.problem.keys_and_columns import select_rows
@@ -100,7 +100,7 @@ class SecondStage:
         for side, linking in self._linking.items():
             fields[side] = sides[side][..., self.stages.own[side]] - matvec(_rows_of(linking, keys), x)
         if self.problem.is_integer:
-            found = solve_integer(select_rows(self.problem, keys), c2, solver=self.solver, **fields)
+            found = solve_integer_programs(select_rows(self.problem, keys), c2, solver=self.solver, **fields)
             good, y, status = found.solved, found.x, found.status
         else:
             solved = self.decider.solve(c2, 0.0, keys, **fields)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
-from pear.decisions.solve import check_solver, solve
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import has_decision
 from pear.problem import Model
@@ -22,6 +22,7 @@ from pear.scenarios.risk import Risk, read_risk
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.two_stages import TwoStages
 from pear.setting_checks import check_count_setting
+from pear.solvers.registry import check_solver_name
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Stochastic:
         weights: Any = None,
         solver: str = "auto",
     ) -> None:
-        check_solver(solver)
+        check_solver_name(solver)
         scenarios = check_count_setting("scenarios", scenarios)
         self.model, self.first, self.scenarios, self.solver = model, tuple(first), scenarios, solver
         self.risk = read_risk(risk)

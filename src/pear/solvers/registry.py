@@ -269,6 +269,12 @@ def get(name: str) -> Backend:
     )
 
 
+def check_solver_name(name: str) -> None:
+    """Raise UnknownSolverError unless ``name`` is "auto" or the name of a backend, installed or not."""
+    if name != "auto":
+        get(name)
+
+
 def own_solver_names() -> tuple[str, ...]:
     """The names that a solver of another package cannot have."""
     return ("auto", *_RENAMED, *(backend.name for backend in BACKENDS))

@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.compile import thread_pools
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.vertices import adjacent_vertices
+from pear.losses.adjacent_vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.array_conversion import ArrayLike, as_batch, to_float64
 from pear.setting_checks import check_count_setting

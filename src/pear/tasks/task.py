@@ -13,7 +13,8 @@ from torch import Tensor
 from pear.decisions import solve
 from pear.decisions.failures import report_failures
 from pear.errors import PluginError, ProblemError
-from pear.losses.regret_metrics import Outcome, check_pair, compare_decisions, true_curvature
+from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
+from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.problem.array_conversion import all_finite, as_batch
@@ -127,14 +128,16 @@ class Task:
         """
         return self.outcome(predicted, true, Q, true_Q).normalized
 
-    def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Outcome:
+    def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> RegretOutcome:
         """Return the regret and the best value of every sample; the arguments are those of ``regret``."""
         forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
-        check_pair(forecast, costs)
-        true_Q = true_curvature(self.problem, Q, true_Q, len(forecast))
-        return compare_decisions(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
+        check_cost_pair(forecast, costs)
+        true_Q = true_curvature_of_pair(self.problem, Q, true_Q, len(forecast))
+        return RegretOutcome.of_decisions(
+            self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q
+        )
 
-    def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
+    def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> RegretOutcome:
         """Return the regret of given decisions and the values of the best decisions.
 
         Args:
@@ -143,8 +146,8 @@ class Task:
             true_Q: the true curvature; the problem's own if omitted.
         """
         costs = as_batch(true).detach()
-        check_pair(decisions, costs)
-        return compare_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
+        check_cost_pair(decisions, costs)
+        return RegretOutcome.of_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:

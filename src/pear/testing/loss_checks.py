@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import PearError
-from pear.losses.decision_loss import takes_keys
-from pear.losses.method_row import Method, OwnProblem
-from pear.losses.methods import as_method
+from pear.losses.methods import Method, as_method
+from pear.losses.own_problem import OwnProblem
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import CostMap, Model, Problem
+from pear.problem.keys_and_columns import takes_keys
 from pear.tasks import Samples, shortest_path
 from pear.testing.checks import Check, require, require_error, run_checks
 from pear.train.fit import fit

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.decisions.pipeline import solve_programs
+from pear.decisions.pipeline import solve_in_pipeline
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.kkt_residual import kkt_residual
 from pear.optimality.rule import INTEGRAL, OPTIMAL
@@ -169,7 +169,7 @@ def _solves(row: Backend, make: Callable[[], QuadraticProgram]) -> None:
     _require_solved(last, _propose(row, last))
     order = torch.arange(qp.batch).flip(0)
     _require_solved(qp[order], _propose(row, qp[order]))
-    found = solve_programs(qp, [row], named=True)
+    found = solve_in_pipeline(qp, [row], named=True)
     worst = float(found.kkt_residual.max())
     require(
         bool(found.solved.all()) and worst <= OPTIMAL,

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
-from pear.losses.decision_loss import takes_keys
 from pear.problem import Model
+from pear.problem.keys_and_columns import takes_keys
 from pear.problem.oracle_calls import argument_names
 from pear.train.samples import SampleSource
 from pear.train.samples.memory_samples import MemorySamples, SampleBatch

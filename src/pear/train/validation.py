@@ -12,9 +12,9 @@ from pear.clock import read_clock
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, SolveError
-from pear.losses.forecast_judge import ForecastJudge, rows_and_costs
-from pear.losses.recourse_outcome import best_status
-from pear.losses.regret_metrics import Outcome
+from pear.losses.forecast_judge import ForecastJudge, judged_rows_and_costs
+from pear.losses.recourse_outcome import best_recourse_status
+from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import as_keys
@@ -37,7 +37,7 @@ OVERRUN = 0.05
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
 """A function from predicted costs, true costs and sample ids to a number; lower is better."""
-Outcomes = Callable[[Tensor, Tensor, Keys | None], Outcome]
+Outcomes = Callable[[Tensor, Tensor, Keys | None], RegretOutcome]
 """A function from predicted costs, true costs and sample ids to what the decisions lose."""
 
 
@@ -241,7 +241,7 @@ class RegretMetric:
         return self._outcomes(predicted).score
 
 
-def outcomes_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Callable[[Tensor], Outcome]:
+def outcomes_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Callable[[Tensor], RegretOutcome]:
     """Make a function from predicted costs to what the decisions under them lose on these samples.
 
     The best decisions are computed once, when the function is made, and so is the choice of the device that decides.
@@ -260,11 +260,11 @@ def _drop_unsolved(problem: Problem | Model, validation: MemorySamples) -> Memor
     costs = validation.costs
     keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
-        status = best_status(model, costs.double(), keys)
+        status = best_recourse_status(model, costs.double(), keys)
         report_failures(status, "mask", "the problem")
         solved = status == Status.SOLVED
     else:
-        rows, costs_of = rows_and_costs(problem, keys)
+        rows, costs_of = judged_rows_and_costs(problem, keys)
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
@@ -289,9 +289,9 @@ def _outcomes_on_samples(problem: Problem | Model, validation: SampleSource) -> 
     if isinstance(validation, MemorySamples):
         fixed = outcomes_on(problem, validation.costs, validation.keys)
         return lambda predicted, true, keys: fixed(predicted)
-    kept: list[tuple[Tensor, Keys | None, Callable[[Tensor], Outcome]]] = []
+    kept: list[tuple[Tensor, Keys | None, Callable[[Tensor], RegretOutcome]]] = []
 
-    def outcomes(predicted: Tensor, true: Tensor, keys: Keys | None) -> Outcome:
+    def outcomes(predicted: Tensor, true: Tensor, keys: Keys | None) -> RegretOutcome:
         if not kept or not torch.equal(kept[0][0], true) or kept[0][1] != keys:
             kept[:] = [(true, keys, outcomes_on(problem, true, keys))]
         return kept[0][2](predicted)

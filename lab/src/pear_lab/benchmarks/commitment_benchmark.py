@@ -16,7 +16,7 @@ import torch
 
 from pear.cli.csv_table import split_at_commas
 from pear.cli.model_columns import parse_prices, read_model
-from pear.losses.regret_metrics import outcome_of_forecast
+from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_commitment_days
@@ -94,7 +94,7 @@ def run(settings: CommitmentSettings, callbacks: Callbacks) -> None:
         ).fit(train[features], train[paid])
         seconds, processor = time.perf_counter() - began, time.process_time() - spent
         predicted = torch.tensor(estimator.predict(test[features]).to_numpy())
-        found, history = outcome_of_forecast(model, predicted, true), estimator.history_
+        found, history = regret_outcome_of_forecast(model, predicted, true), estimator.history_
         result = found.normalized, float(found.regret.mean()), history.check_seconds
         callbacks.on_row(CommitmentRow(name, seconds, processor, estimator.n_iter_, history.stopped, *result))
         callbacks.on_note(f"{name}: {history.choice}")

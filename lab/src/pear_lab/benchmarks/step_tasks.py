@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.losses.method_row import OwnProblem, TaskLike
+from pear.losses.methods import MethodTask
+from pear.losses.own_problem import OwnProblem
 from pear.problem import Problem
 from pear.problem.model import problem_and_cost_map
 from pear.tasks import random_knapsack, shortest_path
@@ -35,7 +36,7 @@ class StepTask:
         left_out: methods that are not timed on it, with the reason.
     """
 
-    decider: TaskLike
+    decider: MethodTask
     grid: tuple[int, int] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.losses.methods import make_loss
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.tasks import Samples, Split
 from pear.train import FitConfig, fit
@@ -37,7 +37,7 @@ class Judge:
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Tensor | None, measure: Measure) -> None:
-        self._outcomes: Callable[[Tensor], Outcome] = outcomes_on(problem, costs, keys)
+        self._outcomes: Callable[[Tensor], RegretOutcome] = outcomes_on(problem, costs, keys)
         self._measure = measure
         self.check_seconds = 0.0
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from pear.decisions import solve
 from pear.losses import PEARLoss
-from pear.losses.pear_loss import LastCall
+from pear.losses.last_call import LastCall
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.vertices import adjacent_vertices
+from pear.losses.adjacent_vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
 from pear.solvers.binary.tightened_rows import Array, TightenedRows

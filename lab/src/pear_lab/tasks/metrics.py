@@ -10,7 +10,8 @@ from torch import Tensor
 from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import Outcome, check_pair
+from pear.losses.cost_pairs import check_cost_pair
+from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task
@@ -19,13 +20,13 @@ PUBLISHED_SHIFT = 1e-7
 """The number that the paper adds to the denominator of the normalised regret, in whatever unit the costs have."""
 
 
-def published_regret_metric(outcome: Outcome) -> float:
+def published_regret_metric(outcome: RegretOutcome) -> float:
     """Return the normalised regret of the paper, ``Σ regret / (Σ |best| + 1e-7)``.
 
     ``pear.normalized_regret`` adds nothing, so that no unit matters. Tables keep the published number.
 
     Example:
-        >>> published_regret_metric(Outcome(torch.tensor([1.0]), torch.tensor([0.0])))
+        >>> published_regret_metric(RegretOutcome(torch.tensor([1.0]), torch.tensor([0.0])))
         10000000.0
     """
     return float(outcome.regret.sum() / (outcome.best.abs().sum() + PUBLISHED_SHIFT))
@@ -72,7 +73,7 @@ def relaxation_gap_metric(task: Task, predicted: Any, true: Any) -> RelaxationGa
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
     whole, relaxed = ((wide * z.double()).sum(1) for z in (task.decide(costs), task.decide_relaxed(wide)))
-    gap = published_regret_metric(Outcome((relaxed - whole).abs(), whole))
+    gap = published_regret_metric(RegretOutcome((relaxed - whole).abs(), whole))
     lost = gap + max(0.0, published_regret_metric(task.outcome(forecast, costs)))
     return RelaxationGap(gap, gap / lost if lost > 0 else 0.0)
 
@@ -136,5 +137,5 @@ def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
 def _read_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
     """Read predicted and true costs as two tensors (B, n), and check that they fit."""
     forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
-    check_pair(forecast, costs)
+    check_cost_pair(forecast, costs)
     return forecast, costs

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.decisions import solve
 from pear.errors import ProblemError
-from pear.losses.regret_metrics import check_pair
+from pear.losses.cost_pairs import check_cost_pair
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
 from pear.problem.array_conversion import as_batch
@@ -50,7 +50,7 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
         tensor([[0., 1., 0., 1.]], dtype=torch.float64)
     """
     forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
-    check_pair(forecast, paid)
+    check_cost_pair(forecast, paid)
     check_finite_costs(forecast, "the worst decision")
     check_finite_costs(paid, "the worst decision")
     if forecast.shape[1] != task.problem.n:

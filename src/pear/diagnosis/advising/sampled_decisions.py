@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.continuous_programs import solve_verified
+from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.recourse_decider import RecourseDecider
 from pear.decisions.solve import solve
 from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subject, evenly_spread_rows
 from pear.errors import FailedSamplesWarning, SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret_metrics import Outcome, compare_decisions
+from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.problem import Model
@@ -77,11 +77,11 @@ def decide_samples(s: Subject, seconds: float) -> SampledDecisions | None:
     if s.costs is None:
         return None
     relaxed = s.problem.relaxed()
-    solve_verified(relaxed[[0]], s.costs[:1], 0.0, "auto")  # compiles and prepares, which is not timed
+    solve_continuous_programs(relaxed[[0]], s.costs[:1], 0.0, "auto")  # compiles and prepares, which is not timed
     rows, each = evenly_spread_rows(s.samples, 1), 0.0
     while True:
         began = time.perf_counter()
-        found = solve_verified(relaxed[rows], s.costs[rows], 0.0, "auto")
+        found = solve_continuous_programs(relaxed[rows], s.costs[rows], 0.0, "auto")
         spent = time.perf_counter() - began
         each, seconds = spent / len(rows), seconds - spent
         most = min(_MOST, s.samples)
@@ -241,7 +241,7 @@ def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -
     findings.add("stakes", sentence, to_do=different == 1, **numbers)
 
 
-def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
+def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> RegretOutcome | None:
     """Measure the regret of deciding on the mean of the predicted values, in the relaxation. None if the solve fails.
 
     Args:
@@ -255,15 +255,15 @@ def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
     if s.recourse is not None:
         try:
             judged = RecourseOutcome(s.recourse.relaxed()[rows], s.values[rows])
-            return Outcome(judged(mean.expand(len(rows), -1)), judged.best)
+            return RegretOutcome(judged(mean.expand(len(rows), -1)), judged.best)
         except SolveError:
             return None
     relaxed = s.problem.relaxed()[rows]
     same = s.costs.mean(0, keepdim=True).expand(1 if relaxed.batch is None else len(rows), -1)
-    on_mean = solve_verified(relaxed, same, 0.0, "auto")
+    on_mean = solve_continuous_programs(relaxed, same, 0.0, "auto")
     if not bool(on_mean.solved.all()):
         return None
-    return compare_decisions(relaxed, on_mean.x.expand(len(rows), -1), best, s.costs[rows])
+    return RegretOutcome.of_decisions(relaxed, on_mean.x.expand(len(rows), -1), best, s.costs[rows])
 
 
 _MOST_INTEGER = 16  # samples

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from pear.compile.jit import notice
 from pear.decisions import solve
-from pear.decisions.repair import exchange_sparse
+from pear.decisions.repair import repair_sparse
 from pear.losses import PEARLoss
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Problem
@@ -96,7 +96,7 @@ def _compile_exchanges() -> None:
     c, side = torch.zeros(1, 2).double(), torch.ones(1, 1).double()
     qp = QuadraticProgram(H, c, J, side, none, side[:, :0], c, c + 1, diagonal=True)
     working, zero = ActiveSet.none(1, 2, 0, c.device), c[:, :0]
-    exchange_sparse(qp, Start(c, Duals(c[:, :1], zero, c), working, side[:, 0] > 0), 1)
+    repair_sparse(qp, Start(c, Duals(c[:, :1], zero, c), working, side[:, 0] > 0), 1)
     SparseSystems(qp, working).project(c + 1)
 
 

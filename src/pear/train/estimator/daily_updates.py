@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pear.losses import PEARLoss
 from pear.losses.paired_difference import PairedDifference, paired_difference
-from pear.losses.regret_metrics import outcome_of_forecast
+from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.problem import Model, Problem
 from pear.train.base_forecast import Correction
 from pear.train.loss_interface import accept_keys
@@ -143,7 +143,7 @@ class DailyUpdates:
         for name, network in self.networks.items():
             with torch.no_grad():
                 predicted = call_model(network, new.features).double().cpu().numpy()
-            self.lost[name] += outcome_of_forecast(self.problem, predicted, true).regret.tolist()
+            self.lost[name] += regret_outcome_of_forecast(self.problem, predicted, true).regret.tolist()
 
     def _step(self, network: nn.Module, optimizer: torch.optim.Adam, batch: SampleBatch) -> None:
         """Take one step of Adam, whose rate grows with the memory."""

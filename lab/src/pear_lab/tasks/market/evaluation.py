@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.losses.regret_metrics import Outcome
+from pear.losses.regret_outcome import RegretOutcome
 from pear.tasks.portfolio import Portfolio
 from pear_lab.tasks.market.moments import moments
 from pear_lab.tasks.market.windows import AHEAD
@@ -35,13 +35,13 @@ class Evaluation:
         found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
         return torch.cat(found)
 
-    def outcome(self, predicted: Tensor) -> Outcome:
+    def outcome(self, predicted: Tensor) -> RegretOutcome:
         """Return the regret of the portfolios that are optimal for predicted days, in utility a day."""
         return self.outcome_of(self.weights(predicted))
 
-    def outcome_of(self, weights: Tensor) -> Outcome:
+    def outcome_of(self, weights: Tensor) -> RegretOutcome:
         """Return the regret of given portfolios (N, n)."""
-        return Outcome(self.best - self._utility(weights), self.best)
+        return RegretOutcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
         """``Σ regret / (Σ |best utility| + 1e-7)``. ``true`` is ignored: the object already has the true days."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import pear
 from pear.decisions import smoothing
-from pear.decisions.curvature_floor import missing_curvature
+from pear.decisions.missing_curvature import missing_curvature
 from pear.problem.derived_problems import in_units
 from pear.problem.matrix import SparseMatrix, to_csr
 

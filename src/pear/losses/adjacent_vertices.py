@@ -17,7 +17,7 @@ _PAIRS = 2**22  # pairs of rays that are tested together, in arrays of 16 MB
 _MOST_PAIRS = 2**32  # pairs of rays that are tested at most, which takes minutes
 
 
-def adjacent_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
+def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
     """Find the vertices of the continuous relaxation that share an edge with each vertex in z (B, n).
 
     Args:

@@ -1,0 +1,35 @@
+"""Inputs of autograd functions: whether they require a gradient, their detached values, and the shape of gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def input_requires_gradient(value: Any) -> bool:
+    """Whether an input is a tensor that requires a gradient."""
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def detach_input(value: Any) -> Any:
+    """Return a tensor without its gradient, and any other value unchanged."""
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def fit_gradient_to_input(gradient: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Convert a gradient to the dtype and shape of its input.
+
+    The gradient is summed over the samples that share the input, and over the variables that share a scalar.
+
+    Args:
+        gradient: (B, …) one gradient per sample.
+        dtype: the dtype of the input.
+        shape: the shape of the input: that of ``gradient``, without the dimension B, or ().
+    """
+    if len(shape) == gradient.dim() - 1:
+        gradient = gradient.sum(0)
+    elif not shape:
+        gradient = gradient.sum()
+    return gradient.to(dtype)

@@ -1,0 +1,72 @@
+"""Pairs of predicted and true costs: checked, detached, and with the curvatures that come with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import CostMap, Model, Problem
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import check_same_order
+from pear.problem.model import problem_and_cost_map
+
+
+def check_cost_pair(predicted: Tensor, true: Tensor) -> None:
+    """Raise ProblemError if predicted and true costs differ in shape, or seem to be swapped."""
+    if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
+        raise ProblemError(
+            "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
+            "call loss(predicted, true)"
+        )
+    if predicted.shape != true.shape:
+        raise ProblemError(
+            f"predicted and true costs must have the same shape; got {tuple(predicted.shape)} and {tuple(true.shape)}"
+        )
+
+
+def detach_cost_pair(
+    problem: Problem | Model, predicted: Any, true: Any
+) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
+    """Convert predicted and true values to detached costs.
+
+    Args:
+        problem: the decision problem; the cost map of a ``Model`` maps the values to costs.
+        predicted: (B, n) predicted costs, or (B, k) predicted values.
+        true: the true costs or values, of the same shape.
+
+    Returns:
+        The problem without its cost map, the cost map or None, and the predicted and the true costs (B, n).
+    """
+    plain, cost_map = problem_and_cost_map(problem)
+    check_same_order(problem, predicted, true)
+    pair = as_batch(predicted).detach(), as_batch(true).detach()
+    check_cost_pair(*pair)
+    forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))
+    return plain, cost_map, forecast, costs
+
+
+def true_curvature_of_pair(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
+    """Return the curvature of the true objective if a curvature is predicted, otherwise None.
+
+    Args:
+        problem: the decision problem, whose Q is the default of ``true_Q``.
+        Q: predicted curvature, or None.
+        true_Q: (n, n) or (B, n, n) true curvature, or None.
+        batch: B, the number of samples.
+    """
+    if Q is None and true_Q is not None:
+        raise ProblemError(
+            "true_Q was given without Q; pass the predicted curvature as Q, or put true_Q into the problem"
+        )
+    if Q is None:
+        return None
+    if true_Q is None and problem.Q is None:
+        raise ProblemError("Q was given, but neither true_Q nor a Q in the problem to compare it with; pass true_Q")
+    true_Q = problem.Q if true_Q is None else torch.as_tensor(true_Q)
+    n = problem.n
+    if tuple(true_Q.shape) not in ((n, n), (batch, n, n)):
+        raise ProblemError(f"true_Q must have shape {(n, n)} or {(batch, n, n)}; got {tuple(true_Q.shape)}")
+    return true_Q

@@ -1,0 +1,80 @@
+"""``LastCall``: the decisions and statistics of the last call of a ``PEARLoss``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.decisions.regrets import RegretFinder
+from pear.decisions.solution import describe_statuses, worst_residual
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.fused import RegretCall, Regrets
+
+
+@dataclass(repr=False)
+class LastCall:
+    """Decisions and statistics of the last call of a loss.
+
+    Attributes:
+        decision: (B, n) decisions taken under the predicted costs, in float64 and, as all tensors here, on the device
+            that decides; zero where a sample failed.
+        regret: (B,) regret of each sample; zero where it was masked.
+        reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
+            problems that a GPU kernel solves, because solving again is faster than checking.
+        kkt_residual: (B,) the KKT residuals of the decisions, as in ``pear.Solution``.
+    """
+
+    decision: Tensor
+    regret: Tensor
+    reuse_rate: float
+    kkt_residual: Tensor
+    _parts: Regrets
+    _wanted: bool
+    _call: RegretCall
+    _finder: RegretFinder
+
+    def __repr__(self) -> str:
+        facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
+        facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
+        text = "".join(f"; {name} {fact}" for name, fact in facts.items())
+        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{text})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the cached properties."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
+    def status(self) -> Tensor:
+        """The status of each sample, (B,) int8: of the predicted problem or, where that is solved, of the true one."""
+        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
+
+    @property
+    def repaired_rate(self) -> float:
+        """The share of samples for which the solver's active set was wrong and has been corrected."""
+        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
+
+    @property
+    def zero_gradient_rate(self) -> float:
+        """The share of samples whose gradient is exactly zero; NaN where no gradient was computed."""
+        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
+        return zero / max(len(self.regret), 1)
+
+    @cached_property
+    def _verified(self) -> VerifiedSolutions:
+        """The decisions, solved again with all that the pipeline knows about them."""
+        return self._finder.solve_again(self._call)
+
+    @property
+    def weakly_active(self) -> Tensor:
+        """The number of weakly active constraints of each sample, (B,); computed on first use."""
+        return self._verified.weak.count()
+
+    @property
+    def tangent_dim(self) -> Tensor:
+        """The dimension of each sample's tangent space, (B,); computed on first use."""
+        return self._verified.systems.tangent_dim()

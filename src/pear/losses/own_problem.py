@@ -1,0 +1,52 @@
+"""``OwnProblem``: a user's problem as a task to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from torch import Tensor
+
+from pear.decisions.solve import solve
+from pear.losses.adjacent_vertices import adjacent_vertices_in_problem
+from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import select_model_rows, select_rows
+from pear.problem.model import problem_and_cost_map, recourse_model
+
+
+class OwnProblem:
+    """A task made of a user's problem: decides by ``pear.solve``, and finds the neighbours of a vertex.
+
+    Args:
+        problem: the decision problem. Where it has fields per sample, ``keys`` selects its rows.
+
+    Example:
+        >>> import pear
+        >>> simplex = OwnProblem(pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0))
+        >>> simplex.adjacent(simplex.decide([[1.0, 2.0, 3.0]]))[0]
+        tensor([[0., 1., 0.],
+                [0., 0., 1.]], dtype=torch.float64)
+    """
+
+    name = "own problem"
+    decides_problem = True
+
+    def __init__(self, problem: Problem | Model) -> None:
+        self.problem = problem
+
+    def _problem_of(self, keys: list[Hashable] | None) -> Problem:
+        """Return the problem of the samples with these keys, without its cost map."""
+        return select_rows(problem_and_cost_map(self.problem)[0], keys)
+
+    def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
+        """Return the best decisions (B, n) for costs (B, n), or for values (B, k) with predicted right-hand sides."""
+        model = recourse_model(self.problem)
+        return solve(self._problem_of(keys) if model is None else select_model_rows(model, keys), cost).x
+
+    def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
+        """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""
+        return solve(self._problem_of(keys).relaxed(), cost).x
+
+    def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
+        """Find the neighbours of each vertex in z (B, n) in the continuous relaxation; returns B tensors (k, n)."""
+        return adjacent_vertices_in_problem(self._problem_of(keys).relaxed(), z)

@@ -1,0 +1,132 @@
+"""``RegretOutcome``: the regret of every sample of a forecast, next to the value of its best decision."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from pear.decisions.decision_device import follow_costs
+from pear.decisions.solve import solve
+from pear.errors import ProblemError
+from pear.losses.cost_pairs import check_cost_pair, detach_cost_pair, true_curvature_of_pair
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.optimality.rule import ROUNDOFF
+from pear.problem import Model, Problem
+from pear.problem.array_conversion import as_batch
+from pear.problem.keys_and_columns import check_same_order
+from pear.problem.known_samples import bring_known
+from pear.problem.model import recourse_model
+from pear.problem.predicted_curvature import without_curvature
+from pear.solvers.time_limit import within
+
+
+class RegretOutcome(NamedTuple):
+    """The regrets of decisions and the values of the best decisions, both under the true costs, in float64.
+
+    Attributes:
+        regret: (B,) the regret of each sample.
+        best: (B,) the objective value of each sample's best decision, in the problem's own sense.
+    """
+
+    regret: Tensor
+    best: Tensor
+
+    @classmethod
+    def of_decisions(
+        cls, problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None
+    ) -> RegretOutcome:
+        """Compare decisions with the best decisions under the true costs.
+
+        Args:
+            problem: the decision problem.
+            chosen: (B, n) decisions.
+            best: (B, n) best decisions under the true costs.
+            true: (B, n) true costs.
+            true_Q: true curvature; the problem's own if omitted.
+        """
+        paid, ideal = (problem.objective(z.double(), true.double(), Q=true_Q) for z in (chosen, best))
+        return cls(problem.sign * (paid - ideal), ideal)
+
+    def weighted(self, weight: Tensor | None) -> RegretOutcome:
+        """Multiply regrets and best values by the samples' weights (B,), relative to their mean; None changes nothing.
+
+        ``normalized`` of the result is the weighted normalised regret, ``Σ w regret / Σ w |best|``.
+        """
+        if weight is None:
+            return self
+        shares = weight.to(self.regret) / weight.to(self.regret).mean()
+        return RegretOutcome(shares * self.regret, shares * self.best)
+
+    @property
+    def normalized(self) -> float:
+        """The normalised regret ``Σ regret / Σ |best|``; see ``share_of_best`` for best values of 0."""
+        return self.share_of_best(float(self.regret.sum()), float(self.best.abs().sum()))
+
+    @property
+    def score(self) -> float:
+        """A finite number by which forecasts are compared.
+
+        It is the normalised regret, or the mean regret if the normalised one is infinite or all best values are 0.
+        """
+        mean = float(self.regret.sum() / max(len(self.regret), 1))
+        return self.normalized if bool(self.best.any()) and math.isfinite(self.normalized) else mean
+
+    @staticmethod
+    def share_of_best(lost: float, best: float) -> float:
+        """Return lost / best; if the best value is 0, return 0 if nothing is lost and infinity otherwise.
+
+        A best value that is tiny compared with the loss, as a rounding error is, counts as 0.
+
+        Example:
+            >>> share = RegretOutcome.share_of_best
+            >>> share(1.0, 4.0), share(0.0, 0.0), share(1.0, 0.0), share(1.0, 1e-17)
+            (0.25, 0.0, inf, inf)
+        """
+        if abs(best) > ROUNDOFF * abs(lost):
+            return lost / best
+        return 0.0 if lost <= 0 else lost * math.inf
+
+
+@follow_costs
+def regret_outcome_of_forecast(
+    problem: Problem | Model,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
+    known: Any = None,
+) -> RegretOutcome:
+    """Decide under predicted and under true costs, and compare; the arguments are those of ``pear.regret``."""
+    problem = bring_known(problem, known, predicted)
+    model = recourse_model(problem)
+    if model is not None:
+        return _regret_outcome_with_recourse(
+            model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit
+        )
+    plain, weighted, true_weighted = without_curvature(problem, predicted, true)
+    Q, true_Q = (weighted, true_weighted) if weighted is not None else (Q, true_Q)
+    problem, _, predicted, true = detach_cost_pair(plain, predicted, true)
+    predicted, true = predicted.double(), true.double()
+    true_Q = true_curvature_of_pair(problem, Q, true_Q, len(predicted))
+    with within(time_limit):
+        chosen = solve(problem, predicted, solver=solver, Q=Q).x
+        best = solve(problem, true, solver=solver, Q=true_Q).x
+    return RegretOutcome.of_decisions(problem, chosen, best, true, true_Q)
+
+
+def _regret_outcome_with_recourse(
+    model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
+) -> RegretOutcome:
+    """Return the outcome of a model that predicts right-hand sides: its regret includes what the recourse costs."""
+    if Q is not None:
+        raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+    check_same_order(model, predicted, true)
+    values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
+    check_cost_pair(values, came_true)
+    with within(time_limit):
+        judged = RecourseOutcome(model, came_true, solver=solver)
+        return RegretOutcome(judged(values), judged.best)
