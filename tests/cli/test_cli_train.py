@@ -18,7 +18,7 @@ from pear.cli.app import app
 from pear.cli.train import _print_outcomes
 from pear.losses.regret_outcome import RegretOutcome
 from pear.train.estimator import progress_display
-from pear.train.history import RaceRow
+from pear.train.racing.race_row import RaceRow
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")

@@ -17,7 +17,7 @@ from pear.decisions import smoothing
 from pear.problem.derived_problems import in_units
 from pear.train.compiled import LinearEpochs
 from pear.train.flat_regret import FlatRegret
-from pear.train.ranks import Ranks
+from pear.train.parallel_ranks import ParallelRanks
 
 RHO = smoothing.STRENGTH
 NAN, INF = float("nan"), float("inf")
@@ -352,7 +352,7 @@ def test_no_advice_that_was_followed_already(
         loss._use_smoothing(smoothing.Smoothing.given(0.5))
     loss.step(10_000)
     flat = FlatRegret(loss)
-    with Ranks() as alone:
+    with ParallelRanks() as alone:
         for epoch in range(1, 13):
             flat.end(epoch, compiled=4.0, seen=4, ranks=alone)
     assert len(caplog.messages) == (advice is not None)

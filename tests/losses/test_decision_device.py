@@ -240,7 +240,7 @@ def test_baselines_follow(name: str, far: FarDevice) -> None:
 
 
 def test_the_metric_of_a_training_decides_once_and_follows(far: FarDevice, caplog: pytest.LogCaptureFixture) -> None:
-    from pear.train.validation import RegretMetric
+    from pear.train.validation_score import RegretMetric
 
     problem = path(3)
     predicted, true = draws(problem, 8)

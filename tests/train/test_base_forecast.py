@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.train.base_forecast import Correction, forecast_of, held_out_forecast, offsets_for_fit, training_forecast
 from pear.train.estimator.networks import build_model
 from pear.train.estimator.training_rows import read_training_rows
-from pear.train.long_table import group_rows
+from pear.train.long_table import group_long_table
 
 pd = pytest.importorskip("pandas")
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -105,7 +105,7 @@ def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() ->
 
 def test_blocks_of_a_long_table_are_whole_groups() -> None:
     order = np.random.default_rng(1).permutation(len(LONG))
-    groups = group_rows(DAYS[order], len(order), K)
+    groups = group_long_table(DAYS[order], len(order), K)
     made = held_out_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
     first = np.isin(DAYS[order], list(groups.ids)[:30])
     by_hand = Ridge().fit(LONG[order][~first], C.ravel()[order][~first]).predict(LONG[order][first])
@@ -225,7 +225,7 @@ def test_samples_of_fit_get_offsets() -> None:
     np.testing.assert_array_equal(made.base.predict(X), Ridge().fit(X, C).predict(X))
     cube = torch.tensor(LONG).reshape(len(X), K, -1)
     long, _ = offsets_for_fit(base, cube, torch.tensor(C))
-    groups = group_rows(DAYS, len(LONG), K)
+    groups = group_long_table(DAYS, len(LONG), K)
     np.testing.assert_array_equal(long.flatten(), training_forecast(base, LONG, C.ravel(), groups).values)
 
 

@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import pear
 from pear.train import FitConfig, History, fit, in_order
-from pear.train.ranks import Ranks
+from pear.train.parallel_ranks import ParallelRanks
 
 pytestmark = pytest.mark.slow  # the ranks: made once, by the first test that asks
 
@@ -384,7 +384,7 @@ def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
     dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
         weight = nn.Parameter(torch.ones(3, device="cuda"))
-        with Ranks(0, 1, weight.device) as alone:
+        with ParallelRanks(0, 1, weight.device) as alone:
             value = (2.0 * weight).sum()
             value.backward()
             assert float(alone.mean("here", value.detach(), 4, [weight], summed=False)) == 6.0

@@ -11,7 +11,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train.long_table import group_rows
+from pear.train.long_table import group_long_table
 
 pd = pytest.importorskip("pandas")
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -196,7 +196,7 @@ def test_what_is_refused_in_words() -> None:
 
 
 def test_groups_keep_the_order_of_their_first_rows() -> None:
-    found = group_rows(np.array(["b", "a", "b", "c", "a", "c"]), 6, 2)
+    found = group_long_table(np.array(["b", "a", "b", "c", "a", "c"]), 6, 2)
     assert (list(found.ids), found.rows.tolist()) == (["b", "a", "c"], [[0, 2], [1, 4], [3, 5]])
     values = np.arange(6.0)
     np.testing.assert_array_equal(found.scatter(found.gather(values)), values)

@@ -18,10 +18,10 @@ from pear.losses import MSELoss
 from pear.train import FitConfig, History, Progress, fit
 from pear.train.blocked_folds import blocked_folds
 from pear.train.racing.feature_units import FeatureUnits
-from pear.train.racing.fit_by_race import count_folds
 from pear.train.racing.race import stages
+from pear.train.racing.race_folds import count_race_folds
 from pear.train.ridge import STRENGTHS, fit_ridge
-from pear.train.samples import as_samples
+from pear.train.samples.sample_source import read_sample_source
 
 TASK = pear.tasks.shortest_path((3, 3))
 FEATURES, COSTS = TASK.samples(660, degree=6, noise=0.25, seed=3)
@@ -117,7 +117,7 @@ def test_units_of_features_do_not_matter_to_a_network_either(last: nn.Module | N
 
 def test_a_network_that_has_learnt_forecasts_alike_in_standardised_features() -> None:
     features = X.double() * 50 + 7
-    model, samples = network(), as_samples((features, C.double()), "train", linear(), number=True)
+    model, samples = network(), read_sample_source((features, C.double()), "train", linear(), number=True)
     units = FeatureUnits.of(model, samples)
     assert units is not None
     inside = copy.deepcopy(model)
@@ -130,10 +130,10 @@ def test_a_network_that_has_learnt_forecasts_alike_in_standardised_features() ->
 
 def test_features_of_size_one_and_frozen_layers_are_left_as_they_are() -> None:
     rows = (X.double() - X.double().mean(0)) / X.double().std(0, correction=0)
-    samples = as_samples((rows, C.double()), "train", linear(), number=True)
+    samples = read_sample_source((rows, C.double()), "train", linear(), number=True)
     assert FeatureUnits.of(network(), samples) is None
     assert FeatureUnits.of(linear(), samples) is not None
-    frozen, others = network(), as_samples((50 * rows, C.double()), "train", linear(), number=True)
+    frozen, others = network(), read_sample_source((50 * rows, C.double()), "train", linear(), number=True)
     assert FeatureUnits.of(frozen, others) is not None
     frozen[0].requires_grad_(False)
     assert FeatureUnits.of(frozen, others) is None
@@ -312,5 +312,5 @@ def test_networks_and_large_problems_with_integers_are_judged_in_few_folds() -> 
     rows = sparse.csr_array(sparse.diags_array(np.ones(500)))
     large = pear.Problem(G=rows, h=np.ones(500), lb=0, ub=1, integer=True)
     small = pear.Problem(lb=0, ub=1, n=3, integer=True)
-    assert [count_folds(1, one) for one in (None, small, large.relaxed(), large)] == [5, 5, 5, 3]
-    assert count_folds(2, small) == 3
+    assert [count_race_folds(1, one) for one in (None, small, large.relaxed(), large)] == [5, 5, 5, 3]
+    assert count_race_folds(2, small) == 3

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, fit
-from pear.train.training_start import SPREAD, make_optimizer
+from pear.train.optimizer import make_optimizer
+from pear.train.output_layer import SPREAD
 from pear_lab.tasks import SharedLinear
 
 TASK = pear.tasks.shortest_path((3, 3))

@@ -19,7 +19,7 @@ from pear.optimality.duals_and_active_sets import Status
 from pear.solvers import time_limit
 from pear.train import FitConfig
 from pear.train.successive_halving import LATE
-from pear.train.validation import judge_in_time
+from pear.train.validation_time import validate_in_time
 
 TASK = pear.tasks.knapsack(torch.arange(1.0, 7.0)[None], 0.5)
 FEATURES, VALUES = (rows[:60] for rows in TASK.samples(60, degree=2, seed=3))
@@ -167,11 +167,11 @@ def test_only_the_time_ends_a_judgement_quietly() -> None:
     def fail(status: Status) -> float:
         raise SolveError("{samples}", [0], [int(status)])
 
-    assert judge_in_time(1.0, lambda: fail(Status.TIME_LIMIT)) is None
-    assert judge_in_time(0.0, lambda: 1.0) is None
-    assert judge_in_time(None, lambda: 1.0) == 1.0
+    assert validate_in_time(1.0, lambda: fail(Status.TIME_LIMIT)) is None
+    assert validate_in_time(0.0, lambda: 1.0) is None
+    assert validate_in_time(None, lambda: 1.0) == 1.0
     with pytest.raises(SolveError):
-        judge_in_time(1.0, lambda: fail(Status.INFEASIBLE))
+        validate_in_time(1.0, lambda: fail(Status.INFEASIBLE))
 
 
 def test_a_hard_program_may_use_the_time_of_the_others() -> None:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch
 from pear.train.successive_halving import describe_settings, multiple_of_auto
 from pear.train.tune import _tuning_stages, default_candidates
 

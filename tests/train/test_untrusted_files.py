@@ -24,7 +24,7 @@ import pear
 from pear.errors import DataError, ProblemError, TrainingError
 from pear.train import file_format
 from pear.train.run_identity import data_identity, loss_identity
-from pear.train.samples import as_samples
+from pear.train.samples.sample_source import read_sample_source
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 
@@ -316,7 +316,7 @@ def test_a_loader_is_told_by_its_costs_in_any_order() -> None:
     def identity(costs: torch.Tensor, seed: int = 0) -> dict[str, Any]:
         order = torch.Generator().manual_seed(seed)
         loader = DataLoader(TensorDataset(X.bfloat16(), costs.bfloat16()), batch_size=5, shuffle=True, generator=order)
-        return data_identity(as_samples(loader, "train", nn.Linear(2, 3).bfloat16()))
+        return data_identity(read_sample_source(loader, "train", nn.Linear(2, 3).bfloat16()))
 
     assert identity(C) == identity(C, seed=1)
     assert identity(C) != identity(C.roll(1, 1))

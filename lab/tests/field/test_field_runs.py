@@ -46,7 +46,7 @@ def test_every_method_has_five_tries_and_the_untouched_default_has_one() -> None
 
 
 def test_the_start_is_the_ridge_regression_of_the_library() -> None:
-    from pear.train.training_start import fit_output_layer
+    from pear.train.output_layer import fit_output_layer
 
     prepared = prepare_task("quick-paths", 3, SMALL)
     other = torch.nn.Linear(5, 12)

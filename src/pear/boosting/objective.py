@@ -19,12 +19,13 @@ from pear.errors import ProblemError
 from pear.losses.defaults import BOOSTING
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.model import input_count
 from pear.problem.row_pairing import check_paired_rows
 from pear.setting_checks import check_number_setting, check_share_setting
 from pear.train.base_forecast import FOLDS, held_out_forecast, is_refittable
-from pear.train.long_table import group_rows
-from pear.train.validation import RegretMetric, own_rows
+from pear.train.long_table import group_long_table
+from pear.train.validation_score import RegretMetric
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +36,7 @@ class _BoosterCallReader:
     def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
         self.problem, self.inputs = problem, input_count(problem)
         check_paired_rows({"true": true, "groups": groups})
-        self.groups = None if groups is None else group_rows(groups, np.size(groups), self.inputs)
+        self.groups = None if groups is None else group_long_table(groups, np.size(groups), self.inputs)
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:
@@ -171,7 +172,7 @@ class Metric(_BoosterCallReader):
         """Return ("regret", value), and for LightGBM a third entry, False: lower is better."""
         predicted, true = self._read_call(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
-            keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
+            keys: Any = None if count_keyed_samples(self.problem) is None else list(range(len(true)))
             self._kept = true, RegretMetric(self.problem, torch.from_numpy(true), keys)
         values = torch.from_numpy(predicted.copy())
         value = self._kept[1](values, values)
@@ -233,5 +234,5 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
     blocks = None
     if groups is not None:
         count = len(X)
-        blocks = group_rows(groups, count, count // max(len(set(groups)), 1))
+        blocks = group_long_table(groups, count, count // max(len(set(groups)), 1))
     return held_out_forecast(base, X, y, blocks, folds)

@@ -93,7 +93,7 @@ class CorrectedForecasts:
         """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
         import numpy as np
 
-        from pear.train.validation import own_rows
+        from pear.problem.keys_and_columns import count_keyed_samples
 
         known = np.isfinite(X[:, self.columns :]).all(axis=1)
         if groups is not None:
@@ -104,7 +104,9 @@ class CorrectedForecasts:
             )
         options = {} if groups is None else {"groups": groups[known]}
         problem = self.regressor.problem
-        if own_rows(problem) is not None:  # which has fields of its own for every sample, also for those left out
+        if (
+            count_keyed_samples(problem) is not None
+        ):  # which has fields of its own for every sample, also for those left out
             samples = np.flatnonzero(known) if groups is None else np.unique(groups[known])
             self.regressor.set_params(problem=problem[samples.tolist()])
         self.regressor.fit(X[known, : self.columns], y[known], base_forecast=self._forecasts(X[known]), **options)

@@ -169,7 +169,7 @@ def order_long_table(table: pandas.DataFrame, long: LongColumns, names: Sequence
         DataError: a cell is empty, or a group has a value twice.
         ProblemError: a group has not a row for each value.
     """
-    from pear.train.long_table import group_rows
+    from pear.train.long_table import group_long_table
 
     _require_column(table, long.groups, "--groups", path)
     if long.variables is not None:
@@ -185,7 +185,7 @@ def order_long_table(table: pandas.DataFrame, long: LongColumns, names: Sequence
         if (twice := table.duplicated([long.groups, long.variables])).any():
             group, name = table.loc[twice, [long.groups, long.variables]].iloc[0]
             raise DataError(f"group {group} of {path} has {name!r} twice; keep one row of each")
-    found = group_rows(table[long.groups], len(table), len(names))
+    found = group_long_table(table[long.groups], len(table), len(names))
     first = sorted(range(len(found)), key=lambda group: int(table.index[found.rows[group]].min()))
     return table.iloc[found.rows[first].ravel()]
 

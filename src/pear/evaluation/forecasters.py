@@ -14,10 +14,9 @@ from pear.errors import ProblemError
 from pear.evaluation.time_splits import Fold
 from pear.evaluation.walk_samples import Array, FeatureTable, Samples
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order
+from pear.problem.keys_and_columns import check_same_order, count_keyed_samples
 from pear.problem.known_samples import with_numbers
 from pear.problem.row_pairing import has_index
-from pear.train.validation import own_rows
 
 _REFUSALS = (ValueError, TypeError)
 """What estimators for a single output raise for targets of several columns; LightGBM raises either of them."""
@@ -91,7 +90,7 @@ class EstimatorForecaster:
         for name, value in fresh.get_params(deep=True).items():
             if isinstance(value, Model) and value.known_map is not None and samples.known is not None:
                 fresh.set_params(**{name: with_numbers(value, samples.known[fold.train.tolist()])})
-            elif isinstance(value, (Problem, Model)) and own_rows(value) == len(samples):
+            elif isinstance(value, (Problem, Model)) and count_keyed_samples(value) == len(samples):
                 fresh.set_params(**{name: value[fold.train.tolist()]})
         return fresh
 

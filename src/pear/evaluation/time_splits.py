@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pear.errors import ProblemError
 from pear.setting_checks import check_count_setting
-from pear.train.base_forecast import count_rows
+from pear.train.samples.sample_rows import count_sample_rows
 
 Rows = NDArray[np.intp]
 
@@ -69,7 +69,7 @@ class TimeSplits:
         Raises:
             ProblemError: there are too few rows.
         """
-        count = count_rows(X)
+        count = count_sample_rows(X)
         size = count // (self.folds + 1) if self.test_rows is None else self.test_rows
         first = count - self.folds * size
         if size < 1 or first - self.gap < 1:

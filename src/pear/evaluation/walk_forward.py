@@ -25,7 +25,7 @@ from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.keys_and_columns import column_names
 from pear.problem.model import plain_problem
-from pear.train.estimator.regret_scorer import as_tensor, as_values
+from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_tensor
 from pear.wording import list_positions
 
 
@@ -182,7 +182,7 @@ def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
     found = np.asarray(as_rows(values), dtype=np.float64)
     if found.ndim == 1 and found.size == len(fold.test) * samples.true.shape[1]:  # sample by sample
         found = found.reshape(len(fold.test), -1)
-    found = as_values(samples.problem, found, "the forecasts")
+    found = read_sample_values(samples.problem, found, "the forecasts")
     if len(found) != len(fold.test):
         raise ProblemError(f"{len(found)} forecasts came for {len(fold.test)} test rows")
     unusable = np.flatnonzero(~np.isfinite(found).all(1))
@@ -194,7 +194,9 @@ def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
 def _judge_of(samples: Samples, tested: Rows) -> ForecastJudge:
     """Return the judge of all tested rows. Its errors name rows without a best decision by their numbers in X."""
     try:
-        return ForecastJudge(samples.problem[tested.tolist()], as_tensor(samples.problem, samples.true[tested]))
+        return ForecastJudge(
+            samples.problem[tested.tolist()], sample_rows_to_tensor(samples.problem, samples.true[tested])
+        )
     except SolveError as error:
         raise _with_row_numbers(error, tested) from error
 
@@ -203,7 +205,7 @@ def _judge(name: str, judge: ForecastJudge, samples: Samples, values: Array, tes
     """Judge the decisions of one forecaster."""
     with _Naming(name, "its decisions"):
         try:
-            return judge(as_tensor(samples.problem, values))
+            return judge(sample_rows_to_tensor(samples.problem, values))
         except SolveError as error:
             raise _with_row_numbers(error, tested) from error
 

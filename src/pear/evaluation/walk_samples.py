@@ -12,13 +12,12 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.evaluation.time_splits import Rows
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order
+from pear.problem.keys_and_columns import check_same_order, count_keyed_samples
 from pear.problem.known_samples import read_known, with_numbers
 from pear.problem.model import input_count
 from pear.problem.row_pairing import check_paired_rows, has_index, is_frame
-from pear.train.estimator.regret_scorer import as_values
-from pear.train.long_table import GroupRows, group_rows
-from pear.train.validation import own_rows
+from pear.train.long_table import LongTable, group_long_table
+from pear.train.samples.sample_rows import read_sample_values
 
 Array = NDArray[np.float64]
 
@@ -40,7 +39,7 @@ class FeatureTable:
         ProblemError: the table has another number of rows, dates that are not in order, or samples in another order.
     """
 
-    def __init__(self, name: str, X: Any, count: int, groups: GroupRows | None) -> None:
+    def __init__(self, name: str, X: Any, count: int, groups: LongTable | None) -> None:
         self.X, self._groups = as_rows(X), groups
         rows = self.X.shape[0]
         self.is_long = groups is not None and rows == groups.rows.size != count
@@ -90,7 +89,7 @@ class Samples:
     def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None, known: Any = None) -> None:
         self.problem, self.C = problem, as_rows(C)
         self._given = {"X": X, "C": C, "groups": groups, "known": known}
-        self.groups = None if groups is None else group_rows(groups, len(groups), input_count(problem))
+        self.groups = None if groups is None else group_long_table(groups, len(groups), input_count(problem))
         self.true = self.read_values(self.C, "C")
         self._wide_C = len(self.C) == len(self.true) and is_frame(self.C)
         if self._wide_C:
@@ -99,7 +98,7 @@ class Samples:
         unusable = np.flatnonzero(~np.isfinite(self.true).all(1))
         if len(unusable):
             raise ProblemError(f"C is not finite in row {unusable[0]} and {len(unusable) - 1} others; leave them out")
-        own = own_rows(problem)
+        own = count_keyed_samples(problem)
         if own not in (None, count):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")
         self.check_pairing("C", C)
@@ -129,7 +128,7 @@ class Samples:
         table = as_rows(values)
         if self.groups is not None and self.groups.rows.size == np.size(table) and len(table) != len(self.groups):
             table = self.groups.gather(np.asarray(table).reshape(-1))
-        return as_values(self.problem, table, name).astype(np.float64)
+        return read_sample_values(self.problem, table, name).astype(np.float64)
 
     def targets(self, samples: Rows, is_long: bool) -> Any:
         """Return the true values of these samples as an estimator takes them.

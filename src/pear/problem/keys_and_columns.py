@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.model import Model
+from pear.problem.model import Model, plain_problem
 from pear.problem.oracle import Oracle
 from pear.problem.oracle_calls import argument_names
 from pear.problem.problem import Problem
@@ -138,3 +138,14 @@ def check_same_order(problem: Problem | Model, predicted: Any, true: Any) -> Non
             f"{list(columns[1] or ())[:5]}: {advice}"
         )
     check_paired_rows({"true": true, "predicted": predicted})
+
+
+def count_keyed_samples(problem: Any) -> int | None:
+    """Return the number of samples that a problem or its cost map has rows for; None if all samples share its data.
+
+    The key of a sample is then its row number. The argument may also be no problem at all: the result is None.
+    """
+    if not isinstance(problem, (Problem, Model)):
+        return None
+    plain, cost_map = plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
+    return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch

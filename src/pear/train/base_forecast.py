@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.train.history import History
-from pear.train.long_table import GroupRows
-from pear.train.samples import as_samples
+from pear.train.long_table import LongTable
 from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
+from pear.train.samples.sample_source import read_sample_source
 
 logger = logging.getLogger("pear")
 
@@ -150,7 +151,7 @@ def _module_forecast(base: nn.Module, X: Any) -> Array:
         base.train(training)
 
 
-def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> BaseForecast:
+def training_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> BaseForecast:
     """Forecasts of a base for training a correction, with errors as large as on rows that the base has not seen.
 
     Trees and wide models forecast the rows that they were fitted to too well, so that a correction would learn from
@@ -194,7 +195,7 @@ def training_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
     return BaseForecast(fitted, values, note)
 
 
-def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None, folds: int = FOLDS) -> Array:
+def held_out_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
     """Forecast each of several blocks of consecutive samples by a copy of ``base`` that is fitted to the other blocks.
 
     Args:
@@ -208,7 +209,7 @@ def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
         >>> bool((made[:2] == by_hand).all())
         True
     """
-    count = count_rows(X)
+    count = count_sample_rows(X)
     samples = count if groups is None else len(groups)
     if samples < 2:
         raise ProblemError(f"two samples at least are needed to forecast one from the other; got {samples}")
@@ -216,26 +217,16 @@ def held_out_forecast(base: Any, X: Any, y: Any, groups: GroupRows | None = None
     for block in np.array_split(np.arange(samples), min(folds, samples)):
         others = np.setdiff1d(np.arange(samples), block)
         here, there = (_rows_of(part, groups) for part in (block, others))
-        found = forecast_of(_fitted_copy(base, take_rows(X, there), take_rows(y, there)), take_rows(X, here))
+        found = forecast_of(
+            _fitted_copy(base, take_sample_rows(X, there), take_sample_rows(y, there)), take_sample_rows(X, here)
+        )
         values = np.full((count, *found.shape[1:]), np.nan) if values is None else values
         values[here] = found
     assert values is not None
     return values
 
 
-def count_rows(table: Any) -> int:
-    """The number of rows of a table, a tensor, or anything that NumPy takes."""
-    return int((table if hasattr(table, "shape") else np.asarray(table)).shape[0])
-
-
-def take_rows(table: Any, rows: Array) -> Any:
-    """Rows of an array or of a pandas table, by number."""
-    if hasattr(table, "iloc"):
-        return table.iloc[rows]
-    return table[torch.from_numpy(rows)] if isinstance(table, Tensor) else np.asarray(table)[rows]
-
-
-def _rows_of(samples: Array, groups: GroupRows | None) -> Array:
+def _rows_of(samples: Array, groups: LongTable | None) -> Array:
     """Row numbers of these samples, ascending."""
     return samples if groups is None else np.sort(groups.rows[samples].ravel())
 
@@ -271,7 +262,7 @@ def _as_array(values: Any) -> Any:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
-def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: GroupRows | None = None) -> Array:
+def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: LongTable | None = None) -> Array:
     """Check forecasts, and give them the shape of the costs.
 
     Args:
@@ -313,7 +304,7 @@ def offsets_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor,
     rows, true, groups = features, costs, None
     if features.dim() == 3:
         count, size = costs.shape
-        groups = GroupRows(tuple(range(count)), np.arange(count * size).reshape(count, size))
+        groups = LongTable(tuple(range(count)), np.arange(count * size).reshape(count, size))
         rows, true = features.flatten(0, 1), costs.flatten()
     made = training_forecast(base, rows, true, groups)
     offsets = as_offsets(made.values, (costs.shape[0], costs.shape[1]), "forecasts of the base", groups)
@@ -358,7 +349,7 @@ def _read_corrected(data: Any, name: str, model: nn.Module) -> tuple[MemorySampl
     Raises:
         ProblemError: the samples are not in memory, or the model has several inputs.
     """
-    samples = as_samples(data, name, model)
+    samples = read_sample_source(data, name, model)
     if not isinstance(samples, MemorySamples) or not isinstance(samples.features, Tensor):
         raise ProblemError(f"base= needs samples in memory with one input; {name} is something else")
     return samples, samples.features

@@ -12,33 +12,28 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.train.base_forecast import Correction, fit_correction
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.fit_job import FitJob
 from pear.train.history import Callback, History
 from pear.train.loss_interface import check_takes_weight, loss_counts, problem_of_loss
+from pear.train.parallel_ranks import ParallelRanks
 from pear.train.racing.fit_by_race import fit_by_race
-from pear.train.ranks import Ranks
 from pear.train.run_identity import run_identity
 from pear.train.sample_order import Order, shuffled
-from pear.train.samples import SampleSource, as_samples, weigh_samples
-from pear.train.samples.features import Keys, check_costs, check_weight_rows
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_rows import Keys, check_sample_weight_rows
+from pear.train.samples.sample_source import SampleSource, read_sample_source, weigh_sample_source
 from pear.train.samples.stream_samples import StreamSamples
+from pear.train.samples.usable_samples import check_usable_costs
 from pear.train.squared_error_first import train_in_two_parts
 from pear.train.time_order import describe_order, sort_samples
 from pear.train.training_labels import check_labels, training_labels
-from pear.train.validation import (
-    Metric,
-    Score,
-    check_can_hold_out,
-    default_score,
-    held_out_note,
-    own_rows,
-    with_validation,
-)
+from pear.train.validation import check_validation_rows, describe_validation, find_validation_samples
+from pear.train.validation_score import Metric, Score, default_validation_score
 
 logger = logging.getLogger("pear")
 
@@ -143,9 +138,9 @@ def fit(
         ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
     _check_kinds(model, loss)
-    check_weight_rows(train, sample_weight, "sample_weight")
-    check_weight_rows(validation, validation_weight, "validation_weight")
-    numbered = own_rows(problem_of_loss(loss)) is not None
+    check_sample_weight_rows(train, sample_weight, "sample_weight")
+    check_sample_weight_rows(validation, validation_weight, "validation_weight")
+    numbered = count_keyed_samples(problem_of_loss(loss)) is not None
     train, sample_weight, moved = sort_samples(train, numbered, sample_weight)
     if base is not None:
         options = {"optimizer": optimizer, "order": order, "progress": progress, "checkpoint": checkpoint}
@@ -156,16 +151,18 @@ def fit(
 
         return _note_order(fit_correction(base, model, train, validation, fit_corrected), moved)
     began = read_clock()
-    with Ranks.of(model, config.data_parallel) as ranks:
+    with ParallelRanks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
         problem, before = problem_of_loss(loss), loss_counts(loss)
-        samples = weigh_samples(as_samples(train, "train", model, number=True), sample_weight, "sample_weight")
+        samples = weigh_sample_source(
+            read_sample_source(train, "train", model, number=True), sample_weight, "sample_weight"
+        )
         if sample_weight is not None:
             check_takes_weight(loss)
         races = config.start == "race" and optimizer is None and problem is not None
         samples, held_out, taken = _hold_out(samples, validation, validation_weight, model, problem, races)
         ranks.check_same_samples(samples)
-        check_costs(samples.costs, "train", loss)
+        check_usable_costs(samples.costs, "train", loss)
         _check_keys(samples, problem)
         check_labels(config, problem, samples.keys)
         samples = samples.usable(model, loss)
@@ -182,7 +179,9 @@ def fit(
             check_seconds = getattr(metric, "check_seconds", 0.0)
             if score is None:
                 before_score = read_clock()
-                held_out, score = default_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
+                held_out, score = (
+                    default_validation_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
+                )
                 check_seconds = read_clock() - before_score  # for the best decisions: a check takes as long
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
             file = RunFile.open(path, lambda: run_identity(*said))
@@ -211,10 +210,10 @@ def _hold_out(
         The samples to train on; those to judge by, or what a race holds out; and how many were taken from ``samples``.
     """
     if races and isinstance(samples, MemorySamples) and (validation is None or isinstance(validation, (int, float))):
-        check_can_hold_out(samples, problem)
+        check_validation_rows(samples, problem)
         return samples, validation, 0
-    samples, held_out, taken = with_validation(samples, validation, model, problem)
-    return samples, weigh_samples(held_out, weight, "validation_weight"), taken
+    samples, held_out, taken = find_validation_samples(samples, validation, model, problem)
+    return samples, weigh_sample_source(held_out, weight, "validation_weight"), taken
 
 
 def _note_order(history: History, moved: bool) -> History:
@@ -225,10 +224,11 @@ def _note_order(history: History, moved: bool) -> History:
 
 def _check_keys(samples: SampleSource, problem: Any) -> None:
     """Raise ProblemError where a problem has fields per sample, and the samples do not say which is which."""
-    if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
+    rows = count_keyed_samples(problem)
+    if not isinstance(samples, MemorySamples) and samples.keys is None and rows is not None:
         what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
         raise ProblemError(
-            f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
+            f"the problem has fields of its own for {rows} samples, and {what} does not say which "
             "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
         )
 
@@ -266,7 +266,7 @@ def _note_on_samples(samples: SampleSource, taken: int, config: FitConfig, order
     elif isinstance(samples, StreamSamples):
         note = samples.note
     elif taken:
-        note = held_out_note(taken, len(samples))
+        note = describe_validation(taken, len(samples))
     else:
         return ""
     if first:

@@ -10,10 +10,10 @@ from pear.clock import read_clock
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback
-from pear.train.ranks import Ranks
+from pear.train.parallel_ranks import ParallelRanks
 from pear.train.sample_order import Order
-from pear.train.samples import SampleSource
-from pear.train.validation import Score
+from pear.train.samples.sample_source import SampleSource
+from pear.train.validation_score import Score
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FitJob:
     config: FitConfig
     order: Order
     callbacks: tuple[Callback, ...]
-    ranks: Ranks
+    ranks: ParallelRanks
     file: RunFile = field(default_factory=RunFile)
     began: float = field(default_factory=read_clock)
     check_seconds: float = 0.0

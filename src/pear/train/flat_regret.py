@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pear.losses import PEARLoss
-from pear.train.ranks import Ranks
+from pear.train.parallel_ranks import ParallelRanks
 
 logger = logging.getLogger("pear")
 
@@ -44,7 +44,7 @@ class FlatRegret:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
-    def end(self, epoch: int, compiled: float, seen: int, ranks: Ranks) -> None:
+    def end(self, epoch: int, compiled: float, seen: int, ranks: ParallelRanks) -> None:
         """End an epoch, and warn where the counts have been high for long and guidance is weak.
 
         Args:

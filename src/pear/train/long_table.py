@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class GroupRows:
+class LongTable:
     """Which rows of a long table belong to which decision.
 
     Attributes:
@@ -24,7 +24,7 @@ class GroupRows:
         name: the name of the ids where they came as a Series; None elsewhere.
 
     Example:
-        >>> days = group_rows(["mon", "tue", "mon", "tue"], 4, 2)
+        >>> days = group_long_table(["mon", "tue", "mon", "tue"], 4, 2)
         >>> days.ids, days.rows.tolist()
         (('mon', 'tue'), [[0, 2], [1, 3]])
         >>> days.scatter(days.gather(np.array([1.0, 2.0, 3.0, 4.0]))).tolist()
@@ -49,7 +49,7 @@ class GroupRows:
         return flat
 
 
-def group_rows(groups: Any, count: int, size: int) -> GroupRows:
+def group_long_table(groups: Any, count: int, size: int) -> LongTable:
     """Find the rows of every group of a long table.
 
     Args:
@@ -76,4 +76,4 @@ def group_rows(groups: Any, count: int, size: int) -> GroupRows:
                 f"order; group {one} has {len(rows)} ({list_positions('row', rows)}): add the rows that are "
                 f"missing, or drop the group"
             )
-    return GroupRows(tuple(found), np.array(list(found.values())).reshape(-1, size), getattr(groups, "name", None))
+    return LongTable(tuple(found), np.array(list(found.values())).reshape(-1, size), getattr(groups, "name", None))

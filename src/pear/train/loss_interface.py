@@ -12,8 +12,9 @@ from pear.losses import PEARLoss
 from pear.problem import Model
 from pear.problem.keys_and_columns import takes_keys
 from pear.problem.oracle_calls import argument_names
-from pear.train.samples import SampleSource
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_source import SampleSource
 
 
 def accept_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:

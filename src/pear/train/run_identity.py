@@ -19,9 +19,9 @@ from pear.problem.problem import FIELDS
 from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import problem_of_loss
 from pear.train.sample_order import Order
-from pear.train.samples import SampleSource
-from pear.train.samples.features import input_tensors
+from pear.train.samples.features import feature_tensors
 from pear.train.samples.loader_samples import LoaderSamples
+from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.stream_samples import StreamSamples
 
 MAY_CHANGE = ("max_epochs", "patience", "time_cap", "data_parallel")
@@ -130,7 +130,7 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
     are neither numbers nor texts nor tuples of these are left out.
     """
     look = samples.look()
-    inputs = input_tensors(look.features)
+    inputs = feature_tensors(look.features)
     said = {"samples": len(samples), "features": [list(part.shape[1:]) for part in inputs]}
     if isinstance(samples, LoaderSamples):
         rows = samples.costs.detach().cpu().flatten(1).contiguous().view(torch.uint8).numpy()

@@ -14,10 +14,10 @@ from pear.clock import read_clock
 from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
 from pear.train.history import Callback, Check, History
-from pear.train.samples import SampleSource
+from pear.train.output_layer import has_fresh_output_layer
+from pear.train.samples.sample_source import SampleSource
 from pear.train.training_run import train_on_loss
-from pear.train.training_start import is_fresh
-from pear.train.validation import evaluate
+from pear.train.validation_score import score_on_validation
 
 
 def train_in_two_parts(
@@ -44,13 +44,15 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     they are better.
     """
     model, look, began = job.model, train.look(), read_clock()
-    fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
+    fresh, given = has_fresh_output_layer(model, look.features, look.costs), copy.deepcopy(model.state_dict())
     if job.resumes("mse") and fresh is False:
         fresh = True  # the model has the weights of the interrupted training
     history = History(stopped="patience")
     if fresh is not True:
         try:
-            value = job.ranks.from_rank_0("the first check", lambda: evaluate(model, job.validation, job.score))
+            value = job.ranks.from_rank_0(
+                "the first check", lambda: score_on_validation(model, job.validation, job.score)
+            )
         except KeyboardInterrupt:
             return History(stopped="interrupted")
         history.best = Check(0, read_clock() - began, math.nan, value) if math.isfinite(value) else None

@@ -23,7 +23,8 @@ from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
 from pear.train.sample_order import in_order, shuffled
 from pear.train.samples.memory_samples import MemorySamples
-from pear.train.validation import Metric, seconds_to_judge
+from pear.train.validation_score import Metric
+from pear.train.validation_time import seconds_left_to_validate
 
 Settings = Mapping[str, Any]
 """A method under "method", by its name or as ``as_method`` takes it, and options of its loss.
@@ -277,7 +278,7 @@ class SuccessiveHalving:
         if left <= check and not first:
             return TimeLeft(0.0, 0.0)
         stage = max(min(max(left / shares, 2 * check), left), check, LEAST_SHARE * self._cap)
-        return TimeLeft(stage, None if first else seconds_to_judge(self._cap, spent))
+        return TimeLeft(stage, None if first else seconds_left_to_validate(self._cap, spent))
 
     def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
         """Train the candidates ``left`` in one stage; returns True where the user interrupts it."""

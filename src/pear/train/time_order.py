@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.train.base_forecast import count_rows, take_rows
+from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
 
 Rows = NDArray[np.intp]
 
@@ -102,7 +102,7 @@ def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
 
 def _have_rows(tables: Iterable[Any], count: int) -> bool:
     """Whether all tables have this many rows; tables with other numbers are refused later, with a message."""
-    return all(count_rows(one) == count for one in tables if one is not None)
+    return all(count_sample_rows(one) == count for one in tables if one is not None)
 
 
 def _move(table: Any, order: Rows) -> Any:
@@ -111,7 +111,7 @@ def _move(table: Any, order: Rows) -> Any:
         return {name: _move(part, order) for name, part in table.items()}
     if isinstance(table, tuple):
         return tuple(_move(part, order) for part in table)
-    return None if table is None else take_rows(table, order)
+    return None if table is None else take_sample_rows(table, order)
 
 
 def _dates(pandas: Any, labels: Any) -> NDArray[Any] | None:

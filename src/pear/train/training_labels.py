@@ -14,13 +14,15 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model, Oracle, Problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.model import plain_problem
 from pear.train.base_forecast import Correction
 from pear.train.fit_config import FitConfig
-from pear.train.samples import SampleSource
-from pear.train.samples.features import input_tensors, map_features, nonfinite_rows
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch
-from pear.train.validation import own_rows
+from pear.train.samples.features import feature_tensors, map_features
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_source import SampleSource
+from pear.train.samples.usable_samples import nonfinite_samples
 
 _PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
 
@@ -51,13 +53,13 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
             "label_neighbours and normalise_costs need samples in memory, such as a pair (X, C) or a Dataset; read "
             "them first, or leave both settings out"
         )
-    counted = ~nonfinite_rows(samples.costs)
+    counted = ~nonfinite_samples(samples.costs)
     if samples.left_out is not None:
         counted &= ~samples.left_out
     seen = samples.all.only(counted)
     labels = seen.costs.double()
     if config.label_neighbours:
-        inputs = input_tensors(seen.features)[:1] if isinstance(model, Correction) else input_tensors(seen.features)
+        inputs = feature_tensors(seen.features)[:1] if isinstance(model, Correction) else feature_tensors(seen.features)
         places = torch.cat([part.double().flatten(1) for part in inputs], 1)
         if config.label_mixing == "each":
             each = mix_with_each(places, seen, config.label_neighbours, config.label_own_weight)
@@ -192,4 +194,4 @@ def _knows_samples(problem: Any) -> bool:
         return False
     plain = plain_problem(problem)
     asks = isinstance(plain, Oracle) and plain.takes_keys
-    return asks or own_rows(problem) is not None
+    return asks or count_keyed_samples(problem) is not None

@@ -21,12 +21,15 @@ from pear.train.fit_job import FitJob
 from pear.train.flat_regret import FlatRegret
 from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss_interface import accept_keys, calibrate_loss, call_loss, step_guidance
-from pear.train.ranks import fingerprint
-from pear.train.samples import SampleSource
-from pear.train.samples.features import call_model, masks_failures
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch
-from pear.train.training_start import STANDARDISED, make_optimizer
-from pear.train.validation import evaluate, judge_in_time, seconds_to_judge
+from pear.train.optimizer import STANDARDISED, make_optimizer
+from pear.train.parallel_ranks import fingerprint
+from pear.train.samples.features import call_on_features
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_source import SampleSource
+from pear.train.samples.usable_samples import masks_unusable_samples
+from pear.train.validation_score import score_on_validation
+from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
 PARTS = 8
 """The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
@@ -263,7 +266,7 @@ class TrainingRun:
 
         Args:
             batch: the samples of all ranks together.
-            place: the place in the training, in words, for ``Ranks.meet``.
+            place: the place in the training, in words, for ``ParallelRanks.meet``.
         """
         self.optimizer.zero_grad()
         part = self.ranks.part_of_batch(batch)
@@ -279,11 +282,16 @@ class TrainingRun:
 
     def _gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
-        value = call_loss(self.keyed_loss, call_model(self.model, batch.features), batch, self.loss_is_sum)
+        value = call_loss(self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum)
         self.flat.step()
         value.backward()
         loss, count = self.loss, len(batch.costs)
-        if self.ranks.size > 1 and isinstance(loss, PEARLoss) and masks_failures(loss) and loss.last is not None:
+        if (
+            self.ranks.size > 1
+            and isinstance(loss, PEARLoss)
+            and masks_unusable_samples(loss)
+            and loss.last is not None
+        ):
             count = int((loss.last.status == 0).sum())
         return value.detach(), count
 
@@ -331,8 +339,8 @@ class TrainingRun:
         validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.
         """
         best = self.history.best
-        left = None if self.best_weights is None else seconds_to_judge(self.config.time_cap, self.seconds())
-        value = judge_in_time(left, lambda: evaluate(self.model, self.job.validation, self.job.score))
+        left = None if self.best_weights is None else seconds_left_to_validate(self.config.time_cap, self.seconds())
+        value = validate_in_time(left, lambda: score_on_validation(self.model, self.job.validation, self.job.score))
         if value is None or best is None:
             return None if value is None else (value, self.seconds(), True)
         share = len(self.job.validation) ** -0.5 if best.epoch == 0 else 0.0

@@ -17,13 +17,16 @@ from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.losses.methods import as_method, make_loss
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.model import plain_problem, recourse_model
 from pear.problem.oracle import DECISIONS_ALONE
 from pear.train.estimator.networks import make_network
 from pear.train.fit_config import FitConfig
 from pear.train.history import History
-from pear.train.samples.features import check_sample_rows, input_tensors, read_features, read_rows
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch
+from pear.train.samples.features import feature_tensors, read_features
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_rows import check_sample_rows, read_sample_rows
 from pear.train.successive_halving import (
     Candidate,
     CandidateRow,
@@ -33,7 +36,8 @@ from pear.train.successive_halving import (
     multiple_of_auto,
 )
 from pear.train.time_order import sort_samples
-from pear.train.validation import Metric, RegretMetric, held_out_note, hold_out, own_rows
+from pear.train.validation import describe_validation, hold_out_validation
+from pear.train.validation_score import Metric, RegretMetric
 
 FINALISTS = 2
 """The number of candidates that are trained to the end."""
@@ -186,7 +190,7 @@ def tune(
             raise KeyboardInterrupt
         raise TrainingError(f"every candidate failed; the first one: {field[0].note}")
     if not isinstance(validation, (tuple, list)):
-        best.history.held_out, best.history.note = len(held_out), held_out_note(len(held_out), len(train))
+        best.history.held_out, best.history.note = len(held_out), describe_validation(len(held_out), len(train))
     rows = tuple(one.row() for one in field)
     return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
@@ -245,11 +249,11 @@ def _split_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
     """Training and validation samples: the last rows are held out, or the user gives validation samples."""
-    rows = own_rows(problem)
+    rows = count_keyed_samples(problem)
     given, *_ = sort_samples((X, C), rows is not None)
     samples = _read_samples(problem, given, "X and C")
     if not isinstance(validation, (tuple, list)):
-        return hold_out(samples, validation, problem)
+        return hold_out_validation(samples, validation, problem)
     if rows is not None:
         raise ProblemError(
             f"the problem has fields of its own for {rows} samples; put the validation samples last in X, "
@@ -260,9 +264,12 @@ def _split_samples(
 
 def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
     """Read features, costs and row numbers, where there are some; raise if shapes or row orders do not fit."""
-    features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
+    features, costs = (
+        read_features(pair[0], f"the features of {name}"),
+        read_sample_rows(pair[1], f"the costs of {name}"),
+    )
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
-    parts = input_tensors(features)
+    parts = feature_tensors(features)
     if costs.dim() != 2 or costs.shape[1] != wanted or any(len(part) != len(costs) for part in parts):
         raise ProblemError(
             f"{name} must be features (N, p) and costs (N, {wanted}) of the same samples; got shapes "

@@ -22,7 +22,7 @@ from pear.errors import DataError, ProblemError, SolveError, TrainingError
 from pear.losses.methods import make_loss, method
 from pear.problem import Model, Problem
 from pear.train import Check, FitConfig, History, fit, in_order, shuffled
-from pear.train.training_start import make_optimizer
+from pear.train.optimizer import make_optimizer
 from pear_lab.data.data_files import VARIABLE
 from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.protocols import Protocol, TrainingResult

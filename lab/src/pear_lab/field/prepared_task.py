@@ -14,9 +14,10 @@ from pear.clock import read_clock
 from pear.losses.methods import make_loss
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.tasks import Samples, Split
 from pear.train import FitConfig, fit
-from pear.train.validation import outcomes_on, own_rows
+from pear.train.validation_score import make_validation_outcomes
 from pear_lab.field.field_tasks import field_tasks
 from pear_lab.tasks.public import Drawing
 
@@ -37,7 +38,7 @@ class Judge:
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Tensor | None, measure: Measure) -> None:
-        self._outcomes: Callable[[Tensor], RegretOutcome] = outcomes_on(problem, costs, keys)
+        self._outcomes: Callable[[Tensor], RegretOutcome] = make_validation_outcomes(problem, costs, keys)
         self._measure = measure
         self.check_seconds = 0.0
 
@@ -126,7 +127,7 @@ def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTa
     task, drawing = field_tasks()[name], draw_task(name, seed)
     split = Split(*(Samples(part.features[:k], part.costs[:k]) for part, k in zip(drawing.split, most, strict=True)))
     keys = None
-    if own_rows(drawing.problem) is not None:
+    if count_keyed_samples(drawing.problem) is not None:
         counts = [len(part.costs) for part in drawing.split]
         begins = [0, counts[0], counts[0] + counts[1]]
         keys = tuple(torch.arange(at, at + len(part.costs)) for at, part in zip(begins, split, strict=True))

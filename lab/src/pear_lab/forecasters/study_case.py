@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pear.evaluation.time_splits import TimeSplits
 from pear.problem import Model, Problem
-from pear.train.validation import own_rows
+from pear.problem.keys_and_columns import count_keyed_samples
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -67,7 +67,7 @@ class StudyCase:
 
     def problem_of(self, rows: Rows) -> Problem | Model:
         """The problem of these samples: their own where each has one."""
-        return self.problem if own_rows(self.problem) is None else self.problem[rows.tolist()]
+        return self.problem if count_keyed_samples(self.problem) is None else self.problem[rows.tolist()]
 
 
 def expanding_folds(count: int, folds: int, size: int) -> tuple[Split, ...]:

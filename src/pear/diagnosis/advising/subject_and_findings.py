@@ -16,13 +16,12 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.array_conversion import as_batch, is_per_sample
-from pear.problem.keys_and_columns import check_column_order, column_names
+from pear.problem.keys_and_columns import check_column_order, column_names, count_keyed_samples
 from pear.problem.matrix import to_csr
 from pear.problem.model import input_count, plain_problem, recourse_model
 from pear.problem.oracle import program_of
 from pear.problem.problem import FIELDS
-from pear.train.samples.features import read_rows
-from pear.train.validation import own_rows
+from pear.train.samples.sample_rows import read_sample_rows
 from pear.wording import count_noun
 
 
@@ -159,9 +158,9 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
 def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
     """Return the given values (N, k) in float64 on the CPU."""
     check_column_order(problem, column_names(costs), "costs")
-    tensor = read_rows(costs, "costs").detach().cpu()
+    tensor = read_sample_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
-    wanted, own_samples = input_count(problem), own_rows(problem)
+    wanted, own_samples = input_count(problem), count_keyed_samples(problem)
     if values.shape[1] != wanted:
         raise ProblemError(
             f"costs must have shape (N, {wanted}), a column for each predicted value of the problem; got "

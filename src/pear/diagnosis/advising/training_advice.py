@@ -22,8 +22,8 @@ from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backen
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
-from pear.train.racing.fit_by_race import ENOUGH, FOLDS, count_folds
 from pear.train.racing.race import FIRST_STAGE
+from pear.train.racing.race_folds import ENOUGH, FOLDS, count_race_folds
 from pear.wording import count_noun, format_seconds
 
 _FEW = 50  # samples
@@ -185,7 +185,7 @@ def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, lim
 def _describe_judgements(s: Subject, each: float, findings: Findings) -> None:
     """Say how long a race takes to judge a contender in integers, ``each`` seconds for a program."""
     size = max(1, s.samples // FOLDS)
-    folds = min(count_folds(1, s.problem), -(-ENOUGH // size))
+    folds = min(count_race_folds(1, s.problem), -(-ENOUGH // size))
     count = folds * size
     sentence = (
         f"The default training, a race, judges contenders after {FIRST_STAGE} epochs, {2 * FIRST_STAGE}, and so on: "

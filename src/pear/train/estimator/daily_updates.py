@@ -16,8 +16,8 @@ from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.problem import Model, Problem
 from pear.train.base_forecast import Correction
 from pear.train.loss_interface import accept_keys
-from pear.train.samples.features import Features, call_model
-from pear.train.samples.memory_samples import SampleBatch
+from pear.train.samples.features import Features, call_on_features
+from pear.train.samples.sample_batch import SampleBatch
 
 logger = logging.getLogger("pear")
 
@@ -142,7 +142,7 @@ class DailyUpdates:
         true = new.costs.double().cpu().numpy()
         for name, network in self.networks.items():
             with torch.no_grad():
-                predicted = call_model(network, new.features).double().cpu().numpy()
+                predicted = call_on_features(network, new.features).double().cpu().numpy()
             self.lost[name] += regret_outcome_of_forecast(self.problem, predicted, true).regret.tolist()
 
     def _step(self, network: nn.Module, optimizer: torch.optim.Adam, batch: SampleBatch) -> None:
@@ -153,7 +153,7 @@ class DailyUpdates:
         _hold_guidance(self.loss)
         optimizer.zero_grad()
         network.train()
-        accept_keys(self.loss)(call_model(network, batch.features), batch.costs, keys=None).backward()
+        accept_keys(self.loss)(call_on_features(network, batch.features), batch.costs, keys=None).backward()
         network.eval()
         optimizer.step()
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pear.errors import ProblemError
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
 from pear.train.estimator.loss_setup import fit_config, make_estimator_loss, seed_of
 from pear.train.estimator.networks import build_model
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.loss_interface import accept_keys, step_guidance
+from pear.train.optimizer import make_optimizer
 from pear.train.sample_order import shuffled
-from pear.train.samples.features import call_model
-from pear.train.samples.memory_samples import SampleBatch
-from pear.train.training_start import make_optimizer
-from pear.train.validation import own_rows
+from pear.train.samples.features import call_on_features
+from pear.train.samples.sample_batch import SampleBatch
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -31,7 +31,7 @@ def learn_more(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
         ProblemError: the rows are not those of the problem, or samples have fields or known values of their own.
     """
     problem = estimator.problem
-    if own_rows(problem) is not None or getattr(problem, "known_map", None) is not None:
+    if count_keyed_samples(problem) is not None or getattr(problem, "known_map", None) is not None:
         raise ProblemError(
             "partial_fit takes a problem that all samples share; this one has fields or known values per sample: "
             "call fit with all rows"
@@ -75,7 +75,7 @@ def _train_one_epoch(estimator: DecisionRegressor, new: SampleBatch, generator: 
     for some in shuffled(len(new.costs), generator).split(estimator.batch_size):
         batch = new.only(some)
         estimator._optimizer.zero_grad()
-        loss(call_model(network, batch.features), batch.costs, keys=None).backward()
+        loss(call_on_features(network, batch.features), batch.costs, keys=None).backward()
         estimator._optimizer.step()
         step_guidance(estimator.loss_)
     network.eval()

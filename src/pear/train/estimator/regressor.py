@@ -14,6 +14,7 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.intervals.cost_intervals import CostIntervals
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.row_pairing import check_paired_rows
 from pear.train.estimator import model_file
 from pear.train.estimator.daily_updates import deviation
@@ -40,7 +41,6 @@ from pear.train.estimator.training_rows import (
 from pear.train.fit import fit
 from pear.train.loss_interface import problem_of_loss
 from pear.train.time_order import describe_order, sort_tables
-from pear.train.validation import own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -193,7 +193,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         tables = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "sample_weight": sample_weight}
         check_paired_rows({**tables, "known": known})
         given, order = sort_tables(tables)
-        own, held_out, given = own_rows(self.problem), None, {**given, "known": known}
+        own, held_out, given = count_keyed_samples(self.problem), None, {**given, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
         rows = rows.with_known_in(order if own is None else None)
         if own not in (None, len(rows.costs)):

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import input_count, plain_problem
+from pear.problem.keys_and_columns import count_keyed_samples
 from pear.problem.row_pairing import check_paired_rows
-from pear.train.validation import own_rows
-
-
-def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
-    """Convert predicted or true values to (N, k); (N,) is accepted where k is 1.
-
-    Raises:
-        ProblemError: another number of columns.
-    """
-    array, inputs = np.asarray(values), input_count(problem)
-    rows = array[:, None] if array.ndim == 1 else array
-    if rows.ndim != 2 or rows.shape[1] != inputs:
-        raise ProblemError(
-            f"{name} must have shape (N, {inputs}), a column for each of the {inputs} values that the problem needs of "
-            f"a sample; got {array.shape}. A table with a row for each value: pass groups="
-        )
-    return rows
+from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_tensor
 
 
 def minus_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
     """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1; weighted by ``weight`` (N,)."""
-    values, came_true = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
-    return -normalized_regret(problem, as_tensor(problem, values), as_tensor(problem, came_true), weight=weight)
-
-
-def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
-    """Convert values to a float64 tensor on the device of the problem."""
-    return torch.as_tensor(values.astype(float), device=plain_problem(problem).device)
+    values, came_true = (
+        read_sample_values(problem, predicted, "the predictions"),
+        read_sample_values(problem, true, "y"),
+    )
+    return -normalized_regret(
+        problem, sample_rows_to_tensor(problem, values), sample_rows_to_tensor(problem, came_true), weight=weight
+    )
 
 
 class RegretScorer:
@@ -54,7 +36,7 @@ class RegretScorer:
     """
 
     def __init__(self, problem: Problem | Model) -> None:
-        own = own_rows(problem)
+        own = count_keyed_samples(problem)
         if own is not None:
             raise ProblemError(
                 f"the problem has fields of its own for {own} samples, and a scorer is not told which rows it gets; "

@@ -15,7 +15,6 @@ from pear.intervals.cost_intervals import CostIntervals
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
 from pear.problem.row_pairing import check_paired_rows, is_frame
-from pear.train.estimator.regret_scorer import as_tensor
 from pear.train.estimator.training_rows import (
     Array,
     check_columns,
@@ -24,7 +23,8 @@ from pear.train.estimator.training_rows import (
     read_groups,
     true_values,
 )
-from pear.train.long_table import GroupRows
+from pear.train.long_table import LongTable
+from pear.train.samples.sample_rows import sample_rows_to_tensor
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -58,7 +58,7 @@ def as_series(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
     return as_table(values[:, None], like, (name,))[name]
 
 
-def as_group_table(values: np.ndarray[Any, Any], groups: GroupRows, columns: Sequence[Any]) -> Any:
+def as_group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Sequence[Any]) -> Any:
     """A DataFrame with a row for each group, whose index are the ids of the groups."""
     import pandas
 
@@ -80,7 +80,7 @@ class RowsToDecide(NamedTuple):
     problem: Problem | Model
     values: Tensor
     true: Array | None
-    table: GroupRows | None
+    table: LongTable | None
     size: int
 
 
@@ -118,10 +118,10 @@ def read_rows_to_decide(
     if y is not None:
         check_columns(estimator, y)
     true = None if y is None else true_values(estimator, y, table)
-    return RowsToDecide(own, as_tensor(own, values), true, table, len(predicted))
+    return RowsToDecide(own, sample_rows_to_tensor(own, values), true, table, len(predicted))
 
 
-def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: GroupRows | None) -> Any:
+def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
     """Decisions (N, n) as a DataFrame where X is one or the costs were one; otherwise the array."""
     if not is_frame(X) and estimator._columns is None:
         return decisions

@@ -12,15 +12,14 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_column_order, column_names
+from pear.problem.keys_and_columns import check_column_order, column_names, count_keyed_samples
 from pear.problem.known_samples import bring_known, read_known, with_numbers
 from pear.problem.model import input_count, plain_problem
 from pear.problem.row_pairing import is_frame
-from pear.train.base_forecast import as_offsets, count_rows, forecast_of, training_forecast
-from pear.train.estimator.regret_scorer import as_values
-from pear.train.long_table import GroupRows, group_rows
-from pear.train.samples.memory_samples import SampleBatch
-from pear.train.validation import own_rows
+from pear.train.base_forecast import as_offsets, forecast_of, training_forecast
+from pear.train.long_table import LongTable, group_long_table
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_rows import count_sample_rows, read_sample_values
 from pear.wording import list_positions
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known
         known: the known data of the rows, or None.
         values: (N, k) predicted values of the rows.
     """
-    rows = own_rows(own)
+    rows = count_keyed_samples(own)
     if given is None and rows is not None:
         raise ProblemError(
             f"the problem has fields of its own for the {rows} rows of fit, and nobody says what those of "
@@ -150,7 +149,7 @@ def read_training_rows(
     )
 
 
-def read_row_weights(weight: Any, count: int, groups: GroupRows | None) -> Tensor | None:
+def read_row_weights(weight: Any, count: int, groups: LongTable | None) -> Tensor | None:
     """The weights of the samples, (N,); None where there are none.
 
     Args:
@@ -176,7 +175,7 @@ def read_row_weights(weight: Any, count: int, groups: GroupRows | None) -> Tenso
     return torch.from_numpy(each[:, 0].copy())
 
 
-def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> GroupRows | None:
+def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> LongTable | None:
     """The groups of a long table of ``count`` rows; None for a table with a row for each sample.
 
     Raises:
@@ -188,17 +187,17 @@ def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> GroupR
         raise ProblemError("fit was given groups=, a row for each predicted value; pass groups= here as well")
     if not estimator._long:
         raise ProblemError("fit was given a row for each sample, without groups=; leave groups= out here as well")
-    return group_rows(groups, count, input_count(estimator.problem))
+    return group_long_table(groups, count, input_count(estimator.problem))
 
 
-def true_values(estimator: DecisionRegressor, y: Any, groups: GroupRows | None) -> Array:
+def true_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
     """(N, k) true values, from a table with a row for each sample or for each value.
 
     Raises:
         ProblemError: another shape.
     """
     if groups is None:
-        return as_values(estimator.problem, y, "y")
+        return read_sample_values(estimator.problem, y, "y")
     array = np.asarray(y)
     if array.shape not in ((groups.rows.size,), (groups.rows.size, 1)):
         raise ProblemError(
@@ -227,18 +226,20 @@ def forecast_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array |
     values = _base_values(estimator, X, table)
     if values is None:
         return None
-    offset = as_offsets(values, (count_rows(X), size), "forecasts of the base" if table is None else "base_forecast")
+    offset = as_offsets(
+        values, (count_sample_rows(X), size), "forecasts of the base" if table is None else "base_forecast"
+    )
     return offset[:, 0] if flat else offset
 
 
-def _offset(estimator: DecisionRegressor, X: Any, table: Any, groups: GroupRows | None) -> Array | None:
+def _offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTable | None) -> Array | None:
     """Forecasts of the base for rows of a later call, in the shape of the costs; None without a base."""
     values = forecast_offset(estimator, X, table)
     return values if values is None or groups is None else groups.gather(values)
 
 
 def _first_offset(
-    estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: GroupRows | None, table: Any
+    estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: LongTable | None, table: Any
 ) -> Array | None:
     """Forecasts of the base for the rows of a fresh training, in the shape of the costs; None without a base."""
     estimator._corrects, estimator._base_note = None, ""
@@ -279,7 +280,7 @@ def _in_order(estimator: DecisionRegressor, table: Any) -> Any:
     return table
 
 
-def _names_of(y: Any, groups: GroupRows | None) -> tuple[Any, ...] | None:
+def _names_of(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
     """Names of the columns of y; the name of a Series with the values of a long table; None for an array."""
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)

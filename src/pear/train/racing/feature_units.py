@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.train.samples import SampleSource
 from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_source import SampleSource
 
 ALIKE = 1e-3
 """Features with means this close to 0 and deviations this close to 1 count as standardised already, for a network."""

@@ -17,16 +17,10 @@ from pear.problem import Model, Problem
 from pear.train.checkpoint import load_weights
 from pear.train.loss_interface import problem_of_loss
 from pear.train.racing.trajectory import Weights
-from pear.train.samples import SampleSource
-from pear.train.samples.features import Keys
-from pear.train.validation import (
-    Outcomes,
-    Score,
-    clean_validation,
-    default_outcomes,
-    forecast_samples,
-    weight_of,
-)
+from pear.train.samples.sample_rows import Keys
+from pear.train.samples.sample_source import SampleSource
+from pear.train.validation import clean_validation
+from pear.train.validation_score import Outcomes, Score, default_validation_outcomes, forecast_validation
 
 
 @dataclass(frozen=True)
@@ -98,13 +92,13 @@ class Judge:
         if score is None:
             held_out = clean_validation(model, loss, held_out)
             assert isinstance(problem, (Problem, Model))
-            held_out, self.outcomes = default_outcomes(problem, loss, held_out)
+            held_out, self.outcomes = default_validation_outcomes(problem, loss, held_out)
         self.held_out, self.seconds = held_out, read_clock() - began
 
     def __call__(self, weights: Weights) -> Losses:
         """Judge these weights."""
         load_weights(self.model, weights)
-        return self._losses(*forecast_samples(self.model, self.held_out))
+        return self._losses(*forecast_validation(self.model, self.held_out))
 
     def of_constant(self, forecast: Tensor) -> Losses:
         """Judge the same forecast (n,) for every sample."""
@@ -115,7 +109,7 @@ class Judge:
 
     def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Losses:
         if self.outcomes is not None:
-            outcome, weight = self.outcomes(predicted, true, keys), weight_of(self.held_out)
+            outcome, weight = self.outcomes(predicted, true, keys), self.held_out.weight
             counted = outcome.weighted(weight)
             unit = float(counted.best.abs().mean()) or 1.0
             weights = None if weight is None else weight.cpu().numpy()

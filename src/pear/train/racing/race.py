@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor, nn, optim
@@ -26,16 +26,19 @@ from pear.errors import TrainingError
 from pear.train.file_format import MALFORMED
 from pear.train.fit_job import FitJob
 from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
-from pear.train.history import Check, RaceRow
+from pear.train.history import Check
+from pear.train.optimizer import make_optimizer
+from pear.train.output_layer import standardise_output_layer
 from pear.train.racing.contender import Contender
-from pear.train.racing.judge import Judge, Losses
+from pear.train.racing.judge import Losses
+from pear.train.racing.race_folds import RaceFold
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
+from pear.train.racing.race_row import RaceRow
 from pear.train.racing.screen import FINALISTS, Screen
 from pear.train.racing.squared_error_start import NetworkStart, Start
 from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix_weights
-from pear.train.samples import SampleSource
-from pear.train.training_start import make_optimizer, standardised_weights
-from pear.train.validation import judge_in_time, seconds_to_judge
+from pear.train.samples.sample_source import SampleSource
+from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
 FIRST_STAGE = 8
 """The number of epochs of the first stage; every further one has twice as many in total."""
@@ -45,18 +48,6 @@ STAGE = "race"
 
 SHARES = (0.5, 0.25)
 """Shares of the way from the start to the correction that are tried beside the whole."""
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Samples to train on, and the judge with those that are held out."""
-
-    train: SampleSource
-    judge: Judge
-
-    def of_constant(self) -> Losses:
-        """Judge a constant forecast, the mean of the training costs."""
-        return self.judge.of_constant(self.train.finite().look().mean_costs)
 
 
 class Race:
@@ -82,7 +73,7 @@ class Race:
         self,
         job: FitJob,
         loss: Callable[..., Tensor] | None,
-        folds: Sequence[Fold],
+        folds: Sequence[RaceFold],
         whole: SampleSource | None,
         start: Start,
         fresh: bool,
@@ -188,7 +179,7 @@ class Race:
         if self.fresh:
             looks = [fold.train.finite().look() for fold in self.folds]
             field.append(
-                self._contender("fresh model", loss, [standardised_weights(self.job.model, one) for one in looks])
+                self._contender("fresh model", loss, [standardise_output_layer(self.job.model, one) for one in looks])
             )
         self._run_stages(field)
         self.progress.stopped = "patience" if all(one.is_out for one in field) else "max_epochs"
@@ -277,8 +268,8 @@ class Race:
         """Judge and join the losses of all folds; None where time runs out, which ``always`` prevents."""
 
         def judged() -> Losses | None:
-            left = None if always else seconds_to_judge(self.job.config.time_cap, self.progress.seconds())
-            return judge_in_time(left, lambda: Losses.join(judge()))
+            left = None if always else seconds_left_to_validate(self.job.config.time_cap, self.progress.seconds())
+            return validate_in_time(left, lambda: Losses.join(judge()))
 
         with self.progress.judged():
             return self.job.ranks.from_rank_0(place, judged)
@@ -305,7 +296,7 @@ class Race:
         """Train the winner on all samples."""
         winner, self.progress.part = self.winner, "all"
         if winner.contender == "fresh model":
-            start = standardised_weights(self.job.model, whole.finite().look())
+            start = standardise_output_layer(self.job.model, whole.finite().look())
         else:
             start = self.start.weights(whole)
         if winner.contender == "start" or self.loss is None:

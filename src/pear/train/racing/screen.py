@@ -18,11 +18,11 @@ from pear.losses import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import plain_problem
 from pear.train.checkpoint import load_weights
-from pear.train.history import RaceRow
 from pear.train.loss_interface import problem_of_loss
 from pear.train.racing.judge import Judge, Losses
+from pear.train.racing.race_row import RaceRow
 from pear.train.racing.trajectory import Weights
-from pear.train.validation import forecast_samples, weight_of
+from pear.train.validation_score import forecast_validation
 
 FINALISTS = 2
 """The number of contenders, at most, that are judged with integers."""
@@ -69,12 +69,12 @@ class Screen:
     def _judge_fold(self, fold: int, weights: Weights) -> Losses:
         judge = self.judges[fold]
         load_weights(judge.model, weights)
-        predicted, true, keys = forecast_samples(judge.model, judge.held_out)
+        predicted, true, keys = forecast_validation(judge.model, judge.held_out)
         if keys is None:  # for warm starts; samples without ids have no fields of their own
             keys = [f"held out {fold}, {row}" for row in range(len(true))]
         with torch.no_grad():
             each = self.loss.detailed(predicted, true, keys)[1].regret.cpu()
-        weight = weight_of(judge.held_out)
+        weight = judge.held_out.weight
         shares = torch.ones_like(each) if weight is None else weight.cpu().to(each) / weight.to(each).mean()
         metric = float((shares * each).mean()) / self.unit
         return Losses(each.numpy(), metric, self.unit, len(each), None if weight is None else weight.cpu().numpy())

@@ -14,10 +14,11 @@ from torch import nn, optim
 
 from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
+from pear.train.optimizer import make_optimizer
+from pear.train.output_layer import fit_output_layer, standardise_output_layer
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.trajectory import Trajectory, Weights
-from pear.train.samples import SampleSource
-from pear.train.training_start import fit_output_layer, make_optimizer, standardised_weights
+from pear.train.samples.sample_source import SampleSource
 
 DECAY = 0.01
 """The weight decay of a network that is trained on the squared error: of each step's size, the share by which weights
@@ -83,7 +84,7 @@ class NetworkStart:
         """Begin a training on these samples."""
         train = train.finite()
         look, config = train.look(), self.job.config
-        start = standardised_weights(self.job.model, look, typical=False)
+        start = standardise_output_layer(self.job.model, look, typical=False)
 
         def optimizer(model: nn.Module) -> optim.Optimizer:
             return make_optimizer(model, look.features, look.costs, config, keep=True, decay=DECAY)

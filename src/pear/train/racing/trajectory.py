@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pear.train.checkpoint import load_weights
 from pear.train.fit_job import FitJob
-from pear.train.samples import SampleSource
+from pear.train.samples.sample_source import SampleSource
 from pear.train.training_run import TrainingRun
 
 Weights = dict[str, Any]

@@ -1,57 +1,6 @@
 """The samples that ``fit`` trains on: tensors, arrays, tables, a Dataset, a DataLoader or Parquet files."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from torch import nn
-from torch.utils.data import DataLoader
-
-from pear.errors import ProblemError
-from pear.train.samples.loader_samples import LoaderSamples
-from pear.train.samples.memory_samples import MemorySamples, parameter_of
 from pear.train.samples.parquet_samples import ParquetSamples
-from pear.train.samples.stream_samples import StreamSamples
+from pear.train.samples.sample_source import SampleSource
 
-__all__ = ["ParquetSamples", "SampleSource", "as_samples", "weigh_samples"]
-
-SampleSource = MemorySamples | LoaderSamples | StreamSamples
-"""The three classes share one interface: ``epoch``, ``whole``, ``look``, ``usable``, ``finite``, costs and keys."""
-
-
-def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> SampleSource:
-    """Convert whatever holds features and costs, to the dtype and device of the model.
-
-    Args:
-        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or a source of samples already.
-        name: the name of the samples in error messages.
-        model: the model that is trained.
-        number: whether the samples of a DataLoader that does not shuffle get row numbers where they have no ids.
-    """
-    if isinstance(data, DataLoader):
-        return LoaderSamples.read(data, name, model, number)
-    if isinstance(data, ParquetSamples):
-        return StreamSamples.read(data, model)
-    if isinstance(data, (LoaderSamples, StreamSamples)):
-        return data
-    known = MemorySamples.read(data, name)
-    return MemorySamples(known.all.to(parameter_of(model)), known.left_out)
-
-
-def weigh_samples(samples: SampleSource, weight: Any, name: str) -> SampleSource:
-    """Give every sample a weight; training and validation leave out those of weight 0.
-
-    Args:
-        samples: the samples.
-        weight: (N,) how much each sample counts, or None.
-        name: "sample_weight" or "validation_weight".
-
-    Raises:
-        ProblemError: the weights are wrong, or the samples are not in memory.
-    """
-    if weight is None:
-        return samples
-    if not isinstance(samples, MemorySamples):
-        raise ProblemError(f"{name} needs samples in memory, such as a pair (X, C) or a Dataset; read them first")
-    found = samples.weigh(weight, name)
-    return found if name == "sample_weight" else found.seen()
+__all__ = ["ParquetSamples", "SampleSource"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,11 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from pear.errors import ProblemError
 from pear.train.sample_order import Order
-from pear.train.samples.features import (
-    Features,
-    Keys,
-    find_unusable,
-    input_tensors,
-    nonfinite_rows,
-    read_keys,
-    refuse_or_warn,
-)
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
+from pear.train.samples.features import Features, feature_tensors, join_features
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import SampleBatch, join_batch_keys, parameter_for_batches, read_sample_batch
+from pear.train.samples.sample_rows import Keys, read_sample_keys
+from pear.train.samples.usable_samples import find_unusable_samples, nonfinite_samples, refuse_unusable_samples
 
 LOOK = 4096
 """The number of samples of a DataLoader whose features are kept, to inspect before the first epoch."""
@@ -53,6 +48,7 @@ class LoaderSamples:
     first: MemorySamples
     unusable: list[int]
     drop: str = ""
+    weight: ClassVar[None] = None
 
     @classmethod
     def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> LoaderSamples:
@@ -87,17 +83,17 @@ class LoaderSamples:
             if looked == count < LOOK and (not first or _input_shapes(first[0]) == _input_shapes(batch.features)):
                 looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
                 first.append(batch.features)
-            unusable += [count + row for row in find_unusable(model, batch.features).nonzero()[:, 0].tolist()]
+            unusable += [count + row for row in find_unusable_samples(model, batch.features).nonzero()[:, 0].tolist()]
             costs.append(batch.costs)
             keys.append(batch.keys)
             count += len(batch.costs)
         if not count:
             raise ProblemError(f"{name} must hold one sample at least; its DataLoader gives none")
-        every, ids = torch.cat(costs), join_keys(keys)
+        every, ids = torch.cat(costs), join_batch_keys(keys)
         left_out = torch.zeros(looked, dtype=torch.bool, device=every.device)
         left_out[[row for row in unusable if row < looked]] = True
-        look = MemorySamples(SampleBatch(_join_features(first), every[:looked], None), left_out)
-        own_keys = None if ids is None else read_keys(ids, count, name)
+        look = MemorySamples(SampleBatch(join_features(first), every[:looked], None), left_out)
+        own_keys = None if ids is None else read_sample_keys(ids, count, name)
         return cls(loader, name, model, numbered, every, own_keys, look, unusable)
 
     def __len__(self) -> int:
@@ -107,8 +103,8 @@ class LoaderSamples:
         """The loader's own batches."""
         for batch in self.whole():
             if self.drop:
-                bad = find_unusable(self.model, batch.features)
-                bad = bad | nonfinite_rows(batch.costs) if self.drop == "nonfinite" else bad
+                bad = find_unusable_samples(self.model, batch.features)
+                bad = bad | nonfinite_samples(batch.costs) if self.drop == "nonfinite" else bad
                 batch = batch.only(~bad) if bool(bad.any()) else batch
             if len(batch.costs):
                 yield batch
@@ -122,26 +118,26 @@ class LoaderSamples:
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
-        """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
-        left_out = refuse_or_warn(self.unusable, len(self), loss)
+        """Leave out samples from which the model predicts nothing finite; ``refuse_unusable_samples`` says when."""
+        left_out = refuse_unusable_samples(self.unusable, len(self), loss)
         return replace(self, drop="unusable") if left_out else self
 
     def finite(self) -> LoaderSamples:
         """The samples that training sees and whose costs are finite."""
-        if not self.drop and not bool(nonfinite_rows(self.costs).any()):
+        if not self.drop and not bool(nonfinite_samples(self.costs).any()):
             return self
         return replace(self, drop="nonfinite", first=self.first.finite())
 
 
 def _input_shapes(features: Features) -> list[Any]:
-    return [part.shape[1:] for part in input_tensors(features)]
+    return [part.shape[1:] for part in feature_tensors(features)]
 
 
 def _read_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
     """The loader's batches, converted for the model; row numbers serve as ids where ``numbered`` is true."""
-    like, count = parameter_of(model), 0
+    like, count = parameter_for_batches(model), 0
     for entries in loader:
-        batch = read_batch(entries, name)
+        batch = read_sample_batch(entries, name)
         if batch.keys is None and numbered:
             batch = batch._replace(keys=torch.arange(count, count + len(batch.costs)))
         count += len(batch.costs)
@@ -152,11 +148,3 @@ def _keeps_order(loader: DataLoader[Any]) -> bool:
     """Whether the loader gives the samples in the order of its dataset, so that they have row numbers."""
     batches = loader.batch_sampler
     return type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler
-
-
-def _join_features(parts: list[Features]) -> Features:
-    """Join the features of several batches to those of one."""
-    columns = [torch.cat(column) for column in zip(*map(input_tensors, parts), strict=True)]
-    if isinstance(parts[0], Tensor):
-        return columns[0]
-    return dict(zip(parts[0], columns, strict=True)) if isinstance(parts[0], dict) else tuple(columns)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,53 +13,10 @@ from torch.utils.data import Dataset, IterableDataset, default_collate
 from pear.errors import ProblemError
 from pear.losses.sample_weights import normalized_weights, read_weights
 from pear.train.sample_order import Order
-from pear.train.samples.features import (
-    Features,
-    Keys,
-    check_sample_rows,
-    find_unusable,
-    input_tensors,
-    map_features,
-    nonfinite_rows,
-    read_features,
-    read_keys,
-    read_rows,
-    refuse_or_warn,
-)
-
-
-class SampleBatch(NamedTuple):
-    """B samples.
-
-    Attributes:
-        features: (B, …), or a tuple or dict of such tensors for a model with several inputs.
-        costs: (B, n) true costs.
-        keys: B ids; None where the samples have none.
-        weight: (B,) how much each sample counts; None where all count alike.
-    """
-
-    features: Features
-    costs: Tensor
-    keys: Keys | None
-    weight: Tensor | None = None
-
-    def only(self, which: Tensor) -> SampleBatch:
-        """Return the samples that ``which`` selects: row numbers, or a mask (B,)."""
-        features = map_features(lambda part: part[which], self.features)
-        weight = None if self.weight is None else self.weight[which]
-        return SampleBatch(features, self.costs[which], _select_keys(self.keys, which), weight)
-
-    def to(self, like: Tensor) -> SampleBatch:
-        """The batch in the dtype and on the device of ``like``; among several inputs, integers stay integers."""
-
-        def convert(part: Tensor) -> Tensor:
-            whole = not part.is_floating_point() and not isinstance(self.features, Tensor)
-            return part.detach().to(like.device, part.dtype if whole else like.dtype)
-
-        keys = self.keys.to(like.device) if isinstance(self.keys, Tensor) else self.keys
-        weight = None if self.weight is None else self.weight.to(like.device)
-        costs = self.costs.detach().to(like.device, like.dtype)
-        return SampleBatch(map_features(convert, self.features), costs, keys, weight)
+from pear.train.samples.features import Features
+from pear.train.samples.sample_batch import SampleBatch, describe_batch_type, read_sample_batch
+from pear.train.samples.sample_rows import Keys, check_sample_rows
+from pear.train.samples.usable_samples import find_unusable_samples, nonfinite_samples, refuse_unusable_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +45,7 @@ class MemorySamples:
                 f"{name} is an IterableDataset, which only a DataLoader can read; pass DataLoader(dataset, …)"
             )
         if isinstance(data, Dataset):
-            return cls(read_batch(_collate_dataset(data, name), name))
+            return cls(read_sample_batch(_read_dataset_into_memory(data, name), name))
         if isinstance(data, Iterator):
             raise ProblemError(
                 f"{name} is a {type(data).__name__}, which gives its samples only once, and every epoch needs them; "
@@ -97,10 +54,10 @@ class MemorySamples:
         if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
             raise ProblemError(
                 f"{name} must be a pair of features and costs, a Dataset or a DataLoader of such samples; got "
-                f"{_describe_type(data)}"
+                f"{describe_batch_type(data)}"
             )
         check_sample_rows(*data)
-        return cls(read_batch(data, name))
+        return cls(read_sample_batch(data, name))
 
     def weigh(self, weight: Any, name: str) -> MemorySamples:
         """Give every sample a weight, in the unit of the mean weight; training does not see those of weight 0.
@@ -185,14 +142,14 @@ class MemorySamples:
         return self
 
     def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
-        """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
-        bad = find_unusable(model, self.features)
-        left_out = refuse_or_warn(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
+        """Leave out samples from which the model predicts nothing finite; ``refuse_unusable_samples`` says when."""
+        bad = find_unusable_samples(model, self.features)
+        left_out = refuse_unusable_samples(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
         return replace(self, left_out=bad if self.left_out is None else bad | self.left_out) if left_out else self
 
     def finite(self) -> MemorySamples:
         """The samples that training sees and whose costs are finite."""
-        keep = ~nonfinite_rows(self.costs)
+        keep = ~nonfinite_samples(self.costs)
         return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
@@ -204,29 +161,7 @@ class MemorySamples:
         return MemorySamples(self.all.only(rows[:first])).without_weightless(), MemorySamples(self.at(last))
 
 
-def read_batch(entries: Any, name: str) -> SampleBatch:
-    """Convert a pair, or an item of a collated Dataset or a DataLoader, to a batch.
-
-    Raises:
-        ProblemError: it is not (features, costs) or (features, costs, ids), of the same samples.
-    """
-    if not isinstance(entries, (tuple, list)) or len(entries) not in (2, 3):
-        raise ProblemError(
-            f"a batch of {name} must be (features, costs) or (features, costs, ids); got "
-            f"{_describe_type(entries)}. Several inputs of a model go together: ((a, b), costs)"
-        )
-    features = read_features(entries[0], f"the features of {name}")
-    costs = read_rows(entries[1], f"the costs of {name}")
-    for part in input_tensors(features):
-        if len(part) != len(costs) or not len(costs):
-            raise ProblemError(
-                f"{name} must be features and costs of the same samples, at least one; got {len(part)} rows of "
-                f"features and {len(costs)} of costs"
-            )
-    return SampleBatch(features, costs, read_keys(entries[2], len(costs), name) if len(entries) == 3 else None)
-
-
-def _collate_dataset(data: Dataset[Any], name: str) -> Any:
+def _read_dataset_into_memory(data: Dataset[Any], name: str) -> Any:
     """Stack all items of a Dataset to one batch."""
     if not isinstance(data, Sized) or not len(data):
         raise ProblemError(f"{name} must hold one sample at least; got a {type(data).__name__} without any")
@@ -234,7 +169,7 @@ def _collate_dataset(data: Dataset[Any], name: str) -> Any:
     if not isinstance(items[0], (tuple, list)) or len(items[0]) not in (2, 3):
         raise ProblemError(
             f"an item of {name} must be (features, costs) or (features, costs, id); got "
-            f"{_describe_type(items[0])}. Several inputs of a model go together: ((a, b), costs)"
+            f"{describe_batch_type(items[0])}. Several inputs of a model go together: ((a, b), costs)"
         )
     try:
         return default_collate(items)
@@ -242,33 +177,3 @@ def _collate_dataset(data: Dataset[Any], name: str) -> Any:
         raise ProblemError(
             f"the items of {name} cannot be stacked: {error}; make features and costs tensors or arrays of one shape"
         ) from error
-
-
-def parameter_of(model: nn.Module) -> Tensor:
-    """Return the first trained parameter of the model; samples get its dtype and device."""
-    like = next((p for p in model.parameters() if p.requires_grad), None)
-    if like is None:
-        raise ProblemError("the model has no parameter to train")
-    return like
-
-
-def join_keys(keys: Sequence[Keys | None]) -> list[Hashable] | None:
-    """Join the ids of all batches to a list; None where a batch has none."""
-    if any(part is None for part in keys):
-        return None
-    return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
-
-
-def _describe_type(value: Any) -> str:
-    """Describe the type of a value in words, for an error message."""
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)} entries"
-    return f"a {type(value).__name__}"
-
-
-def _select_keys(keys: Keys | None, which: Tensor) -> Keys | None:
-    """The ids at these row numbers, or under this mask."""
-    if keys is None or isinstance(keys, Tensor):
-        return None if keys is None else keys[which]
-    rows = which.nonzero()[:, 0] if which.dtype == torch.bool else which
-    return [keys[i] for i in rows.tolist()]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pear.errors import DataError
 from pear.train.sample_order import Order
-from pear.train.samples.features import masks_failures
-from pear.train.samples.memory_samples import MemorySamples, SampleBatch, parameter_of
+from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.parquet_samples import ParquetSamples, Piece, RowGroup, regroup
+from pear.train.samples.sample_batch import SampleBatch, parameter_for_batches
+from pear.train.samples.usable_samples import masks_unusable_samples
 
 T = TypeVar("T")
 
@@ -34,11 +35,13 @@ class StreamSamples:
     like: Tensor
     first: MemorySamples
     drop: bool = False
+    keys: ClassVar[None] = None
+    weight: ClassVar[None] = None
 
     @classmethod
     def read(cls, source: ParquetSamples, model: nn.Module) -> StreamSamples:
         """Open Parquet files for a model, and read a bounded number of samples into memory."""
-        like = parameter_of(model)
+        like = parameter_for_batches(model)
         return cls(source, like, MemorySamples(_read_piece(source, source.sample(drop=True)).to(like)))
 
     def __len__(self) -> int:
@@ -48,11 +51,6 @@ class StreamSamples:
     def costs(self) -> Tensor:
         """True costs (M, n) of the samples in memory."""
         return self.first.costs
-
-    @property
-    def keys(self) -> None:
-        """None: the samples have no ids."""
-        return None
 
     @property
     def note(self) -> str:
@@ -94,7 +92,7 @@ class StreamSamples:
         Raises:
             DataError: the files themselves say that there are such rows, and the loss does not mask.
         """
-        if masks_failures(loss):
+        if masks_unusable_samples(loss):
             return replace(self, drop=True)
         if len(self.first) < min(len(self), self.source.buffer):
             self.source.sample()  # refuses now what an epoch would refuse later

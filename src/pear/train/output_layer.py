@@ -1,4 +1,4 @@
-"""The start of a run: rescales an untrained last layer to the costs, and makes an Adam with steps of that scale."""
+"""``OutputLayer``: the last layer of a model, whose outputs are the forecasts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.train.base_forecast import Correction
-from pear.train.fit_config import FitConfig
 from pear.train.ridge import fit_ridge
-from pear.train.samples.features import Features, call_model
+from pear.train.samples.features import Features, call_on_features
 from pear.train.samples.memory_samples import MemorySamples
 
 logger = logging.getLogger("pear")
@@ -21,75 +19,16 @@ logger = logging.getLogger("pear")
 _LEARNT = 0.1
 """A model that explains more than this share of the costs' variance counts as trained."""
 
+
 _NORMAL = 1.4826
 """The standard deviation of a normal variable, divided by its median distance from the median."""
+
 
 SPREAD = 0.1
 """The deviation of the first forecasts, as a share of the deviation of the costs."""
 
-STANDARDISED = "the last layer began at the mean of the training costs with a tenth of their deviation"
-"""What ``History.start`` says where ``make_optimizer`` has changed the last layer."""
 
-
-def make_optimizer(
-    model: nn.Module,
-    features: Features,
-    costs: Tensor,
-    config: FitConfig,
-    keep: bool,
-    typical: bool = False,
-    decay: float = 0.0,
-) -> torch.optim.Adam:
-    """Make an Adam over all parameters, and put a fresh last layer on the scale of the costs.
-
-    A step of Adam has the size of the learning rate, whatever the size of the gradient. The rate of the last layer is
-    therefore multiplied by the costs' deviation. Where costs are small, the constant in Adam's denominator shrinks with
-    the gradients. Costs in another unit thus lead to the same forecasts in that unit.
-
-    Args:
-        model: its last layer is changed in place where that is fresh, ``keep`` is False and the start is not "given".
-        features: (N, p) of the training set, or a tuple or dict of such tensors.
-        costs: (N, n) true costs.
-        config: holds the learning rate and the start.
-        keep: True where the weights must stay: they are trained, or a checkpoint replaces them.
-        typical: True for a loss of decisions, where a few very large costs must not dominate the deviation. A squared
-            error has to reach those costs, too, and takes the root of the mean square.
-        decay: the weight decay, as a share of the learning rate; with 0 the optimizer is a plain Adam.
-
-    Returns:
-        An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
-        depend on the model's architecture alone, so that the state of one run fits the next.
-    """
-    end = None if config.start == "given" else _output_layer(model, features, costs, typical)
-    kind = torch.optim.AdamW if decay else torch.optim.Adam
-    if end is None:
-        optimizer = kind(model.parameters(), lr=config.learning_rate, weight_decay=decay)
-        if isinstance(model, Correction):  # whose gradients have the size of the errors that it corrects
-            _shrink_eps(optimizer, float(model.scale), costs.dtype)
-        return optimizer
-    scale = end.deviation if config.start in ("race", "mse") else 1.0
-    if not keep and end.is_fresh():
-        scale = end.standardise()
-    own = {id(parameter) for parameter in end.layer.parameters()}
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in own]
-    groups = [{"params": rest}] if rest else []
-    groups.append({"params": list(end.layer.parameters()), "lr": config.learning_rate * scale})  # type: ignore[dict-item]
-    if decay:  # AdamW multiplies the decay by the learning rate, which has the unit of the costs
-        groups[-1]["weight_decay"] = decay / scale  # type: ignore[assignment]
-    optimizer = kind(groups, lr=config.learning_rate, weight_decay=decay)
-    _shrink_eps(optimizer, scale, costs.dtype)
-    return optimizer
-
-
-def _shrink_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
-    """Make the constant in Adam's denominator small compared with the gradients if costs are small."""
-    least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
-    for group in optimizer.param_groups:
-        # gradients in the weights of hidden layers fall with the square of the costs' size under a squared error
-        group["eps"] = max(group["eps"] * min(1.0, scale) ** 2, least)
-
-
-def standardised_weights(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
+def standardise_output_layer(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
     """The weights of a fresh model whose last layer is on the scale of the costs of these samples.
 
     Args:
@@ -98,15 +37,15 @@ def standardised_weights(model: nn.Module, look: MemorySamples, typical: bool = 
         typical: as in ``make_optimizer``.
     """
     model = copy.deepcopy(model)
-    end = _output_layer(model, look.features, look.costs, typical)
+    end = find_output_layer(model, look.features, look.costs, typical)
     if end is not None:
         end.standardise()
     return model.state_dict()
 
 
-def is_linear(model: nn.Module, features: Features, costs: Tensor) -> bool:
+def trains_output_layer_alone(model: nn.Module, features: Features, costs: Tensor) -> bool:
     """Whether all that the model trains is its last layer, so that the squared error has a closed form."""
-    end = _output_layer(model, features, costs)
+    end = find_output_layer(model, features, costs)
     if end is None:
         return False
     own = {id(parameter) for parameter in end.layer.parameters()}
@@ -122,7 +61,7 @@ def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight
         costs: (N, n) true costs.
         weight: (N,) how much each sample counts; None weighs all alike.
     """
-    end = _output_layer(model, features, costs)
+    end = find_output_layer(model, features, costs)
     assert end is not None
     if weight is not None:
         weight = weight[end.usable].repeat_interleave(len(end.inputs) // int(end.usable.sum()))
@@ -134,14 +73,14 @@ def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight
     return found.strength
 
 
-def is_fresh(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
+def has_fresh_output_layer(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
     """Whether the model is untrained, judged by its last layer; None where it has no last layer to judge by."""
-    end = _output_layer(model, features, costs)
+    end = find_output_layer(model, features, costs)
     return None if end is None else end.is_fresh()
 
 
 @dataclass(frozen=True)
-class _OutputLayer:
+class OutputLayer:
     """The layer whose outputs are the forecasts.
 
     Attributes:
@@ -170,7 +109,7 @@ class _OutputLayer:
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())
         error = float(((self.outputs - self.costs) ** 2).mean())
-        return drawn and error > (1 - _LEARNT) * _deviation_from_means(self.costs) ** 2
+        return drawn and error > (1 - _LEARNT) * _deviation_of_outputs(self.costs) ** 2
 
     @property
     def deviation(self) -> float:
@@ -181,7 +120,7 @@ class _OutputLayer:
         """The deviation of (M, out_features) entries; without a bias their size, which includes the mean."""
         centred = self.layer.bias is not None
         if not self.typical:
-            return _deviation_from_means(rows) if centred else float(rows.square().mean().sqrt())
+            return _deviation_of_outputs(rows) if centred else float(rows.square().mean().sqrt())
         apart = (rows - rows.median(0).values).abs() if centred else rows.abs()
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
@@ -202,7 +141,7 @@ class _OutputLayer:
         return self.deviation
 
 
-def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
+def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> OutputLayer | None:
     """The last ``nn.Linear`` that the model calls, if its outputs, in some shape, are the forecasts; else None."""
     called: list[tuple[nn.Linear, Tensor, Tensor]] = []
 
@@ -215,7 +154,7 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
     model.eval()
     try:
         with torch.no_grad():
-            forecast = call_model(model, features)
+            forecast = call_on_features(model, features)
     finally:
         model.train(was_training)
         for hook in hooks:
@@ -229,9 +168,9 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
     shape = (-1, layer.out_features)
     entering = inputs.reshape(len(costs), -1)[usable].double().reshape(-1, layer.in_features)
     predicted, true = (rows[usable].double().reshape(shape) for rows in (forecast, costs))
-    return _OutputLayer(layer, entering, predicted, true, usable, typical)
+    return OutputLayer(layer, entering, predicted, true, usable, typical)
 
 
-def _deviation_from_means(rows: Tensor) -> float:
+def _deviation_of_outputs(rows: Tensor) -> float:
     """The root mean square of (M, n) entries after their column's mean is subtracted."""
     return float((rows - rows.mean(0)).square().mean().sqrt())

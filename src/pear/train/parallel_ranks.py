@@ -1,8 +1,8 @@
-"""``Ranks``: data-parallel training on the ranks of ``torch.distributed``.
+"""``ParallelRanks``: data-parallel training on the ranks of ``torch.distributed``.
 
-Every exchange begins with ``Ranks.meet``, in which each rank sends a few numbers: whether it has failed, whether the
-user has interrupted it, and a checksum of its place in the training. A rank that fails takes part in the next meeting
-before it ends, so that no rank waits for it forever. A single process exchanges nothing.
+Every exchange begins with ``ParallelRanks.meet``, in which each rank sends a few numbers: whether it has failed,
+whether the user has interrupted it, and a checksum of its place in the training. A rank that fails takes part in the
+next meeting before it ends, so that no rank waits for it forever. A single process exchanges nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import loss_counts
 from pear.train.run_identity import loss_identity, model_identity
 from pear.train.sample_order import Order
-from pear.train.samples import SampleSource
-from pear.train.samples.features import input_tensors
+from pear.train.samples.features import feature_tensors
 from pear.train.samples.loader_samples import LoaderSamples
-from pear.train.samples.memory_samples import SampleBatch
+from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_source import SampleSource
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ _NUMBERS = 2  # most numbers that a rank can contribute to a meeting
 
 
 @dataclass
-class Ranks:
+class ParallelRanks:
     """The group of processes that train together; inside its context, a failure of one process ends all.
 
     Attributes:
@@ -49,7 +49,7 @@ class Ranks:
         device: the device of the small tensors that are exchanged; None for a single process.
 
     Example:
-        >>> with Ranks() as alone:
+        >>> with ParallelRanks() as alone:
         ...     alone.first, alone.meet("the example", 2.0)
         (True, [[2.0]])
     """
@@ -62,7 +62,7 @@ class Ranks:
     _handler: Any = field(default=None, init=False)
 
     @classmethod
-    def of(cls, model: nn.Module, wanted: bool) -> Ranks:
+    def of(cls, model: nn.Module, wanted: bool) -> ParallelRanks:
         """Return all ranks of the default process group, where there are several and ``wanted`` is true.
 
         Raises:
@@ -89,7 +89,7 @@ class Ranks:
         """Whether this is rank 0, which validates, writes checkpoints and reports."""
         return self.rank == 0
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> ParallelRanks:
         """Delay Ctrl-C to the next meeting, so that all ranks stop at the same place."""
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -186,7 +186,7 @@ class Ranks:
                 )
             self.meet(f"{len(samples)} samples of a DataLoader")
             return
-        digest = fingerprint(*input_tensors(samples.look().features), samples.costs)
+        digest = fingerprint(*feature_tensors(samples.look().features), samples.costs)
         self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}")
 
     def check_same_order(self, order: Order) -> Order:

@@ -1,0 +1,115 @@
+"""The folds of a race: samples to train on, and samples to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.clock import read_clock
+from pear.errors import ProblemError
+from pear.train.blocked_folds import blocked_folds
+from pear.train.fit_job import FitJob
+from pear.train.loss_interface import problem_of_loss
+from pear.train.racing.judge import Judge, Losses
+from pear.train.racing.screen import is_search
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_source import SampleSource
+from pear.train.training_labels import training_labels
+from pear.train.validation import count_validation_samples
+from pear.train.validation_score import Score
+
+
+@dataclass(frozen=True)
+class RaceFold:
+    """Samples to train on, and the judge with those that are held out."""
+
+    train: SampleSource
+    judge: Judge
+
+    def of_constant(self) -> Losses:
+        """Judge a constant forecast, the mean of the training costs."""
+        return self.judge.of_constant(self.train.finite().look().mean_costs)
+
+
+FOLDS = 5
+"""The number of folds of a cross-validation."""
+
+
+FEW_FOLDS = 3
+"""The number of these folds in which trainings that take long are judged; see ``count_race_folds``."""
+
+
+ENOUGH = 1000
+"""Held-out samples that are enough to judge by; where few folds have as many, the others are left out."""
+
+
+FOLD_SHARE = 0.1
+"""The share of a time cap after which no further fold is made: its best decisions have to be found, and every judgement
+takes about as long again."""
+
+
+def make_race_folds(
+    job: FitJob,
+    loss: Callable[..., Tensor],
+    train: SampleSource,
+    validation: SampleSource | float | None,
+    score: Score | None,
+) -> tuple[list[RaceFold], SampleSource | None]:
+    """Make the folds, and say on which samples the winner is trained again; None where it is not."""
+    if validation is not None and not isinstance(validation, (bool, int, float)):
+        labelled = training_labels(train, job.config, job.model)
+        return [RaceFold(labelled, Judge(job.model, loss, score, validation))], None
+    assert isinstance(train, MemorySamples)
+    folds: list[RaceFold] = []
+    layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
+    most = count_race_folds(len(layers), problem_of_loss(loss))
+    for kept, held_out in islice(_split_into_folds(len(train), validation, job.config.gap), most):
+        left_out = torch.ones(len(train), dtype=torch.bool, device=train.costs.device)
+        left_out[kept] = False
+        judged = held_out.to(train.costs.device)
+        if train.left_out is not None:
+            left_out, judged = left_out | train.left_out, judged[~train.left_out[judged]]
+        if len(judged) and not bool(left_out.all()):
+            judge = Judge(job.model, loss, score, MemorySamples(train.at(judged)))
+            labelled = training_labels(replace(train, left_out=left_out), job.config, job.model)
+            folds.append(RaceFold(labelled, judge))
+        if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH or (folds and _folds_take_too_long(job)):
+            break
+    if not folds:
+        raise ProblemError("two usable samples at least are needed, one to train on and one to validate")
+    return folds, training_labels(train, job.config, job.model)
+
+
+def _folds_take_too_long(job: FitJob) -> bool:
+    """Whether the time of another fold is better spent on training: a share of the time cap has gone by."""
+    cap = job.config.time_cap
+    if cap is None:
+        return False
+    return job.ranks.meet("the time for folds", read_clock() - job.began)[0][0] > FOLD_SHARE * cap
+
+
+def count_race_folds(layers: int, problem: Any) -> int:
+    """The number of folds that are trained and judged.
+
+    A network of several layers takes longer than one layer, and a large sparse problem with integers takes longer than
+    others: each of its decisions is a search.
+
+    Args:
+        layers: the number of layers that are trained.
+        problem: the decision problem, or None where the loss has none.
+    """
+    return FEW_FOLDS if layers != 1 or is_search(problem) else FOLDS
+
+
+def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield rows to train on and rows to hold out: the last share of them, or the folds of a cross-validation."""
+    if share is None:
+        yield from blocked_folds(count, FOLDS, gap)
+        return
+    first = count - count_validation_samples(count, share)
+    yield torch.arange(max(first - gap, 1)), torch.arange(first, count)

@@ -1,0 +1,73 @@
+"""The history of a race, and its description in sentences."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from pear.train.history import Check, History
+from pear.train.racing.race import Race
+from pear.train.racing.squared_error_start import NetworkStart
+
+logger = logging.getLogger("pear")
+
+BEWARE = "Beware"
+"""The first word of the sentence that warns of a model that decides worse than a constant forecast."""
+
+
+def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> History:
+    """Write down what happened in a race."""
+    progress, start = race.progress, race.start
+    history = History(
+        checks=race.checks,
+        epochs=race.epochs,
+        seconds=progress.seconds(),
+        check_seconds=progress.judging,
+        stopped=progress.stopped,
+        start=start.sentence,
+        race=tuple(race.rows),
+        held_out=0 if race.whole is None else race.judged,
+    )
+    now = getattr(loss, "seconds", {})
+    parts = {name: now.get(name, 0.0) - counted.get(name, 0.0) for name in dict.fromkeys(("solve", "gradient", *now))}
+    parts["validation"] = history.check_seconds
+    history.split = {**parts, "rest": max(0.0, history.seconds - sum(parts.values()))}
+    if race.rows:
+        winner, first = race.winner, race.rows[0]
+        history.best = Check(winner.epochs, history.seconds, math.nan, winner.metric)
+        epochs = start.epochs if isinstance(start, NetworkStart) else 0
+        history.before = History(epochs=epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
+        history.choice = describe_race(race)
+        if race.job.ranks.first:
+            logger.log(logging.WARNING if BEWARE in history.choice else logging.INFO, history.choice)
+    return history
+
+
+def describe_race(race: Race) -> str:
+    """Say in a few sentences who has won, by how much, and what else was tried."""
+    judged = [row for row in race.rows if not row.screened]
+    winner, first, tried = race.winner, judged[0], judged[1:]
+    where = f"on {race.judged} held-out samples" + (f" in {len(race.folds)} folds" if len(race.folds) > 1 else "")
+    if winner.contender != "start":
+        low, high = winner.interval
+        said = (
+            f"{winner} won a race of {len(judged)}: {winner.metric:.4g} {where}, against {first.metric:.4g} of the "
+            f"start (difference {winner.difference:.3g}, 95 % interval {low:.3g} to {high:.3g})"
+        )
+    elif tried:
+        best = min(tried, key=lambda row: row.bound)
+        said = (
+            f"the start won a race of {len(judged)}: {first.metric:.4g} {where}. Nothing was clearly better; next "
+            f"was {best}, with a difference of {best.difference:.3g} ± {best.standard_error:.2g}"
+        )
+    else:
+        said = f"the start has {first.metric:.4g} {where}"
+    if len(judged) < len(race.rows):
+        said += f". They were chosen among {len(race.rows) - len(judged)} trained models by their relaxed decisions"
+    if race.constant < winner.metric:
+        said += (
+            f". {BEWARE}: a constant forecast, the mean of the training costs, decides better ({race.constant:.4g}); "
+            "the model has learnt nothing that helps"
+        )
+    return said

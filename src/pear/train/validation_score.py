@@ -1,0 +1,155 @@
+"""The metric of ``fit`` and ``tune`` on validation samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.clock import read_clock
+from pear.errors import ProblemError
+from pear.losses.forecast_judge import ForecastJudge
+from pear.losses.regret_outcome import RegretOutcome
+from pear.problem import Model, Problem
+from pear.problem.keys_and_columns import as_keys, count_keyed_samples
+from pear.problem.model import input_count
+from pear.train.loss_interface import accept_keys, problem_of_loss, weight_option
+from pear.train.samples.features import call_on_features
+from pear.train.samples.memory_samples import MemorySamples
+from pear.train.samples.sample_batch import join_batch_keys
+from pear.train.samples.sample_rows import Keys
+from pear.train.samples.sample_source import SampleSource
+from pear.train.samples.usable_samples import masks_unusable_samples
+from pear.train.validation import clean_validation, drop_unsolved_validation
+
+Metric = Callable[[Tensor, Tensor], float]
+
+
+Score = Callable[[Tensor, Tensor, Keys | None], float]
+"""A function from predicted costs, true costs and sample ids to a number; lower is better."""
+
+
+Outcomes = Callable[[Tensor, Tensor, Keys | None], RegretOutcome]
+"""A function from predicted costs, true costs and sample ids to what the decisions lose."""
+
+
+def score_on_validation(model: nn.Module, samples: SampleSource, score: Score) -> float:
+    """Compute the score of the model on these samples, in evaluation mode."""
+    return float(score(*forecast_validation(model, samples)))
+
+
+def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
+    """Forecast all samples in evaluation mode; returns predicted costs, true costs and ids."""
+    model.eval()
+    with torch.no_grad():
+        found = [(call_on_features(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
+    if len(found) == 1:
+        return found[0]
+    predicted, true, keys = zip(*found, strict=True)
+    return torch.cat(predicted), torch.cat(true), join_batch_keys(keys)
+
+
+def default_validation_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
+    """Make the default score of ``fit``; returns the usable validation samples and the score on them.
+
+    The score is the normalised regret on the problem of the loss, or, for a loss without a problem, the loss itself.
+    Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
+    samples are in memory; otherwise they are refused.
+    """
+    validation = clean_validation(model, loss, validation)
+    problem = problem_of_loss(loss)
+    if not isinstance(problem, (Problem, Model)):
+        value = accept_keys(loss)
+        option = weight_option(validation.weight)
+        return validation, lambda predicted, true, keys: float(value(predicted, true, keys, **option))
+    validation, outcomes = default_validation_outcomes(problem, loss, validation)
+    weight = validation.weight
+    return validation, lambda predicted, true, keys: outcomes(predicted, true, keys).weighted(weight).score
+
+
+def default_validation_outcomes(
+    problem: Problem | Model, loss: Any, validation: SampleSource
+) -> tuple[SampleSource, Outcomes]:
+    """Make the function that decides under forecasts; returns the samples that can be solved, and the function.
+
+    Args:
+        problem: the problem of the loss.
+        loss: says whether samples without a best decision are left out.
+        validation: the samples, whose costs are finite.
+    """
+    rows = count_keyed_samples(problem)
+    if rows is not None and validation.keys is None:
+        raise ProblemError(
+            f"the problem has fields of its own for {rows} samples, and the validation samples do not say which of "
+            "them are theirs; put them last in the training samples and pass their share as validation, give their row "
+            "numbers as ids, (features, costs, ids), or pass a metric"
+        )
+    if masks_unusable_samples(loss) and isinstance(validation, MemorySamples):
+        validation = drop_unsolved_validation(problem, validation)
+    return validation, _outcomes_on_validation(problem, validation)
+
+
+class RegretMetric:
+    """A metric: the normalised regret on fixed samples; where all best values are 0, the mean regret.
+
+    Args:
+        problem, costs, keys: as for ``make_validation_outcomes``.
+
+    Attributes:
+        check_seconds: the seconds that the best decisions took, about those of every call.
+    """
+
+    def __init__(self, problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> None:
+        began = read_clock()
+        self._outcomes = make_validation_outcomes(problem, costs, keys)
+        self.check_seconds = read_clock() - began
+
+    def __call__(self, predicted: Tensor, true: Tensor) -> float:
+        """Compute the metric of predicted costs; the true ones are those of the fixed samples."""
+        return self._outcomes(predicted).score
+
+
+def make_validation_outcomes(
+    problem: Problem | Model, costs: Tensor, keys: Keys | None = None
+) -> Callable[[Tensor], RegretOutcome]:
+    """Make a function from predicted costs to what the decisions under them lose on these samples.
+
+    The best decisions are computed once, when the function is made, and so is the choice of the device that decides.
+
+    Args:
+        problem: the decision problem, with its integers.
+        costs: (N, n) true costs, or (N, k) values that its cost map takes.
+        keys: N ids: the row numbers in a problem or cost map with fields per sample.
+    """
+    _check_validation_columns(problem, costs, "validation")
+    return ForecastJudge(problem, costs, as_keys(keys, len(costs)))
+
+
+def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
+    """Raise ProblemError unless costs have one column for each predicted value."""
+    wanted = input_count(problem)
+    if costs.dim() != 2 or costs.shape[1] != wanted:
+        raise ProblemError(
+            f"the costs of {name} must have shape (N, {wanted}), a column for each predicted cost of the problem; got "
+            f"{tuple(costs.shape)}"
+        )
+
+
+def _outcomes_on_validation(problem: Problem | Model, validation: SampleSource) -> Outcomes:
+    """Make the function of ``make_validation_outcomes`` for validation samples from any source.
+
+    If a DataLoader returns the samples in another order, their best decisions are computed again.
+    """
+    if isinstance(validation, MemorySamples):
+        fixed = make_validation_outcomes(problem, validation.costs, validation.keys)
+        return lambda predicted, true, keys: fixed(predicted)
+    kept: list[tuple[Tensor, Keys | None, Callable[[Tensor], RegretOutcome]]] = []
+
+    def outcomes(predicted: Tensor, true: Tensor, keys: Keys | None) -> RegretOutcome:
+        if not kept or not torch.equal(kept[0][0], true) or kept[0][1] != keys:
+            kept[:] = [(true, keys, make_validation_outcomes(problem, true, keys))]
+        return kept[0][2](predicted)
+
+    return outcomes

@@ -1,0 +1,45 @@
+"""The time that a validation may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pear.errors import SolveError
+from pear.optimality.duals_and_active_sets import Status
+from pear.solvers.time_limit import within
+
+T = TypeVar("T")
+
+OVERRUN = 0.05
+"""The share of a time cap by which a judgement that is under way may overrun it."""
+
+
+def seconds_left_to_validate(cap: float | None, spent: float) -> float | None:
+    """The seconds that a judgement may take, so that it ends soon after the cap; None without a cap.
+
+    Args:
+        cap: the time cap in seconds, or None.
+        spent: the seconds that have gone by.
+    """
+    return None if cap is None else (1 + OVERRUN) * cap - spent
+
+
+def validate_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
+    """Call a function that decides for validation samples; return None if its integer programs run out of time.
+
+    Args:
+        seconds: the time; None for no limit.
+        judge: the function.
+    """
+    if seconds is None:
+        return judge()
+    if seconds <= 0:
+        return None
+    try:
+        with within(seconds, even=False):
+            return judge()
+    except SolveError as error:
+        if Status.TIME_LIMIT in error.statuses:
+            return None
+        raise
