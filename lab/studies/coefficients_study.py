@@ -24,7 +24,7 @@ from pear.tasks.synthetic_task import polynomial_costs
 from pear.tasks.task import Split
 from pear_lab.report.bootstrap import t_interval
 from pear_lab.tasks.public.drawn_samples import SIZES, cut_drawn_samples
-from pear_lab.tasks.public.predicted_constraints import (
+from pear_lab.tasks.public.predicted_weights_and_capacities import (
     CAPACITY,
     DIMENSIONS,
     ITEMS,

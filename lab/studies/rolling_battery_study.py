@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import pear
 from pear_lab.data.pjm_data import load_pjm_hours
-from pear_lab.tasks.rolling_battery import HOURS, PUBLISHED, RollingBattery, RollingPriceNetwork, rolling_battery
+from pear_lab.tasks.rolling_battery import HOURS, PUBLISHED, RollingBattery, RollingBatteryNetwork, rolling_battery
 
 WITHOUT_SEED = ("perfect", "yesterday")
 TRAINED = ("two-stage", "one-step", "rollout")
@@ -32,13 +32,13 @@ METHODS = (*WITHOUT_SEED, "quantile 0.4", "quantile 0.6", *TRAINED)
 HELD_OUT = 0.1  # share of the training hours, the last ones, on which the epoch is chosen
 
 
-def two_stage(task: RollingBattery, seed: int, epochs: int) -> RollingPriceNetwork:
+def two_stage(task: RollingBattery, seed: int, epochs: int) -> RollingBatteryNetwork:
     """Train a network on the squared error of log-prices, with Adam at 1e-3 and batches of 64."""
     torch.manual_seed(seed)
     hours = task.training_hours()
     features, prices = task.features.float(), task.prices.log().float()
     targets = prices[hours[:, None] + torch.arange(HOURS)]
-    network = RollingPriceNetwork(targets.mean(0), targets.std(0))
+    network = RollingBatteryNetwork(targets.mean(0), targets.std(0))
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     for epoch in range(epochs):
         total = 0.0
@@ -57,7 +57,7 @@ def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
     return -true["price"][:, 1:25].mean(1) * state["state"]
 
 
-def through_rollouts(task: RollingBattery, network: RollingPriceNetwork, seed: int, given: argparse.Namespace) -> str:
+def through_rollouts(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
     """Train a network through rollouts from hours drawn at random, in place; returns how it went."""
     loss = pear.RollingLoss(task.rolling, terminal=worth)
     hours = task.training_hours()[: -given.rollout_steps]
@@ -69,7 +69,7 @@ def through_rollouts(task: RollingBattery, network: RollingPriceNetwork, seed: i
     return fit(network, (loss, exact), (train, held_out), seed, given, f"rollout, seed {seed}", batch=16)
 
 
-def on_single_plans(task: RollingBattery, network: RollingPriceNetwork, seed: int, given: argparse.Namespace) -> str:
+def on_single_plans(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
     """Train a network on the regret of plans of 48 hours from a half-full battery, in place; returns how it went."""
     hours = task.training_hours()
     cut = int((1 - HELD_OUT) * len(hours))
@@ -80,7 +80,7 @@ def on_single_plans(task: RollingBattery, network: RollingPriceNetwork, seed: in
 
 
 def fit(
-    network: RollingPriceNetwork,
+    network: RollingBatteryNetwork,
     losses: tuple[Any, Any],
     parts: tuple[Any, Any],
     seed: int,
@@ -142,9 +142,9 @@ def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Names
 
 def trained(
     task: RollingBattery, method: str, seed: int, given: argparse.Namespace
-) -> tuple[RollingPriceNetwork, float, str]:
+) -> tuple[RollingBatteryNetwork, float, str]:
     """The network of a method and a seed, from its file where there is one; seconds of the processor and a note."""
-    file, network = given.out / f"{method}-{seed}.pt", RollingPriceNetwork(torch.zeros(HOURS), torch.ones(HOURS))
+    file, network = given.out / f"{method}-{seed}.pt", RollingBatteryNetwork(torch.zeros(HOURS), torch.ones(HOURS))
     if not file.exists():
         began, note = time.process_time(), ""
         if method == "two-stage":

@@ -15,10 +15,10 @@ from pear.problem.model import plain_problem, problem_and_cost_map
 from pear.problem.oracle import program_of
 from pear_lab.tasks.public import Drawing, task_table_row
 from pear_lab.tasks.public.drawn_samples import Array, cut_drawn_samples
-from pear_lab.tasks.public.energy_scheduling import EnergyJobs, draw_energy_jobs, energy_schedule_model
+from pear_lab.tasks.public.energy_scheduling import EnergyScheduleJobs, draw_energy_schedule_jobs, energy_schedule_model
 from pear_lab.tasks.public.facility_location import BestSites, facility_program
 from pear_lab.tasks.public.matching import load_matching
-from pear_lab.tasks.public.routing import all_fleet_routes, all_tour_routes, fleet_routing_oracle, route_edges
+from pear_lab.tasks.public.routes import all_fleet_routes, all_tour_routes, fleet_route_oracle, route_edges
 
 CHECKED = 4
 
@@ -68,7 +68,7 @@ def test_plans_of_a_fleet_are_those_of_dynamic_programming(seed: int) -> None:
         )
 
     expected = [cheapest(cost_matrix(cost, 6), frozenset(range(1, 6)), vehicles) for cost in costs]
-    found = pear.solve(fleet_routing_oracle(demand, capacity, vehicles), costs)
+    found = pear.solve(fleet_route_oracle(demand, capacity, vehicles), costs)
     np.testing.assert_allclose(found.value.numpy(), expected, rtol=1e-12)
 
 
@@ -118,7 +118,7 @@ def test_a_site_that_is_cheap_to_open_serves_all() -> None:
 
 
 def test_a_job_runs_in_the_cheapest_slots_that_are_free() -> None:
-    jobs = EnergyJobs(*(np.array(row) for row in ([2, 1], [0, 0], [4, 4], [1.0, 3.0], [1.0, 1.0])))
+    jobs = EnergyScheduleJobs(*(np.array(row) for row in ([2, 1], [0, 0], [4, 4], [1.0, 3.0], [1.0, 1.0])))
     model = energy_schedule_model(jobs, capacity=1.0, slots=4)
     prices = np.array([[5.0, 1.0, 2.0, 9.0]])
     solution = pear.solve(model, prices)
@@ -134,7 +134,7 @@ def test_a_job_runs_in_the_cheapest_slots_that_are_free() -> None:
 
 def test_drawn_jobs_can_be_placed() -> None:
     for seed in range(8):
-        jobs, capacity = draw_energy_jobs(np.random.RandomState(seed))
+        jobs, capacity = draw_energy_schedule_jobs(np.random.RandomState(seed))
         assert bool((jobs.earliest + jobs.duration <= jobs.latest).all())
         assert int(pear.solve(energy_schedule_model(jobs, capacity), np.ones((1, 12))).status[0]) == pear.Status.SOLVED
 

@@ -18,7 +18,7 @@ from pear_lab.tasks.public.budget_allocation import budget_reach, load_budgets
 from pear_lab.tasks.public.drawn_samples import Array
 from pear_lab.tasks.public.energy_knapsack import energy_knapsack_model
 from pear_lab.tasks.public.newsvendor_inventory import inventory, newsvendor
-from pear_lab.tasks.public.predicted_constraints import predicted_capacity_model, predicted_weight_values
+from pear_lab.tasks.public.predicted_weights_and_capacities import predicted_capacity_model, predicted_weight_values
 
 DAYS = 4
 

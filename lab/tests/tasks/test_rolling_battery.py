@@ -10,7 +10,7 @@ from pear.errors import DataError
 from pear_lab.benchmarks import rolling_benchmark
 from pear_lab.benchmarks.bench_settings import Callbacks
 from pear_lab.data.pjm_data import load_pjm_hours
-from pear_lab.tasks.rolling_battery import HOURS, INPUTS, RollingPriceNetwork, rolling_battery
+from pear_lab.tasks.rolling_battery import HOURS, INPUTS, RollingBatteryNetwork, rolling_battery
 
 COUNT = 700
 
@@ -53,7 +53,7 @@ def test_features_know_the_past_and_forecasts_alone(tmp_path):
 def test_the_objective_is_that_of_a_simulation(tmp_path):
     task = rolling_battery(load_pjm_hours(write_hours(tmp_path)))
     hours = task.test_hours(30)
-    network = RollingPriceNetwork(torch.zeros(HOURS), torch.ones(HOURS)).eval()
+    network = RollingBatteryNetwork(torch.zeros(HOURS), torch.ones(HOURS)).eval()
     with torch.no_grad():
         forecasts = torch.stack([task.windows(hours), network(task.features[hours].float()).double()])
     perfect, fresh = task.evaluate(forecasts).tolist()

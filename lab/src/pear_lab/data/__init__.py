@@ -1,4 +1,4 @@
-"""Loaders of real data sets. They check what they read, and never fill in a missing value."""
+"""Loaders of real data sets. Each loader checks what it reads; only ``load_pjm_hours`` fills in missing values."""
 
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy

@@ -1,4 +1,4 @@
-"""The UCI Residential Building Data Set: 372 properties with what they cost to build and sold for."""
+"""The UCI Residential Building Data Set: 372 properties with construction costs and sales prices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SERIES = [f"V-{i}" for i in range(11, 30)]
 _PROJECT = [f"V-{i}" for i in range(2, 9)]
 _DATES = ["START YEAR", "START QUARTER", "COMPLETION YEAR", "COMPLETION QUARTER"]
 HEADER = (*_DATES, "V-1", *_PROJECT, *_SERIES * _LAGS, "V-9", "V-10")
-"""Columns of the sheet ``Data``, as they stand in its second row."""
+"""The names of the columns in the second row of the sheet ``Data``, in order."""
 
 _NOT_FEATURES = ("ZIP Codes", "Actual sales prices", "Actual construction costs")
 
@@ -48,10 +48,10 @@ class BuildingData:
     Attributes:
         features: (N, p) as in the file, not standardised.
         names: the names of the p columns.
-        prices: (N,) V-9, what a property sold for.
-        costs: (N,) V-10, what it cost to build.
-        source: the file.
-        fingerprint: a hash of its contents.
+        prices: (N,) V-9, the sales prices.
+        costs: (N,) V-10, the construction costs.
+        source: the file, or the first of several files.
+        fingerprint: a hash of the contents of all files.
     """
 
     features: Tensor
@@ -63,20 +63,21 @@ class BuildingData:
 
 
 def load_building(path: str | Path | None = None, features: Features = "all") -> BuildingData:
-    """Read the workbook, or the processed tables where the path holds those alone.
+    """Read the workbook or, if the folder has none, the processed tables.
 
-    Features are the locality V-1 (one column for each), the project's V-2 to V-8 and the economic series V-11 to V-29
-    at five lags. Dates are left out: when a property is completed is not known when it is chosen. The processed tables
-    (``scaled_property_features.csv``, ``scaled_economic_features.csv``) hold prices from which their mean is taken, so
-    that a property below the average counts as a loss: a different problem.
+    The features are the locality V-1 as one indicator column for each locality, the project data V-2 to V-8, and the
+    economic series V-11 to V-29 at five lags. Dates are no features, because the completion date of a property is
+    unknown when the property is chosen. The processed tables are ``scaled_property_features.csv`` and
+    ``scaled_economic_features.csv``. Their prices have a mean of zero, so that a property below the average price
+    counts as a loss. Decisions on the processed tables therefore solve a different problem.
 
     Args:
         path: file or folder; ``$PEAR_DATA`` if omitted.
         features: "all", or "project" for V-1 to V-8 alone.
 
     Raises:
-        DataError: no file, another sheet or shape, text or a gap; says where.
-        MissingExtraError: the workbook needs openpyxl.
+        DataError: there is no file, or its sheets, columns or cells are not as expected; the message names the place.
+        MissingExtraError: the workbook is read with openpyxl, which is not installed.
     """
     if features not in ("all", "project"):
         raise DataError(f"features must be 'all' or 'project'; got {features!r}")
@@ -94,18 +95,18 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
 
 
 def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) -> Path:
-    """Download the workbook from UCI, which states its licence, into ``folder/building``, unless it is there.
+    """Download the workbook into ``folder/building``, unless the workbook exists there. UCI's page states its licence.
 
     Args:
-        folder: what ``$PEAR_DATA`` names.
-        url: the address to download it from.
+        folder: the folder that ``$PEAR_DATA`` names.
+        url: the address of the workbook.
         timeout: seconds to wait for an answer.
 
     Returns:
-        The file.
+        The path of the workbook.
 
     Raises:
-        DataError: there is no network, or no such file; says how to get it by hand.
+        DataError: the download failed, or its content is no workbook; the message describes the download by hand.
     """
     target = Path(folder) / FOLDER / WORKBOOK
     if target.is_file():
@@ -126,7 +127,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
 
 def _read_building_workbook(file: Path) -> list[tuple[Any, ...]]:
-    """Read the rows of the sheet ``Data`` below its header, and check the header."""
+    """Check the header of the sheet ``Data``, and return the rows below it, each padded to the length of the header."""
     try:
         import openpyxl  # an extra
     except ImportError as error:
@@ -158,12 +159,15 @@ def _read_building_workbook(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _parse_building_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """Convert cells to numbers (N, columns). ``where(row, column)`` names a cell in an error message."""
+    """Convert rows of cells to numbers (N, columns). ``where(row, column)`` is the name of a cell in error messages."""
     return np.array([[parse_data_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
 
 
 def _read_building_tables(file: Path, features: Features) -> BuildingData:
-    """Read the two processed tables. One has a row for each property, the other for each property and lag."""
+    """Read the processed tables: ``file`` has a row for each property, the second table one for each property and lag.
+
+    The second table is read only if ``features`` is "all".
+    """
     header, properties = _read_building_csv(file)
     _check_building_columns(file, header, ("Sl", *_NOT_FEATURES))
     own = [name for name in header if name not in {"Sl", *_DATES, *_NOT_FEATURES}]
@@ -180,7 +184,17 @@ def _read_building_tables(file: Path, features: Features) -> BuildingData:
 
 
 def _join_building_lags(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
-    """Turn one row for each property and lag into one row for each property, of shape (N, lags × series)."""
+    """Join the rows of each property, one for each lag, into one row.
+
+    Args:
+        file: the file of the table, for error messages.
+        header: the names of the columns of ``table``.
+        table: (N × lags, columns) one row for each property and lag.
+        wanted: (N,) the numbers of the properties, in the order of the result.
+
+    Returns:
+        The joined rows (N, lags × series), and the names of their columns.
+    """
     lag_at, own_at = header.index("Lag"), header.index("Sl")
     others = [i for i in range(len(header)) if i not in (lag_at, own_at)]
     rows: dict[float, dict[float, Array]] = defaultdict(dict)
@@ -196,7 +210,7 @@ def _join_building_lags(file: Path, header: list[str], table: Array, wanted: Arr
 
 
 def _read_building_csv(file: Path) -> tuple[list[str], Array]:
-    """Read a processed table: the names of its columns, and its numbers (N, columns)."""
+    """Return the names of the columns of a processed table, and its numbers (N, columns)."""
     header, lines = read_data_table(file)
     if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
@@ -213,7 +227,7 @@ def _check_building_columns(file: Path, header: Sequence[str], names: Sequence[s
 
 
 def _add_building_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
-    """Append one indicator column for each locality: 1 for the properties there, 0 for the others."""
+    """Append an indicator column for each locality, and its name: 1 for the properties of the locality, 0 otherwise."""
     places = np.unique(locality)
     return np.hstack([columns, locality[:, None] == places]), [*names, *(f"V-1 = {place:g}" for place in places)]
 
@@ -221,7 +235,7 @@ def _add_building_localities(locality: Array, columns: Array, names: list[str]) 
 def _make_building_data(
     file: Path, files: list[Path], columns: Array, names: Sequence[str], prices: Array, costs: Array
 ) -> BuildingData:
-    """Check the construction costs, and make the ``BuildingData`` of arrays."""
+    """Check that construction costs are positive, and make the ``BuildingData`` of arrays."""
     if not (costs > 0).all():
         raise DataError(f"{file}: construction costs must be positive; property {int(np.argmin(costs)) + 1} has none")
     features, sold, built = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))

@@ -1,4 +1,4 @@
-"""Find data files, and read tables of text."""
+"""Finding data files, reading their tables and cells, and hashing their contents."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pear.errors import DataError
 _EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 
 VARIABLE = "PEAR_DATA"
-"""Names the folder that holds one folder for each data set."""
+"""The environment variable with the path of the data folder, which has a folder for each data set."""
 
 
 def find_data_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
-    """Find the first of several files that exists.
+    """Return the path of the first of several files that exists.
 
     Args:
-        folder: name of the data set's folder inside ``$PEAR_DATA``.
-        names: names of the files, the preferred one first.
-        path: the file itself, its folder, or a folder to use in place of ``$PEAR_DATA``.
-        remedy: how to get the file, for the message.
+        folder: the name of the data set's folder inside ``$PEAR_DATA``.
+        names: the names of the files, the preferred one first.
+        path: the file itself, its folder, or a folder that replaces ``$PEAR_DATA``; None for ``$PEAR_DATA``.
+        remedy: the end of error messages, which says how to get the file.
 
     Raises:
-        DataError: none exists; the message lists the paths that were tried.
+        DataError: no file exists; the message lists the paths that were tried.
     """
     if path is not None and Path(path).is_file():
         return Path(path)
@@ -43,14 +43,18 @@ def find_data_file(folder: str, names: Sequence[str], path: str | Path | None, r
 
 
 def read_data_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
-    """Read a text table: the fields of its first line, and those of the other lines by line number, without empty ones.
+    """Read a text table of which every line has as many fields as the first one.
 
     Args:
-        file: a file in UTF-8, compressed where its name ends in ``.gz``.
-        delimiter: between two fields; several in a row count as one where it is a blank.
+        file: a file in UTF-8, which is decompressed if its name ends in ``.gz``.
+        delimiter: the character between two fields. Several blanks in a row count as one delimiter.
+
+    Returns:
+        The fields of the first line, and a dictionary from line numbers to the fields of the other lines. Empty lines
+        are left out.
 
     Raises:
-        DataError: it is not a text in UTF-8, or a line has more or fewer fields than the first one.
+        DataError: the file is no text in UTF-8, or a line has more or fewer fields than the first one.
     """
     opener = gzip.open if file.suffix == ".gz" else open
     try:
@@ -67,15 +71,15 @@ def read_data_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[i
 
 
 def parse_data_cell(cell: object, where: str, gaps: bool = False) -> float:
-    """Read the number in a cell, which must be finite.
+    """Convert a cell to a finite number.
 
     Args:
-        cell: text, a number, or None.
-        where: file, line and column, for the message.
-        gaps: whether an empty cell, or a word such as "NaN", is NaN instead of an error.
+        cell: text, a number, or None for an empty cell.
+        where: file, line and column of the cell, for error messages.
+        gaps: whether an empty cell, or a word such as "NaN", becomes NaN instead of raising an error.
 
     Raises:
-        DataError: a gap that is not allowed, or no finite number.
+        DataError: the cell is empty although gaps are not allowed, or it holds no finite number.
     """
     text = "" if cell is None else str(cell).strip()
     if gaps and text.lower() in _EMPTY:
@@ -92,7 +96,10 @@ def parse_data_cell(cell: object, where: str, gaps: bool = False) -> float:
 
 
 def fingerprint_data_files(files: Sequence[Path]) -> str:
-    """Return the first 16 digits of a hash of the files' contents. Results record it to name their data."""
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of the files' contents.
+
+    Stored results contain this fingerprint of the data that they were computed from.
+    """
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -1,4 +1,4 @@
-"""The Irish half-hour prices of the ICON challenge, and the weights of the knapsack built on them."""
+"""Irish electricity by the half-hour, from the ICON challenge: prices, demand, and weights of a knapsack on prices."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ HALF_HOURS = 48
 FEATURES = (
     "HolidayFlag", "DayOfWeek", "WeekOfYear", "Month", "PeriodOfDay", "ForecastWindProduction", "SystemLoadEA", "SMPEA",
 )  # fmt: skip
-"""What is known the day before: the calendar, and forecasts of wind, load and price."""
+"""Columns that are known the day before: the calendar, and forecasts of wind, load and price."""
 TARGET = "SMPEP2"
 DEMAND = ("SystemLoadEA", "ForecastWindProduction", "SystemLoadEP2", "ActualWindProduction")
-"""Load and wind as they are forecast the day before, and as they come."""
+"""Columns of load and wind: first the forecasts of the day before, then the true values."""
 _DATE = ("Year", "Month", "Day")
 
 _REMEDY = "it is part of the ICON energy-price challenge; put it into the folder 'energy' of $PEAR_DATA"
@@ -39,13 +39,13 @@ class EnergyData:
     """Days of 48 half-hours, in order.
 
     Attributes:
-        features: (D, 48, p) as in the file, not standardised; columns ``FEATURES``.
+        features: (D, 48, p) the columns ``FEATURES`` as in the file, not standardised.
         prices: (D, 48) the price SMPEP2 of every half-hour.
-        weights: (48,) how much is sold in each, and what it takes from the capacity.
+        weights: (48,) the units that are sold in each half-hour, which are also its weight in the knapsack.
         dates: (D,) "2011-11-01" and so on.
-        dropped: days left out because of gaps.
+        dropped: the dates of the days that are left out because of gaps.
         source: the file of prices.
-        fingerprint: a hash of all contents.
+        fingerprint: a hash of the contents of all files.
     """
 
     features: Tensor
@@ -64,12 +64,13 @@ def load_energy(
 
     Args:
         path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` if omitted.
-        weights: 48 positive numbers; those of the published weighted knapsack, from the ``.npz`` beside the prices,
-            if omitted.
-        gaps: "drop" leaves out days with a missing number or half-hour, and names them in ``dropped``; "raise" refuses.
+        weights: 48 positive numbers. If omitted, the weights of the published knapsack are read from the ``.npz`` file
+            beside the prices.
+        gaps: what to do with days that lack a number or a half-hour: "drop" leaves them out and lists their dates in
+            ``dropped``, "raise" raises an error.
 
     Raises:
-        DataError: no file, another header, text where a number belongs, or gaps that are not to be dropped.
+        DataError: there is no file, the header lacks a column, a cell is no number, or gaps are not allowed.
     """
     if gaps not in ("drop", "raise"):
         raise DataError(f"gaps must be 'drop' or 'raise'; got {gaps!r}")
@@ -82,7 +83,7 @@ def load_energy(
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
     days = _read_energy_days(file, (*FEATURES, TARGET))
-    whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+    whole = _drop_energy_data_gaps(days)
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
         raise DataError(f"{file}: days with gaps: {', '.join(dropped)}; gaps='drop' leaves them out")
@@ -106,11 +107,11 @@ def load_energy(
 
 @dataclass(frozen=True)
 class EnergyDemand:
-    """Irish demand, by the half-hour.
+    """Irish load and wind by the half-hour, on the days without a gap.
 
     Attributes:
-        values: (D, 48, 4) columns ``DEMAND``, in MW.
-        dates: (D,) "2011-11-01" and so on; days with gaps are left out.
+        values: (D, 48, 4) the columns ``DEMAND``, in MW.
+        dates: (D,) "2011-11-01" and so on.
     """
 
     values: NDArray[np.float64]
@@ -118,16 +119,15 @@ class EnergyDemand:
 
 
 def load_energy_demand(path: str | Path | None = None) -> EnergyDemand:
-    """Read Irish load and wind of 2011 to 2013, forecast and real, from the file of ``load_energy``.
+    """Read the forecast and the true load and wind of 2011 to 2013, from the file of ``load_energy``.
 
     Args:
         path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
-        DataError: no file, or one that lacks a column.
+        DataError: there is no file, the header lacks a column, or a cell is no number.
     """
-    days = _read_energy_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND)
-    whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+    whole = _drop_energy_data_gaps(_read_energy_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND))
     return EnergyDemand(np.stack(list(whole.values())), tuple(whole))
 
 
@@ -141,7 +141,7 @@ def _read_energy_weights(file: Path) -> NDArray[np.float64]:
 
 
 def _read_energy_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Read columns (half-hours, columns) by date, in the order of the file. Missing numbers are NaN."""
+    """Return the numbers (half-hours, columns) of every date, in the order of the file. Missing numbers are NaN."""
     header, lines = read_data_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *columns)
@@ -155,3 +155,8 @@ def _read_energy_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[n
         numbers = [parse_data_cell(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
         days.setdefault(date, []).append(numbers)
     return {date: np.array(rows) for date, rows in days.items()}
+
+
+def _drop_energy_data_gaps(days: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return the days that have all 48 half-hours and no missing number."""
+    return {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}

@@ -1,4 +1,4 @@
-"""What Elmachtoub & Grigas 2022 published for their paths: the replications behind their figure."""
+"""Regrets that Elmachtoub & Grigas 2022 published for shortest paths: the replications behind their figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear_lab.data.data_files import find_data_file, parse_data_cell, read_data_
 REPLICATIONS = "shortest_path_replications.csv.gz"
 FOLDER = "spo"
 METHODS = {"SPO+": "SPOplus", "least squares": "LS", "absolute error": "Absolute", "random forest": "RF"}
-"""Names of methods, and what their columns begin with."""
+"""The names of the methods, each with the first word of its columns in the file."""
 
 _CELL = ("n_train", "polykernel_degree", "polykernel_noise_half_width")
 _BEST = "zstar_avg_test"
@@ -21,7 +21,7 @@ _REMEDY = "it comes with the repository of Elmachtoub & Grigas (MIT); put it int
 
 
 class PathCell(NamedTuple):
-    """A cell of their figure: training samples, degree of the polynomial, half-width of the noise."""
+    """One setting of the published experiment: training samples, degree of the polynomial, half-width of the noise."""
 
     size: int
     degree: int
@@ -29,22 +29,22 @@ class PathCell(NamedTuple):
 
 
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
-    """Average what ``load_path_replications`` reads over the replications of each cell."""
+    """Return the mean regret, in percent, by cell and method, over the replications of ``load_path_replications``."""
     cells = load_path_replications(path, grid)
     return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}
 
 
 def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, list[float]]]:
-    """Read the published normalised regrets, in percent, by cell and by the names of ``METHODS``.
+    """Read the regrets of all replications, by cell and by the names of ``METHODS``.
 
-    The number of a replication is mean regret over mean best cost.
+    The regret of a replication is 100 · (mean regret) / (mean best cost) on its test samples.
 
     Args:
         path: the file or its folder; ``$PEAR_DATA`` if omitted.
-        grid: nodes along a side, 2 to 5.
+        grid: the number of nodes along a side of the grid, 2 to 5.
 
     Raises:
-        DataError: no file, a column is missing, a cell is not a number, or there is no such grid.
+        DataError: there is no file, a column is missing, a cell is no number, or no replication has such a grid.
     """
     file = find_data_file(FOLDER, (REPLICATIONS, REPLICATIONS.removesuffix(".gz")), path, _REMEDY)
     header, lines = read_data_table(file)

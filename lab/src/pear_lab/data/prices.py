@@ -1,4 +1,4 @@
-"""Prices of assets, one row a trading day: from a CSV file, skfolio or Yahoo Finance. Gaps are never filled."""
+"""Daily prices of assets from a CSV file, skfolio or Yahoo Finance. Gaps are never filled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Gaps = Literal["error", "drop-names", "drop-days"]
 
 LONGEST_BREAK = 10
-"""Calendar days between two rows; exchanges have not been closed for longer than seven in a century."""
+"""The most calendar days between two rows. In a century no exchange has been closed for more than seven days."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Prices:
     """Prices without a gap.
 
     Attributes:
-        values: (T, n) positive numbers, one row a trading day.
+        values: (T, n) positive numbers, one row for each trading day.
         names: the names of the n assets.
         dates: the dates of the T days, increasing.
-        source: where they come from.
-        dropped: what was cut out because of gaps, in words; empty where nothing was.
+        source: the file or package of the prices.
+        dropped: a sentence on the names or days that were left out because of gaps; empty if none were.
 
     Raises:
-        DataError: shapes that do not fit, a price that is not positive and finite, dates that do not increase, or
-            rows missing for weeks.
+        DataError: shapes do not fit, a price is not positive and finite, dates do not increase, or two dates are more
+            than ``LONGEST_BREAK`` days apart.
     """
 
     values: Array
@@ -79,7 +79,7 @@ class Prices:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of 16 digits that changes with any price, name or date."""
+        """The first 16 hexadecimal digits of a hash of all prices, names and dates."""
         text = "\n".join([*self.names, *(day.isoformat() for day in self.dates)])
         return hashlib.sha256(text.encode() + np.ascontiguousarray(self.values).tobytes()).hexdigest()[:16]
 
@@ -89,15 +89,15 @@ class Prices:
 
 
 def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
-    r"""Read a table of prices: dates (YYYY-MM-DD) in the first column, then one column a name, with a header.
+    r"""Read a table of prices with a header, dates (YYYY-MM-DD) in the first column, and a column for each asset.
 
     Args:
         path: a ``.csv`` or ``.csv.gz`` file.
-        gaps: what to do where a price is missing: "error", or cut out the names ("drop-names") or the days
-            ("drop-days") that have a gap. What was cut is logged, and stands in ``Prices.dropped``.
+        gaps: what to do if prices are missing: "error" raises an error, "drop-names" leaves out the assets with a gap,
+            "drop-days" leaves out the days with a gap. ``Prices.dropped`` and the log say what was left out.
 
     Raises:
-        DataError: no such file, no table, text where a price should be, a gap, or weeks without a row.
+        DataError: there is no such file, it is no table of prices, or it has a gap that may not be dropped.
 
     Example:
         >>> import tempfile
@@ -131,7 +131,7 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
 
 
 def _parse_price_date(file: Path, line: int, cell: str) -> datetime.date:
-    """Parse the date in the first column of a line."""
+    """Convert the first cell of a line to a date."""
     try:
         return datetime.date.fromisoformat(cell.strip()[:10])
     except ValueError:
@@ -143,7 +143,7 @@ def _parse_price_date(file: Path, line: int, cell: str) -> datetime.date:
 def _cut_price_gaps(
     values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps
 ) -> Prices:
-    """Make the ``Prices`` of a table in which NaN marks a gap; ``gaps`` says what to do about it."""
+    """Make ``Prices`` of a table in which NaN marks a gap. ``read_prices`` describes ``gaps``."""
     missing = np.isnan(values)
     if not missing.any():
         return Prices(values, names, tuple(dates), source)
@@ -178,7 +178,7 @@ def _check_positive_prices(prices: Prices) -> None:
 
 
 def _check_price_dates(prices: Prices) -> None:
-    """Raise ``DataError`` if dates do not increase or are weeks apart."""
+    """Raise ``DataError`` if dates do not increase, or if two are more than ``LONGEST_BREAK`` days apart."""
     for before, after in zip(prices.dates, prices.dates[1:], strict=False):
         apart = (after - before).days
         if apart <= 0:
@@ -194,13 +194,13 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
     """Load prices by the name of their source.
 
     Args:
-        source: "skfolio": 20 names of the S&P 500, 1990 to 2022, that come with the package skfolio (BSD 3-Clause;
-            ``pip install 'pear-lab[portfolio]'``); "sp100": the one table in ``$PEAR_DATA/sp100``; anything else is
-            the path of a CSV file.
-        gaps: see ``read_prices``.
+        source: "skfolio" for 20 assets of the S&P 500 from 1990 to 2022, which come with the package skfolio (BSD
+            3-Clause; ``pip install 'pear-lab[portfolio]'``); "sp100" for the only table in ``$PEAR_DATA/sp100``;
+            otherwise the path of a CSV file.
+        gaps: what to do if prices are missing, as in ``read_prices``. The table of skfolio has no gaps.
 
     Raises:
-        DataError: there is nothing there, or it cannot be used.
+        DataError: there is no such file, or it is no table of prices.
         MissingExtraError: skfolio is not installed.
     """
     if source == "skfolio":
@@ -215,17 +215,17 @@ def fetch_prices(
 ) -> Prices:
     """Download adjusted closing prices from Yahoo Finance into a CSV file, and read that file.
 
-    Needs a network and the package yfinance. Yahoo's terms allow personal use; the file is not for redistribution.
+    The download needs a network and the package yfinance. Yahoo's terms allow personal use, but no redistribution.
 
     Args:
         names: ticker symbols such as "AAPL".
         first: the first day.
-        last: the last one, included.
-        path: the file to write. Where names have gaps, read it with ``read_prices(path, gaps=…)``.
+        last: the last day, included.
+        path: the file to write. If reading it fails because of gaps, call ``read_prices(path, gaps=…)``.
 
     Raises:
         MissingExtraError: yfinance is not installed.
-        DataError: the source sent nothing, or not all names.
+        DataError: Yahoo sent no prices of some names, or prices with gaps.
     """
     try:
         import yfinance
@@ -252,7 +252,7 @@ def fetch_prices(
 
 
 def _load_skfolio_prices() -> Prices:
-    """Load the 20 names of the S&P 500 that the package skfolio brings."""
+    """Load the prices of 20 assets of the S&P 500 from the package skfolio."""
     try:
         from skfolio.datasets import load_sp500_dataset
     except ImportError as error:
@@ -266,7 +266,7 @@ def _load_skfolio_prices() -> Prices:
 
 
 def _find_price_file(folder_name: str) -> Path:
-    """Find the one CSV file in a folder of ``$PEAR_DATA``."""
+    """Return the path of the only ``.csv`` or ``.csv.gz`` file in a folder of ``$PEAR_DATA``."""
     root = os.environ.get(VARIABLE)
     if not root:
         raise DataError(

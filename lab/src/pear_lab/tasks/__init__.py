@@ -1,4 +1,4 @@
-"""Tasks on real data, each cut into training, validation and test samples, and scores of a forecast."""
+"""Decision tasks on real data, split into training, validation and test samples, and metrics of forecasts."""
 
 from pear_lab.tasks import metrics
 from pear_lab.tasks.building_task import Building, building, building_split

@@ -1,4 +1,4 @@
-"""Charge and discharge a battery by the hour: prices are forecast, the battery is known."""
+"""Charging and discharging a battery by the hour. Prices are predicted; the battery is known."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from pear.problem import CostMap, Model, Problem
 
 @dataclass(frozen=True)
 class Battery:
-    """A battery, and what its use costs besides the energy.
+    """The sizes of a battery, and the costs of its use besides the price of energy.
 
-    ``min price·(in − out) + wear·Σ out + level_penalty ‖state − capacity/2‖² + flow_penalty (‖in‖² + ‖out‖²)``
-    subject to ``state₀ = start``, ``stateₜ₊₁ = stateₜ + efficiency·inₜ − outₜ``, ``0 ≤ state ≤ capacity`` and bounds on
-    what flows in and out in an hour.
+    A plan of T hours minimises
+    ``price·(in − out) + wear·Σ out + level_penalty ‖state − capacity/2‖² + flow_penalty (‖in‖² + ‖out‖²)``
+    subject to ``state₀ = start``, ``stateₜ₊₁ = stateₜ + efficiency·inₜ − outₜ``, ``0 ≤ state ≤ capacity``,
+    ``0 ≤ in ≤ charge`` and ``0 ≤ out ≤ discharge``.
 
     Attributes:
-        hours: T, hours that are planned.
-        capacity: energy that the battery holds.
-        efficiency: share of what flows in that arrives.
-        charge, discharge: the most that flows in and out in an hour.
-        start: the state at the first hour.
-        wear: money for each unit of energy that flows out.
-        level_penalty, flow_penalty: weights of the squares; 0 makes a linear program.
-        sells_rest: whether what is left at the end is worth the last predicted price.
+        hours: T, the number of planned hours.
+        capacity: the most energy in the battery.
+        efficiency: the share of the inflow that reaches the battery.
+        charge, discharge: the largest inflow and outflow of an hour.
+        start: the energy in the battery before the first hour.
+        wear: the cost of a unit of outflow.
+        level_penalty, flow_penalty: weights of the squares. If both are 0, the problem is a linear program.
+        sells_rest: whether the energy left after the last hour is sold at the last predicted price.
     """
 
     hours: int = 24
@@ -53,13 +54,13 @@ PJM = Battery()
 """The battery of Donti et al. 2017 and Yeh et al. 2024: a quadratic program of 73 variables."""
 
 MARKET = Battery(capacity=4.0, efficiency=0.92, charge=1.0, discharge=1.0, start=0.0, wear=4.0, level_penalty=0.0, flow_penalty=0.0)  # fmt: skip  # noqa: E501
-"""A battery of 4 MWh and 1 MW that trades a day: a linear program."""
+"""A battery of 4 MWh and 1 MW that is planned for one day: a linear program."""
 
 
 def battery(spec: Battery = PJM) -> Model:
-    """Make the model of a battery: T prices are predicted; the variables are T inflows, T outflows and T + 1 states.
+    """Make the model of a battery. It predicts T prices; its variables are T inflows, T outflows and T + 1 states.
 
-    ``Model.offset`` is the constant ``level_penalty·(T + 1)·(capacity/2)²``, which solves leave out.
+    ``Model.offset`` is the constant ``level_penalty·(T + 1)·(capacity/2)²`` of the objective.
 
     Example:
         >>> model = battery(Battery(hours=2, start=0.0, level_penalty=0.0))
@@ -92,12 +93,15 @@ def battery(spec: Battery = PJM) -> Model:
 
 
 def _battery_limits(spec: Battery) -> tuple[tuple[int, float], ...]:
-    """The numbers of inflows, outflows and states, each with its upper bound."""
+    """Return pairs of a count and an upper bound: for inflows, for outflows and for states."""
     return (spec.hours, spec.charge), (spec.hours, spec.discharge), (spec.hours + 1, spec.capacity)
 
 
 def _battery_state_equations(spec: Battery) -> tuple[Tensor, Tensor]:
-    """``state₀ = start`` and ``stateₜ₊₁ − stateₜ − efficiency·inₜ + outₜ = 0`` as rows (T + 1, n) and (T + 1,)."""
+    """Return A (T + 1, n) and b (T + 1,) of the equations of the states.
+
+    The first row is ``state₀ = start``, the others are ``stateₜ₊₁ − stateₜ − efficiency·inₜ + outₜ = 0``.
+    """
     T = spec.hours
     A, b = torch.zeros(T + 1, 3 * T + 1, dtype=torch.float64), torch.zeros(T + 1, dtype=torch.float64)
     A[0, 2 * T], b[0] = 1.0, spec.start

@@ -1,4 +1,4 @@
-"""Choose the properties to build within a budget: sales prices are forecast, construction costs are known."""
+"""Choosing properties to build within a budget. Sales prices are predicted; construction costs are known."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Building(Task):
-    """N instances, each with properties, costs and a budget of its own; sales prices are forecast.
+    """N instances of choosing among n properties, each instance with its own construction costs and budget.
 
-    Methods that take costs have an argument ``keys``: the instance of each row of costs. By default these are all
-    instances in order.
+    Methods that take sales prices also take ``keys``, the instance of each row of prices. If ``keys`` are omitted,
+    row i belongs to instance i.
 
     Attributes:
-        version: "inequality", every property built or left within the budget; "equality", the relaxation with all of
-            the budget spent.
+        version: "inequality" if properties are built as a whole and spending is at most the budget; "equality" if
+            properties may be built in part and the whole budget is spent.
     """
 
     version: Version = "inequality"
 
     @property
     def weights(self) -> Tensor:
-        """(N, n) construction costs."""
+        """The construction costs (N, n)."""
         rows = self.problem.A if self.version == "equality" else self.problem.G
         assert rows is not None
         return rows[:, 0]
 
     @property
     def budget(self) -> Tensor:
-        """(N,) budget of each instance."""
+        """The budget of each instance (N,)."""
         limits = self.problem.b if self.version == "equality" else self.problem.h
         assert limits is not None
         return limits[:, 0]
 
     @cached_property
     def _whole_units(self) -> tuple[Ints, Ints]:
-        """Costs (N, n) and budgets (N,) as whole numbers for dynamic programming; budget −1 if that would be slow."""
+        """Integer costs (N, n) and budgets (N,) for dynamic programming; budget −1 if the integers are too large."""
         units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
         for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):
             rows = TightenedRows.of(own[None], most[None])
@@ -68,12 +68,12 @@ class Building(Task):
         return units, capacities
 
     def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
-        """Return what to build, (B, n), proven optimal. In the equality version properties may be built in part.
+        """Return the optimal decisions (B, n), the share of each property that is built: 0 or 1 in "inequality".
 
         Args:
             cost: (B, n) sales prices.
-            Q: refused where decisions are whole: the objective is linear.
-            keys: B instances.
+            Q: (n, n) or (B, n, n) curvature, which only "equality" accepts; None for a linear objective.
+            keys: the instances of the B rows.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -92,15 +92,15 @@ class Building(Task):
         return z.to(values)
 
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
-        """Return what to build, (B, n), if a property may be built in part."""
+        """Return the optimal decisions (B, n) if properties may be built in part; arguments as in ``decide``."""
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
         return torch.from_numpy(
-            _fill_building_budget(_building_float64(values), weights, budget, self.version == "equality")
+            _fill_building_by_ratio(_building_float64(values), weights, budget, self.version == "equality")
         ).to(values)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
-        """Return the vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
+        """Return, for each row of ``z`` (B, n), the vertices of the relaxation that are adjacent to it: (k, n) each."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
@@ -112,7 +112,7 @@ class Building(Task):
         return result
 
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
-        """Check costs (B, n) and keys; return the costs as a tensor and the instances as row numbers (B,)."""
+        """Check prices (B, n) and keys, and return the prices as a tensor and the instances as integers (B,)."""
         values = as_batch(cost).detach()
         check_finite_costs(values, "the integer problem")
         count, n = self.weights.shape
@@ -129,12 +129,12 @@ class Building(Task):
 
 
 def building(weights: Any, budget: float = 0.4, version: Version = "inequality") -> Building:
-    """Maximise the sales of what is built, ``Σ w z ≤ budget · Σ w`` in every instance.
+    """Make the task ``max price·z`` subject to ``w·z ≤ budget · Σ w`` in every instance.
 
     Args:
-        weights: (N, n) positive construction costs of the properties of each instance.
-        budget: share of an instance's total cost that may be spent.
-        version: "inequality" for whole properties; "equality" for the linear program that spends the budget exactly.
+        weights: (N, n) w > 0, the construction costs of the properties of each instance.
+        budget: the share of an instance's total construction cost that may be spent.
+        version: "inequality" for z ∈ {0, 1}; "equality" for ``w·z = budget · Σ w`` and 0 ≤ z ≤ 1.
 
     Example:
         >>> from pear_lab.tasks import building
@@ -168,17 +168,17 @@ def building_split(
     budget: float = 0.4,
     version: Version = "inequality",
 ) -> TaskSplit[Building]:
-    """Instances of properties drawn without replacement, cut into five folds: one tests, the next one validates.
+    """Draw instances without replacement, and split them into five folds: one tests, the next one validates.
 
-    Features are standardised and prices divided by a unit with numbers of the training properties alone. Properties
-    that do not fill an instance are left out.
+    Features are standardised, and prices divided by a unit, with statistics of the training properties only.
+    Properties left over by the last full instance are not used.
 
     Args:
-        data: the result of ``load_building``, which is called if omitted.
-        seed: the seed of the ``numpy.random.RandomState`` that deals the properties out.
-        fold: 0 to 4: over all five every instance is tested once.
-        instance_size: properties of an instance.
-        budget, version: as for ``building``.
+        data: the properties; ``load_building()`` if omitted.
+        seed: the seed of the ``numpy.random.RandomState`` that shuffles the properties.
+        fold: the fold that tests, 0 to 4. Over the five values every instance is tested once.
+        instance_size: the number of properties of an instance.
+        budget, version: as in ``building``.
     """
     data = load_building() if data is None else data
     count = len(data.prices) // instance_size if instance_size >= 1 else 0
@@ -199,18 +199,20 @@ def building_split(
     )
 
 
-def _fill_building_budget(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
-    """Solve ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1`` for fractions z (B, n): items of the greatest v/w first.
+def _fill_building_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
+    """Return the solutions z (B, n) of ``max v·z`` subject to ``w·z ≤ budget`` and ``0 ≤ z ≤ 1``.
+
+    The budget is spent on the items with the largest v/w first.
 
     Args:
         values: (B, n) v, of any sign.
         weights: (B, n) w > 0.
-        budget: (B,) at least 0; at most the sum of the weights where all is spent.
-        spend_all: whether ``w·z = budget``, so that items of no value are taken, too.
+        budget: (B,) at least 0, and at most the sum of the weights if ``spend_all``.
+        spend_all: whether the constraint is ``w·z = budget``, so that items without value may be chosen, too.
 
     Example:
         >>> values, weights = np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]])
-        >>> _fill_building_budget(values, weights, np.array([3.0]), spend_all=False)
+        >>> _fill_building_by_ratio(values, weights, np.array([3.0]), spend_all=False)
         array([[1. , 0.5, 0. ]])
     """
     order = np.argsort(-values / weights, axis=1, kind="stable")
@@ -225,5 +227,5 @@ def _fill_building_budget(values: Array, weights: Array, budget: Array, spend_al
 
 
 def _building_float64(values: Tensor) -> Any:
-    """Return a tensor as a float64 array in which −0.0 is 0.0."""
-    return values.cpu().double().numpy() + 0.0  # −0.0 is 0.0
+    """Return a tensor as a float64 array in which −0.0 is replaced by 0.0."""
+    return values.cpu().double().numpy() + 0.0

@@ -1,4 +1,4 @@
-"""Sell energy in the best half-hours of a day: a knapsack of 48 items with known weights and forecast prices."""
+"""Selling energy in the best half-hours of a day: a knapsack of 48 items with known weights and predicted prices."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pear_lab.tasks.splits import TaskSplit, split_instances
 def energy_split(
     data: EnergyData | None = None, capacity: float = 120.0, shares: Sequence[float] = (0.7, 0.1, 0.2)
 ) -> TaskSplit[Knapsack]:
-    """Split the days in their order: the first for training, the next for validation, the last for the test.
+    """Split the days into training, validation and test, in the order of time.
 
-    Half-hour i sells ``weights[i]`` units at its price, which makes its value; the units sold in a day are at most
-    ``capacity``. Features are standardised, and values divided by a unit, by numbers of the training days alone.
+    The value of half-hour i is ``weights[i]`` times its price, and at most ``capacity`` units are sold in a day.
+    Features are standardised, and values divided by a unit, with statistics of the training days only.
 
     Args:
-        data: the result of ``load_energy``, which is called if omitted.
+        data: the days; ``load_energy()`` if omitted.
         capacity: the capacity of the knapsack.
         shares: the shares of the days for training, validation and test, with a sum of 1.
     """

@@ -1,4 +1,7 @@
-"""Unit commitment for the Irish net load: four plants, twelve blocks of two hours, demand forecast the day before."""
+"""Unit commitment for the Irish net load, which is predicted the day before: four plants, twelve blocks of two hours.
+
+The net load is the load less the wind production.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +20,27 @@ Array = NDArray[np.float64]
 
 BLOCKS, HOURS = 12, 2.0
 LEAST = np.array([600.0, 400.0, 250.0, 50.0])
-"""Least output of coal, two gas plants and peakers, in MW."""
+"""The least output of each plant that is on, in MW: coal, two gas plants and peakers."""
 MOST = np.array([1500.0, 1400.0, 1200.0, 900.0])
 FUEL = np.array([22.0, 38.0, 52.0, 120.0])
-"""Cost of a MWh."""
+"""The cost of a MWh of each plant."""
 STANDBY = np.array([4000.0, 5000.0, 4000.0, 1500.0])
-"""Cost of an hour of being on."""
+"""The cost of each hour in which a plant is on."""
 START = np.array([60000.0, 30000.0, 18000.0, 3000.0])
 SHORT, SURPLUS = 500.0, 20.0
-"""Price of a MWh that is missing, and of one too much."""
+"""The price of a MWh of demand that is not met, and of a MWh of surplus."""
 LAGS = (2, 7)
-"""Days before, whose net load is known when the plan is made."""
+"""The ages, in days, of the net loads that are features."""
 
 
 @dataclass(frozen=True)
 class IrishCommitmentDays:
-    """Days to plan for.
+    """Days of which the commitment is planned, with features and net load.
 
     Attributes:
-        features: (D, p) forecasts of load and wind, net load of two days and a week before, calendar.
-        demand: (D, 12) net load of each block, in MW.
-        dates: D dates.
+        features: (D, p) forecasts of load and wind, the net load two days and a week before, and the calendar.
+        demand: (D, 12) the net load of each block, in MW.
+        dates: the D dates.
     """
 
     features: Array
@@ -46,7 +49,13 @@ class IrishCommitmentDays:
 
 
 def irish_commitment_model(integer: bool = True) -> pear.Model:
-    """The day-ahead plan, with demand predicted: variables on, start and output, each (4, 12)."""
+    """Make the model of the day-ahead plan. It predicts the demand of 12 blocks; shortage and surplus have prices.
+
+    The variables are on, start and output, each of shape (4, 12) for plants and blocks.
+
+    Args:
+        integer: whether ``on`` is 0 or 1; otherwise the model is the linear relaxation.
+    """
     size, plants = len(LEAST) * BLOCKS, np.repeat(np.arange(len(LEAST)), BLOCKS)
     on, start, output = (np.arange(size) + i * size for i in range(3))
     balance = np.zeros((BLOCKS, 3 * size))
@@ -56,7 +65,7 @@ def irish_commitment_model(integer: bool = True) -> pear.Model:
     rows = [
         eye[output] - MOST[plants, None] * eye[on],
         LEAST[plants, None] * eye[on] - eye[output],
-        eye[on[later]] - eye[on[later - 1]] - eye[start[later]],  # what is on at midnight has been started before
+        eye[on[later]] - eye[on[later - 1]] - eye[start[later]],  # a plant that is on at midnight needs no start
     ]
     G = np.vstack(rows)
     problem = pear.Problem(
@@ -84,10 +93,10 @@ def irish_commitment_model(integer: bool = True) -> pear.Model:
 
 
 def irish_commitment_days(path: str | Path | None = None) -> IrishCommitmentDays:
-    """Irish days with what is known of them the day before; those without lagged days are left out.
+    """Load the Irish days whose net loads of ``LAGS`` days before are known.
 
     Args:
-        path: as for ``load_energy_demand``.
+        path: as in ``load_energy_demand``.
     """
     data = load_energy_demand(path)
     blocks = data.values.reshape(len(data.values), BLOCKS, -1, 4).mean(2)

@@ -1,4 +1,4 @@
-"""Scores of a forecast that experiments record besides its regret."""
+"""Metrics of a forecast that experiments record: regret, squared error, relaxation gap, changes of the active set."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from pear.problem.array_conversion import as_batch
 from pear.tasks.task import Task
 
 PUBLISHED_SHIFT = 1e-7
-"""The number that the paper adds to the denominator of the normalised regret, in whatever unit the costs have."""
+"""The number that the paper adds to the denominator of the normalised regret, in the unit of the costs."""
 
 
 def published_regret_metric(outcome: RegretOutcome) -> float:
     """Return the normalised regret of the paper, ``Σ regret / (Σ |best| + 1e-7)``.
 
-    ``pear.normalized_regret`` adds nothing, so that no unit matters. Tables keep the published number.
+    ``pear.normalized_regret`` has a denominator of ``Σ |best|``, so that the unit of the costs does not matter. Tables
+    show the regret of the paper.
 
     Example:
         >>> published_regret_metric(RegretOutcome(torch.tensor([1.0]), torch.tensor([0.0])))
@@ -33,12 +34,11 @@ def published_regret_metric(outcome: RegretOutcome) -> float:
 
 
 class RelaxationGap(NamedTuple):
-    """How far the relaxation is from the integer problem.
+    """The gap between a problem and its continuous relaxation.
 
     Attributes:
         gap: ``Σ |relaxed optimum − integer optimum| / (Σ |integer optimum| + 1e-7)`` under the true costs.
-        share: gap / (gap + regret): what perfect forecasts would lose against the relaxed optimum, as a part of what
-            these forecasts lose against it; 0 where nothing is lost.
+        share: gap / (gap + regret), where regret is the normalised regret of the forecasts; 0 if both are 0.
     """
 
     gap: float
@@ -56,19 +56,19 @@ def mse_metric(predicted: Any, true: Any) -> float:
         >>> mse_metric([[1.0, 2.0]], [[1.0, 4.0]])
         2.0
     """
-    forecast, costs = _read_forecast_and_costs(predicted, true)
+    forecast, costs = _metric_forecast_and_costs(predicted, true)
     return float((forecast.double() - costs.double()).square().mean())
 
 
 def relaxation_gap_metric(task: Task, predicted: Any, true: Any) -> RelaxationGap:
-    """Measure how much of the loss against the relaxed optimum comes from the relaxation, whatever the forecast.
+    """Return the relaxation gap of a task, and its share in the sum of gap and regret of a forecast.
 
     Args:
-        task: what is decided; where it has no integers the gap is zero.
+        task: the decision task; without integer variables gap and share are 0.
         predicted: (B, n) ĉ.
         true: (B, n) c.
     """
-    forecast, costs = _read_forecast_and_costs(predicted, true)
+    forecast, costs = _metric_forecast_and_costs(predicted, true)
     if not task.problem.is_integer:
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
@@ -86,20 +86,20 @@ def active_change_metric(
     draws: int = 10,
     generator: torch.Generator | None = None,
 ) -> float:
-    """Return ρ, the share of inequalities that become active or inactive when the forecast is perturbed a little.
+    """Return ρ, the share of inequalities that become active or inactive if the forecast is perturbed a little.
 
-    ``ρ = 1/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
-    the smoothed decision under ĉ and a' the same under ĉ + δ, averaged over samples and perturbations. The paper does
-    not say how large its perturbations are. Here δ is normal, with a standard deviation of ``scale`` times the mean
-    of |ĉ|.
+    ``ρ = 1/m Σᵢ [aᵢ ≠ a'ᵢ]``, averaged over samples and perturbations. The m inequalities are the rows of G and the
+    finite bounds. The mask a marks the inequalities that are active at the smoothed decision under ĉ, and a' those at
+    the smoothed decision under ĉ + δ. The perturbation δ is normal with a standard deviation of ``scale`` times the
+    mean of |ĉ|; the paper does not give the size of its perturbations.
 
     Args:
         problem: the decision problem; an integer problem is relaxed.
         predicted: (B, n) ĉ.
-        smoothing: λ of the smoothed problem.
-        scale: size of the perturbations relative to the forecasts.
-        draws: perturbations per sample.
-        generator: draws them; one with seed 0 if omitted.
+        smoothing: λ, the strength of the smoothing term.
+        scale: the size of the perturbations relative to the forecasts.
+        draws: the number of perturbations of each sample.
+        generator: the generator of the perturbations; if omitted, a generator with seed 0.
 
     Example:
         >>> import pear
@@ -114,18 +114,18 @@ def active_change_metric(
     forecast = as_batch(predicted).detach().double()
     relaxed = problem.relaxed()
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    before = _active_inequalities(relaxed, solve(relaxed, forecast, smoothing=smoothing))
+    before = _active_metric_masks(relaxed, solve(relaxed, forecast, smoothing=smoothing))
     size = scale * float(forecast.abs().mean())
     changed = 0.0
     for _ in range(draws):
         moved = forecast + size * torch.randn(forecast.shape, generator=generator, dtype=torch.float64).to(forecast)
-        after = _active_inequalities(relaxed, solve(relaxed, moved, smoothing=smoothing))
+        after = _active_metric_masks(relaxed, solve(relaxed, moved, smoothing=smoothing))
         changed += float((before != after).double().mean()) if before.numel() else 0.0
     return changed / draws
 
 
-def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
-    """Return a mask (B, m) of the active inequalities: rows of G and finite bounds."""
+def _active_metric_masks(problem: Problem, solution: Solution) -> Tensor:
+    """Return a mask (B, m) of the active inequalities, which are the rows of G and the finite bounds."""
     active, count = solution.active, len(solution.x)
     parts = []
     for field, mask in ((problem.h, active.rows), (problem.lb, active.lower), (problem.ub, active.upper)):
@@ -134,8 +134,8 @@ def _active_inequalities(problem: Problem, solution: Solution) -> Tensor:
     return torch.cat(parts, 1) if parts else torch.zeros(count, 0, dtype=torch.bool)
 
 
-def _read_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
-    """Read predicted and true costs as two tensors (B, n), and check that they fit."""
+def _metric_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
+    """Return predicted and true costs as two tensors (B, n), after a check that their shapes are equal."""
     forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
     check_cost_pair(forecast, costs)
     return forecast, costs

@@ -1,4 +1,4 @@
-"""The rolling battery: hour by hour, a forecast of 48 prices, a plan of 48 hours, and its first hour done.
+"""A battery that is planned again every hour: 48 prices are predicted, 48 hours planned, and one hour carried out.
 
 The protocol is that of Peršak & Anjos, arXiv 2405.14719, on the hours of Donti et al. 2017.
 """
@@ -17,30 +17,30 @@ from pear_lab.data.pjm_data import PjmHours
 from pear_lab.tasks.battery_task import Battery, battery
 
 HOURS = 48
-"""Hours that are forecast and planned, and hours of history in the features."""
+"""The number of predicted and planned hours, and the number of past hours in the features."""
 
 INPUTS = 342
 TEST_SHARE = 0.2
 SCALE = 100
-"""Objectives are printed for as many hours."""
+"""Objectives are given per this many hours."""
 
 SPEC = Battery(hours=HOURS, sells_rest=True)
 PUBLISHED = {"two-stage": -46.39, "one-step": -50.36, "rollout": -62.98, "perfect": -77.21}
-"""Objectives of the test rollout that the protocol's authors print."""
+"""Objectives of the test rollout, by method, that the authors of the protocol published."""
 
-_CONSTANT = SPEC.level_penalty * (SPEC.capacity / 2) ** 2  # of each hour, which solves leave out
+_CONSTANT = SPEC.level_penalty * (SPEC.capacity / 2) ** 2  # a term of every hour that the solved problem leaves out
 
 
 @dataclass(frozen=True)
 class RollingBattery:
-    """The task: the rolling plan, features of every hour, and prices.
+    """The rolling plan of the battery, with features and prices of every hour.
 
     Attributes:
         rolling: the battery that is planned again every hour.
-        features: (N, 342) what is known at the beginning of each hour, standardised by the training hours; zero in the
-            first and last 48 hours, where history or future is missing.
+        features: (N, 342) the numbers known at the beginning of each hour, standardised with statistics of the training
+            hours; zero in the first 48 and the last 47 hours, which lack past or future hours.
         prices: (N,) in $/MWh.
-        first: the first hour at which a plan may be made, with a whole history.
+        first: the first hour that has 48 past hours.
         test: the first hour of the test.
     """
 
@@ -51,26 +51,26 @@ class RollingBattery:
     test: int
 
     def windows(self, hours: Tensor) -> Tensor:
-        """The prices (…, 48) of the plans that are made at some hours (…)."""
+        """Return the true prices (…, 48) of the plans made at some hours (…)."""
         return self.prices[hours[..., None] + torch.arange(HOURS)]
 
     def training_hours(self) -> Tensor:
-        """The hours whose plans end before the test."""
+        """Return the hours whose plans end before the test."""
         return torch.arange(self.first, self.test - HOURS + 1)
 
     def rollouts(self, starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Rollouts from some hours (W,): features (W, steps, 342), prices (W, steps, 48) and first hours (W,)."""
+        """Return features (W, steps, 342), prices (W, steps, 48) and first hours (W,) of rollouts from hours (W,)."""
         return self.rolling.samples(self.features, self.prices, steps, starts)
 
     def test_hours(self, steps: int | None = None) -> Tensor:
-        """The hours (S,) of the long test rollout; its first ``steps`` where given."""
+        """Return the hours (S,) of the test rollout, or the first ``steps`` of them."""
         return torch.arange(self.test, len(self.prices) - HOURS + 1)[:steps]
 
     def evaluate(self, forecasts: Tensor) -> Tensor:
-        """The objectives (B,) of the long test rollout for each 100 hours, of B forecasters at once.
+        """Return the objectives (B,) of the test rollouts of B forecasters, per 100 hours.
 
         Args:
-            forecasts: (B, S, 48) prices at the first S test hours.
+            forecasts: (B, S, 48) the predicted prices at the first S test hours.
         """
         loss = pear.RollingLoss(self.rolling, smoothing=0.0)
         truth = self.windows(self.test_hours(forecasts.shape[1]))
@@ -84,7 +84,7 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
     """Make the task from the hours of the PJM market.
 
     Raises:
-        DataError: too few hours.
+        DataError: there are fewer than 480 hours.
     """
     count = len(hours.price)
     if count < 10 * HOURS:
@@ -99,7 +99,10 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
 
 
 def _rolling_battery_features(hours: PjmHours) -> Tensor:
-    """(N, 342): 48 hours of history, 48 hours of what is forecast already, and calendar terms; NaN is never made."""
+    """Return the features (N, 342) of every hour: 48 past hours, forecasts for 48 hours ahead, and the calendar.
+
+    In the first and last 48 hours, missing hours are replaced by the first or the last hour.
+    """
     count = len(hours.price)
     at = torch.arange(count)[:, None]
     past, ahead = (at - HOURS + torch.arange(HOURS)).clamp(min=0), (at + torch.arange(HOURS)).clamp(max=count - 1)
@@ -115,11 +118,11 @@ def _rolling_battery_features(hours: PjmHours) -> Tensor:
     return torch.cat([*history, *future, *calendar], 1)
 
 
-class RollingPriceNetwork(nn.Module):
-    """48 log-prices from 342 features by two hidden layers of 96; returns prices.
+class RollingBatteryNetwork(nn.Module):
+    """A network with two hidden layers of 96 units that predicts 48 prices from 342 features.
 
     Args:
-        mean, deviation: of the log-prices of the training hours, (48,) each.
+        mean, deviation: (48,) mean and standard deviation of the log-prices of the training hours.
     """
 
     def __init__(self, mean: Tensor, deviation: Tensor) -> None:
@@ -130,10 +133,10 @@ class RollingPriceNetwork(nn.Module):
         self.register_buffer("deviation", deviation.float())
 
     def log_price(self, features: Tensor) -> Tensor:
-        """Log-prices (…, 48) from features (…, 342)."""
+        """Return log-prices (…, 48) for features (…, 342)."""
         found: Tensor = self.mean + self.deviation * self.layers(features)
         return found
 
     def forward(self, features: Tensor) -> Tensor:
-        """Prices (…, 48) from features (…, 342)."""
+        """Return prices (…, 48) for features (…, 342)."""
         return self.log_price(features).exp()

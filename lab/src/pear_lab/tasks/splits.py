@@ -1,4 +1,4 @@
-"""Real data split into training, validation and test instances, scaled by the training instances alone."""
+"""Splits of real data into training, validation and test instances, scaled by the training instances only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
 
 @dataclass(frozen=True)
 class Subset(Generic[AnyTask]):
-    """The instances of one part of a split, with their decision problem.
+    """The instances of one part of a split, with their decision task.
 
     Attributes:
-        task: what is decided, with the constraints of these instances.
-        samples: features (N, n, p), standardised, and values (N, n), divided by ``TaskSplit.unit``.
-        ids: (N,) what tells an instance from the others, the same in every run that has it.
+        task: the decision task with the constraints of these instances.
+        samples: standardised features (N, n, p), and values (N, n) divided by ``TaskSplit.unit``.
+        ids: (N,) the positions of the instances in the data.
     """
 
     task: AnyTask
@@ -36,9 +36,9 @@ class TaskSplit(Generic[AnyTask]):
     """Instances to train on, to choose the weights by, and to test the result on.
 
     Attributes:
-        train, validation, test: without an instance in common.
-        unit: what values are divided by, a number from the training instances; decisions do not depend on it.
-        scale: what made the features.
+        train, validation, test: the parts, which have no instance in common.
+        unit: the standard deviation of the training values, by which all values are divided. It changes no decision.
+        scale: the function that standardised the features.
     """
 
     train: Subset[AnyTask]
@@ -49,11 +49,11 @@ class TaskSplit(Generic[AnyTask]):
 
 
 class SplitFeatureScale(NamedTuple):
-    """Standardise features: ``(x − mean) / deviation`` by column, and zero for a column without variation.
+    """The map ``(x − mean) / deviation`` of features, by column. A column without variation becomes zero.
 
     Attributes:
-        mean: (p,).
-        deviation: (p,), infinite for columns that do not vary.
+        mean: (p,) the means of the training features.
+        deviation: (p,) their standard deviations, with infinity for a column that does not vary.
 
     Example:
         >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
@@ -66,21 +66,21 @@ class SplitFeatureScale(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor) -> SplitFeatureScale:
-        """Compute the scale from the training features (..., p)."""
+        """Compute mean and deviation of training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
         still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
         return cls(mean, torch.where(still, torch.inf, deviation))
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Standardise features (..., p)."""
+        """Return the standardised features (..., p)."""
         return (features - self.mean) / self.deviation
 
 
 def split_value_unit(values: Tensor) -> float:
-    """Return the standard deviation of the training values, which serves as their unit.
+    """Return the standard deviation of the training values, by which the values of a split are divided.
 
-    In this unit, the same training settings suit all tasks. Values are not shifted: that would change decisions.
+    After the division the same training settings suit all tasks. A shift of the values would change decisions.
     """
     unit = float(values.std(correction=0))
     if not 0 < unit < float("inf"):
@@ -91,12 +91,12 @@ def split_value_unit(values: Tensor) -> float:
 def split_instances(
     features: Tensor, values: Tensor, parts: Sequence[Sequence[int]], task: Callable[[list[int]], AnyTask]
 ) -> TaskSplit[AnyTask]:
-    """Split instances; scale features and values by the training instances alone.
+    """Split instances, and scale their features and values with statistics of the training instances only.
 
     Args:
         features, values: (N, n, p) and (N, n), as in the data.
-        parts: positions of the instances to train on, to validate and to test with.
-        task: function that makes the task of some of the instances.
+        parts: the positions of the instances for training, for validation and for the test.
+        task: function from positions of instances to their task.
     """
     rows = [list(ids) for ids in parts]
     scale, unit = SplitFeatureScale.of(features[rows[0]]), split_value_unit(values[rows[0]])
@@ -107,12 +107,11 @@ def split_instances(
 
 
 class SharedLinear(nn.Module):
-    """One linear model for all items: features (B, n, p) → values (B, n).
+    """A linear model that all items share, from features (B, n, p) to values (B, n).
 
     Args:
-        features: p.
-        weights: (n,) known factors that the model's output is multiplied by, such as amounts at a predicted price; none
-            if omitted.
+        features: p, the number of features of an item.
+        weights: (n,) known factors of the outputs, such as amounts that are sold at predicted prices; 1 if omitted.
 
     Example:
         >>> model = SharedLinear(2)

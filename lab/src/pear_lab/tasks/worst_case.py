@@ -1,4 +1,4 @@
-"""Among the decisions that are optimal for a forecast, the one that costs most in truth."""
+"""The worst case among the optimal decisions of a forecast with ties: the decision with the highest true cost."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from pear_lab.tasks.metrics import published_regret_metric
 Array = NDArray[np.float64]
 
 TIE = 1e-10
-"""Decisions whose predicted objectives differ by no more than this count as equally good; relative."""
+"""Predicted objectives are ties if they differ by at most this much, relative to their size."""
 
 
 def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
-    """Among the decisions optimal for ``predicted`` (ties up to TIE), the one that costs most under ``true``.
+    """Return the worst decisions for ``true`` among those that are optimal for ``predicted``, up to ``TIE``.
 
     Args:
-        task: a shortest path, or a problem with 0-1 variables and inequalities alone, such as a knapsack.
+        task: a shortest path, or a problem with 0-1 variables and only inequalities, such as a knapsack.
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
 
@@ -42,7 +42,7 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
 
     Raises:
         ProblemError: the task is of another kind.
-        SolveError: a cost is not finite, or no decision could be proven; names the samples.
+        SolveError: a cost is not finite, or no decision was proven optimal; the message names the samples.
 
     Example:
         >>> from pear.tasks import shortest_path
@@ -68,11 +68,11 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
 def worst_case_regret(task: Task, predicted: Any, true: Any) -> float:
     """Return the normalised regret with ties broken against the forecast.
 
-    Among the decisions that are optimal under ĉ, the one that is worst under c counts. Otherwise the regret of a
-    forecast with ties, such as a constant one, would depend on which optimal decision the solver returns.
+    The decision is the worst one under c among those that are optimal under ĉ. The usual regret of a forecast with
+    ties, such as a constant forecast, depends on which of the optimal decisions the solver returns.
 
     Args:
-        task: a shortest path or a 0-1 selection; see ``decide_worst``.
+        task: a task that ``decide_worst`` supports.
         predicted: (B, n) ĉ.
         true: (B, n) c.
 
@@ -86,17 +86,18 @@ def worst_case_regret(task: Task, predicted: Any, true: Any) -> float:
 
 
 def _is_worst_case_selection(problem: Problem) -> bool:
-    """Return whether all variables are 0 or 1 and all rows are inequalities ``Gz ≤ h``."""
+    """Return whether all variables are 0 or 1 and all constraints are inequalities ``Gz ≤ h``."""
     if problem.A is not None or problem.G is None or problem.integer is None or not bool(problem.integer.all()):
         return False
     return all(bound is not None and bool((bound == end).all()) for end, bound in ((0, problem.lb), (1, problem.ub)))
 
 
 def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
-    """Among each sample's cheapest paths, the one of the highest true cost, by dynamic programming.
+    """Return, for each sample, the path of highest true cost among the cheapest predicted paths.
 
-    An arc may lie on a cheapest path if the cheapest way to its head through this arc costs at most TIE more than the
-    cheapest way to its head overall, relative to the sample's largest cost.
+    Dynamic programming visits the nodes in topological order. An arc into a node counts as part of a cheapest path if
+    the cheapest path to the node through this arc is at most ``TIE`` times the sample's largest cost dearer than the
+    cheapest path to the node.
 
     Args:
         graph: an acyclic graph.
@@ -135,10 +136,15 @@ def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
 
 
 def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
-    """Among the best 0-1 decisions for ``forecast`` (B, n), those of the highest cost under ``paid``; shape (B, n).
+    """Return the worst 0-1 decisions (B, n) for the costs ``paid`` among those that are optimal for ``forecast``.
 
-    The engine for 0-1 programs searches the decisions that are as good as the best one. Where it gives up, a solver of
-    mixed-integer programs does, with more room for a tie.
+    PEAR's search for 0-1 programs maximises the cost over decisions as good as the best one. If the search finds no
+    proven optimum, a solver of mixed-integer programs does, with a wider tolerance for ties.
+
+    Args:
+        task: a task with 0-1 variables and only inequalities.
+        forecast: (B, n) predicted costs, finite.
+        paid: (B, n) true costs, finite.
     """
     problem = task.problem
     assert problem.G is not None
@@ -160,14 +166,17 @@ def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor
 
 
 def worst_case_rows(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
-    """Return the rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
+    """Append to ``Gz ≤ h`` the row ``value·z ≥ value·best − room·(1 + |value·best|)``.
 
     Args:
         G: (k, n).
         h: (k,).
-        value: (n,) what is maximised.
-        best: (n,) a decision of the greatest value.
-        room: the share by which a decision may be worse.
+        value: (n,) the coefficients of the maximised objective.
+        best: (n,) an optimal decision.
+        room: the relative amount by which the value of a decision may be lower.
+
+    Returns:
+        Coefficients (k + 1, n) and right-hand sides (k + 1,) of the form ``Gz ≤ h``.
 
     Example:
         >>> G, h, value, best = np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0])

@@ -1,4 +1,4 @@
-"""Portfolios on a history of prices: windows without leakage, a forecaster, losses, regret and a backtest."""
+"""Portfolios on a history of returns: windows split in time, a forecaster, losses, regret and a backtest."""
 
 from pear_lab.tasks.market.backtest import Backtest, Drawdown, backtest, deepest_drawdowns
 from pear_lab.tasks.market.evaluation import Evaluation

@@ -1,4 +1,4 @@
-"""A backtest: portfolios are held for a month, and rebalancing costs money."""
+"""A backtest: portfolios are rebalanced at regular intervals, and trading costs money."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from torch import Tensor
 from pear.errors import ProblemError
 
 YEAR = 252
-"""Trading days of a year."""
+"""The number of trading days of a year."""
 
 COST = 0.001
-"""Share of what is bought and sold that trading costs."""
+"""The cost of trading, as a share of the value that is bought and sold."""
 
 
 class Backtest(NamedTuple):
     """The returns, value and turnover of a sequence of portfolios.
 
     Attributes:
-        returns: (D,) of the days, costs taken off on the day of a rebalancing.
-        value: (D,) at the end of each day of one unit of money at the start.
-        turnover: (K,) Σ|wᵢ − what is held of i| at each rebalancing; the first buys from cash.
+        returns: (D,) the daily returns, less trading costs on days of rebalancing.
+        value: (D,) the value at the end of each day, with a value of 1 at the start.
+        turnover: (K,) ``Σᵢ |wᵢ − hᵢ|`` at each rebalancing, from the portfolio h to the portfolio w. Before the first
+            purchase h is zero.
     """
 
     returns: Tensor
@@ -47,33 +48,33 @@ class Backtest(NamedTuple):
 
     @property
     def sharpe(self) -> float:
-        """Annual return over volatility, with a risk-free rate of zero; 0 where nothing moves."""
+        """Annual return over volatility, with a risk-free rate of zero; 0 if the volatility is 0."""
         return self.annual_return / self.volatility if self.volatility > 0 else 0.0
 
     @property
     def max_drawdown(self) -> float:
-        """The largest fall from a height reached before, as a negative share of it."""
+        """The largest fall below an earlier maximum of the value, as a negative share of that maximum."""
         return float(_backtest_drawdowns(self.value).min())
 
     @property
     def mean_turnover(self) -> float:
-        """The mean turnover of all rebalancings but the first purchase."""
+        """The mean turnover of all rebalancings except the first purchase; 0 if there is only one."""
         return float(self.turnover[1:].mean()) if len(self.turnover) > 1 else 0.0
 
     def summary(self) -> dict[str, float]:
-        """The six summary numbers by name."""
+        """Return the six properties above by name."""
         names = ("cumulative_return", "annual_return", "volatility", "sharpe", "max_drawdown", "mean_turnover")
         return {name: getattr(self, name) for name in names}
 
 
 class Drawdown(NamedTuple):
-    """A fall of the value and its recovery, in days from the start.
+    """A fall of the value, from its peak to its recovery. Days are counted from 0.
 
     Attributes:
-        peak: day of the highest value before the fall.
-        trough: day of the lowest value.
-        end: day of the recovery, or the last day.
-        depth: the fall as a negative share.
+        peak: the day of the highest value before the fall.
+        trough: the day of the lowest value.
+        end: the day of the recovery, or the last day.
+        depth: the fall as a negative share of the highest value before it.
     """
 
     peak: int
@@ -83,15 +84,15 @@ class Drawdown(NamedTuple):
 
 
 def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -> Backtest:
-    """Hold each portfolio for ``ahead`` days, then rebalance to the next.
+    """Hold each portfolio for ``ahead`` days, then rebalance to the next one.
 
-    Between rebalancings nothing is traded, so that weights drift with the returns.
+    Nothing is traded between rebalancings, so that weights drift with the returns.
 
     Args:
-        weights: (K, n) portfolios in the order of time, each summing to 1.
-        returns: (D, n) of the days after the first decision, with K = ⌈D / ahead⌉.
-        ahead: days between rebalancings.
-        cost: share of the turnover that is lost.
+        weights: (K, n) portfolios in the order of time, each with a sum of 1.
+        returns: (D, n) the returns of the days after the first decision, with K = ⌈D / ahead⌉.
+        ahead: the number of days between rebalancings.
+        cost: the cost of trading as a share of the turnover.
 
     Example:
         >>> w = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
@@ -124,11 +125,11 @@ def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -
 
 
 def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
-    """Find the deepest falls that do not overlap, in the order of time.
+    """Return the deepest falls that do not overlap, in the order of time.
 
     Args:
-        value: (D,) value at the end of each day, of 1 at the start.
-        count: largest number of falls to return.
+        value: (D,) the value at the end of each day, with a value of 1 at the start.
+        count: the largest number of falls to return.
 
     Example:
         >>> [d.depth for d in deepest_drawdowns(torch.tensor([1.0, 0.5, 1.0, 0.75, 2.0, 1.9]))]
@@ -147,13 +148,13 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
 
 
 def _backtest_drawdowns(value: Tensor) -> Tensor:
-    """Return how far each value (D,) lies below the highest one so far, as a share of it that is at most 0."""
+    """Return, for each day, ``value / (highest value so far) − 1`` (D,), which is at most 0."""
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 
 
 def _refuse_ruined_backtest(values: Tensor) -> None:
-    """Raise ``ProblemError`` if a portfolio's value reaches zero."""
+    """Raise ``ProblemError`` if a value is zero or negative."""
     if float(values.min()) <= 0:
         raise ProblemError(
             "a portfolio with short positions lost all its money within a holding period, so that returns after it "

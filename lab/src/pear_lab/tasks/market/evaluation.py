@@ -1,4 +1,4 @@
-"""The regret of the portfolios that follow from forecasts, window by window."""
+"""The evaluation of predicted returns by the regret of the portfolios that are optimal for them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pear_lab.tasks.market.moments import moments
 from pear_lab.tasks.market.windows import AHEAD
 from pear_lab.tasks.metrics import published_regret_metric
 
-_CHUNK = 128  # portfolios decided at once; bounds the memory
+_CHUNK = 128  # the number of portfolios that are computed at once, which bounds the memory
 
 
 class Evaluation:
-    """Scores forecasts of a fixed set of windows; the best portfolios are computed once.
+    """The true returns of N windows, with methods that score forecasts of them.
 
     Args:
-        task: what is decided.
-        days: (N, n, T) the true returns, those known at the decision included.
-        ahead: how many of them are forecast.
+        task: the portfolio problem.
+        days: (N, n, T) the true returns, first the days known at the decision, then the predicted days.
+        ahead: the number of predicted days.
 
     Attributes:
-        best: (N,) utility of the best portfolios under the true returns.
+        best: (N,) the utility of the best portfolio of each window under the true returns.
     """
 
     def __init__(self, task: Portfolio, days: Tensor, ahead: int = AHEAD) -> None:
@@ -31,24 +31,29 @@ class Evaluation:
         self.best = self._utility(self.weights(self.days))
 
     def weights(self, predicted: Tensor) -> Tensor:
-        """Return the portfolios (N, n) that are optimal for predicted days (N, n, T)."""
+        """Return the portfolios (N, n) that are optimal for days (N, n, T), known and predicted."""
         found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
         return torch.cat(found)
 
     def outcome(self, predicted: Tensor) -> RegretOutcome:
-        """Return the regret of the portfolios that are optimal for predicted days, in utility a day."""
+        """Return regret and best utility (N,), per day, of the portfolios that are optimal for days (N, n, T)."""
         return self.outcome_of(self.weights(predicted))
 
     def outcome_of(self, weights: Tensor) -> RegretOutcome:
-        """Return the regret of given portfolios (N, n)."""
+        """Return regret and best utility (N,), per day, of given portfolios (N, n)."""
         return RegretOutcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
-        """``Σ regret / (Σ |best utility| + 1e-7)``. ``true`` is ignored: the object already has the true days."""
+        """Return ``Σ regret / (Σ |best utility| + 1e-7)`` for days (N, n, T).
+
+        Args:
+            predicted: (N, n, T) days, known and predicted.
+            true: ignored. Trainings pass true days, which this object has already.
+        """
         return published_regret_metric(self.outcome(predicted))
 
     def normalized_error(self, predicted: Tensor) -> float:
-        """Return the squared error of the forecast days relative to that of forecasting zero."""
+        """Return the squared error of the predicted days, divided by the squared error of the forecast 0."""
         true, guess = (days[:, :, -self.ahead :] for days in (self.days, predicted.detach().double()))
         return float((guess - true).square().sum() / true.square().sum())
 

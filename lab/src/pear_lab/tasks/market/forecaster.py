@@ -1,4 +1,4 @@
-"""DLinear with RevIN: a month of returns from a quarter, by two linear maps that all assets share."""
+"""A forecaster of returns: the model DLinear with the normalisation RevIN, shared by all assets."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _EPS = 1e-5
 
 
 class Forecaster(nn.Module):
-    """Forecast returns: takes the known days, and returns them followed by the predicted days.
+    """A model that returns known daily returns followed by predicted ones.
 
-    RevIN takes mean and deviation of every window off and puts them back on the forecast, with a scale and an offset
-    for each asset. In between, a moving average (its ends repeated) parts the window into trend and season; each has a
-    linear map from ``window`` to ``ahead`` days that is the same for all assets.
+    RevIN standardises every window, with a learned scale and offset for each asset, and transforms the forecast back.
+    DLinear splits the standardised window into a moving average, the trend, and the rest, the season. Trend and season
+    each have a linear map from ``window`` to ``ahead`` days, which all assets share.
 
     Args:
-        assets: n.
-        window: days known.
-        ahead: days forecast.
-        average: length of the moving average, odd.
-        generator: draws the first weights; uniform within ±1/√window, as ``torch.nn.Linear`` does.
-        dtype: the type of the weights; float64 keeps gradients exact.
+        assets: n, the number of assets.
+        window: the number of known days.
+        ahead: the number of predicted days.
+        average: the length of the moving average, an odd number of days.
+        generator: the generator of the first weights, which are uniform within ±1/√window as in ``torch.nn.Linear``.
+        dtype: the type of the weights.
 
     Example:
         >>> model = Forecaster(assets=3)
@@ -55,7 +55,7 @@ class Forecaster(nn.Module):
         self.register_buffer("_average", _forecaster_average_matrix(window, average, dtype), persistent=False)
 
     def forward(self, known: Tensor) -> Tensor:
-        """(B, n, window) returns → (B, n, window + ahead): those, then the forecast."""
+        """Return the known returns (B, n, window) and their forecast as one tensor (B, n, window + ahead)."""
         if known.shape[1:] != (len(self.scale), self.window):
             raise ProblemError(
                 f"expected (B, {len(self.scale)}, {self.window}) returns of {len(self.scale)} assets over "
@@ -74,7 +74,7 @@ class Forecaster(nn.Module):
 
 
 def _forecaster_average_matrix(window: int, average: int, dtype: torch.dtype) -> Tensor:
-    """Return the moving average as a matrix (window, window). Days beyond the ends repeat the first and the last."""
+    """Return the moving average as a matrix (window, window). The first and the last day continue beyond the ends."""
     half = (average - 1) // 2
     days = torch.arange(window)
     matrix = torch.zeros(window, window, dtype=dtype)
@@ -86,7 +86,7 @@ def _forecaster_average_matrix(window: int, average: int, dtype: torch.dtype) ->
 def _seeded_forecaster_layer(
     window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype
 ) -> nn.Linear:
-    """Make a linear layer with weights from ``generator``, so that no global random state is touched."""
+    """Make a linear layer with weights and biases drawn from ``generator``, not from torch's global generator."""
     layer = nn.utils.skip_init(nn.Linear, window, ahead, dtype=dtype)
     bound = window**-0.5
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Expected returns μ and covariance Σ of days of returns, which decide the portfolio."""
+"""The mean μ and the covariance Σ of daily returns, which determine the portfolio."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pear.errors import ProblemError
 from pear.optimality.rule import FLAT
 
 LEAST_EIGENVALUE = 1e-4
-"""The least eigenvalue that a covariance may have."""
+"""The default lower limit of the eigenvalues of a covariance."""
 
 
 def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[Tensor, Tensor]:
-    """Return μ, the mean of the last ``ahead`` days, and Σ, the shifted covariance of all days; both differentiable.
+    """Return μ, the mean of the last ``ahead`` days, and Σ, the shifted covariance of all days, both differentiable.
 
-    ``Σ = S + max(0, floor − λ_min(S)) I`` with the sample covariance S. With as many names as days, or more, S is
-    singular whatever the returns are: λ_min is zero, and so is its derivative.
+    ``Σ = S + max(0, floor − λ_min(S)) I``, where S is the sample covariance and λ_min its least eigenvalue. With at
+    least as many assets as days, S is always singular, so that λ_min and its derivative are zero.
 
     Args:
-        days: (B, n, T) returns, those known before those forecast.
-        ahead: how many of the days are forecast.
-        floor: least eigenvalue of Σ; with 0 nothing is shifted, and a singular S is an error.
+        days: (B, n, T) returns, first the known and then the predicted days.
+        ahead: the number of predicted days.
+        floor: the least eigenvalue of Σ; with 0 nothing is shifted, and a singular S is an error.
 
     Returns:
-        (B, n) and (B, n, n).
+        μ (B, n) and Σ (B, n, n).
 
     Raises:
-        ProblemError: Σ is singular, and floor is 0.
+        ProblemError: S is singular and ``floor`` is 0, or an argument is invalid.
 
     Example:
         >>> mu, sigma = moments(torch.tensor([[[0.0, 2.0], [0.0, 0.0]]]), ahead=1, floor=0.5)
@@ -57,12 +57,12 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
 
 
 def moments_factor(days: Tensor) -> Tensor:
-    """Return X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
+    """Return X (B, n, T) with S = XXᵀ, where S is the sample covariance of days (B, n, T)."""
     return (days - days.mean(2, keepdim=True)) / math.sqrt(days.shape[2] - 1)
 
 
 class _SecondMoments(torch.autograd.Function):
-    """``XXᵀ + shift·I``, with a backward pass of one matrix product, since both factors are the same."""
+    """The function ``X → XXᵀ + shift·I``, whose backward pass needs one matrix product."""
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, shift: float) -> Tensor:
@@ -81,7 +81,7 @@ class _SecondMoments(torch.autograd.Function):
 
 
 def _refuse_singular_moments(covariance: Tensor, least: Tensor, length: int) -> None:
-    """Raise ``ProblemError`` at the first covariance (B, n, n) whose least eigenvalue is zero up to rounding."""
+    """Raise ``ProblemError`` if a least eigenvalue (B,) of covariances (B, n, n) is zero up to rounding."""
     size = covariance.diagonal(dim1=1, dim2=2).sum(1)
     bad = (least <= FLAT * size).nonzero()[:, 0].tolist()
     if bad:

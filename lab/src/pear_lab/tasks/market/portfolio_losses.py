@@ -1,6 +1,6 @@
-"""Losses on days of returns: the error of the forecast, or what the portfolio that follows from it loses.
+"""Losses of predicted returns: their squared error, or the regret of the portfolio that they lead to.
 
-All take the days together, known and forecast, as the forecaster gives them: (B, n, window + ahead).
+All losses take the days as ``Forecaster`` returns them, known before predicted: (B, n, window + ahead).
 """
 
 from __future__ import annotations
@@ -29,59 +29,63 @@ METHODS: dict[str, str] = {
     "pear-mean-injected": "PEAR, mean, β = 0.1",
     "pear-exact-injected": "PEAR, exact, β = 0.1",
 }
-"""Methods by name, and how tables write them."""
+"""The methods, each with its name in tables."""
 
 
 class ForecastLoss(nn.Module):
-    """Mean squared error of the forecast days."""
+    """The mean squared error of the predicted days.
+
+    Args:
+        ahead: the number of predicted days, at the end of all days.
+    """
 
     def __init__(self, ahead: int = AHEAD) -> None:
         super().__init__()
         self.ahead = ahead
 
     def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
-        """(B, n, T) days, predicted and true → a scalar."""
+        """Return the mean squared error (a scalar) of predicted days (B, n, T) against true days (B, n, T)."""
         return (predicted - true)[:, :, -self.ahead :].square().mean()
 
 
-class Layer(Protocol):
-    """A differentiable function from costs to portfolios.
+class PortfolioLayer(Protocol):
+    """A differentiable function from costs to optimal portfolios.
 
     Attributes:
-        seconds: that it has spent, "solve" among them.
+        seconds: the seconds spent so far, by kind of work; "solve" is one of the kinds.
     """
 
     seconds: dict[str, float]
 
     def __call__(self, cost: Tensor, Q: Tensor) -> Tensor:
-        """(B, n) costs and (B, n, n) curvatures → (B, n) portfolios."""
+        """Return the portfolios (B, n) for costs (B, n) and curvatures (B, n, n)."""
 
 
 class DecisionUtilityLoss(nn.Module):
-    """The decision as a layer, and the loss |U(w*(true)) − U(w*(predicted))| of the realised utility.
+    """The utility lost by the predicted portfolio, ``|U(w*) − U(ŵ)|``, differentiated through a decision layer.
 
-    U(w) = μᵀw − ½γ wᵀΣw with the true μ and Σ; gradients run through μ̂ and Σ̂. This is how qpth and
-    CvxpyLayers are trained in the paper. Since w*(true) is the best there is, the loss is the regret, and its exact
-    gradient is that of ``PortfolioPEARLoss`` in the mode "exact".
+    The utility ``U(w) = μᵀw − ½γ wᵀΣw`` has the true mean μ, the true covariance Σ and the risk aversion γ. The
+    portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. The paper
+    trains qpth and CvxpyLayers with this loss. As w* is optimal, the loss is the regret, and its gradient equals that
+    of ``PortfolioPEARLoss`` in the mode "exact".
 
     Args:
-        task: what is decided.
-        ahead: days of the forecast.
-        layer: decides the forecast portfolios instead of ``DecisionLayer``; see ``Layer``. The true ones are ours.
+        task: the portfolio problem.
+        ahead: the number of predicted days.
+        layer: the layer that computes ŵ; ``DecisionLayer`` if omitted. ``DecisionLayer`` always computes w*.
 
     Attributes:
-        seconds: spent on forward solves ("solve"); the backward pass counts for the rest. Another
-            ``layer`` brings its own.
+        seconds: the seconds spent in forward passes ("solve"), or those of ``layer`` if given.
     """
 
-    def __init__(self, task: Portfolio, ahead: int = AHEAD, layer: Layer | None = None) -> None:
+    def __init__(self, task: Portfolio, ahead: int = AHEAD, layer: PortfolioLayer | None = None) -> None:
         super().__init__()
         self.task, self.ahead = task, ahead
         self.own, self.other = DecisionLayer(task.problem), layer
         self.seconds = {"solve": 0.0, "gradient": 0.0} if layer is None else layer.seconds
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
-        """(B, n, T) days, predicted and true → a scalar; ``keys`` are ids of the samples."""
+        """Return the mean loss (a scalar) of predicted and true days (B, n, T); ``keys`` (B,) identify the samples."""
         mu, sigma = moments(predicted, self.ahead)
         true_mu, true_sigma = moments(true, self.ahead)
         cost, Q = self.task.cost(mu), self.task.curvature(sigma)
@@ -93,7 +97,7 @@ class DecisionUtilityLoss(nn.Module):
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
 
     def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
-        """The utilities (B,) of the best portfolios, which are kept by id while μ and Σ are unchanged."""
+        """Return the utilities (B,) of the best portfolios. They are cached by key while μ and Σ are unchanged."""
         ids = as_keys(keys, len(mu))
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
         with self.own.decider.locked(ids):
@@ -103,22 +107,26 @@ class DecisionUtilityLoss(nn.Module):
 
 
 class PortfolioPEARLoss(nn.Module):
-    """Regret of the portfolio with PEAR's gradient.
+    """The regret of the predicted portfolio, with PEAR's gradient.
 
-    "exact": μ̂ and Σ̂ are both forecasts. The loss is the regret under the true μ and Σ, and
-    ``g = P[(ĉ − c) + (Q̂ − Q) w*]`` flows to μ̂, ``½ (g w*ᵀ + w* gᵀ)`` to Σ̂.
+    Costs are c = −μ and the curvature is Q = γΣ, with the mean μ, the covariance Σ and the risk aversion γ. A hat marks
+    predictions, w* is the portfolio that is optimal for the prediction, and P projects onto its tangent space.
 
-    "mean": Σ̂ is taken for the truth and held fixed, as in the paper's own code. The loss is the regret that would be
-    if Σ̂ were right, ``g = P(ĉ − c)``, and nothing flows to Σ̂. Its value is therefore not the regret that is reported.
+    In the mode "exact" the loss is the regret under the true μ and Σ. The gradient with respect to ĉ is
+    ``g = P[(ĉ − c) + (Q̂ − Q) w*]``, and that with respect to Q̂ is ``½ (g w*ᵀ + w* gᵀ)``.
+
+    In the mode "mean" the predicted covariance replaces the true one, as in the paper's code. The loss is the regret
+    under μ and Σ̂, the gradient with respect to ĉ is ``g = P(ĉ − c)``, and Σ̂ has no gradient. The value of the loss
+    differs from the reported regret, which is computed with the true Σ.
 
     Args:
-        task: what is decided.
-        mode: one of the two.
-        injection: β, how much of the normal component is added to the gradient of μ̂; 0 leaves it exact.
-        ahead: days of the forecast.
+        task: the portfolio problem.
+        mode: "exact" or "mean".
+        injection: β, the share of the normal component of the error that is added to g; 0 for the exact gradient.
+        ahead: the number of predicted days.
 
     Attributes:
-        loss: the ``PEARLoss`` inside, with its statistics.
+        loss: the ``PEARLoss`` that computes regret and gradient.
     """
 
     def __init__(self, task: Portfolio, mode: Mode = "exact", injection: float = 0.0, ahead: int = AHEAD) -> None:
@@ -130,13 +138,13 @@ class PortfolioPEARLoss(nn.Module):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds spent so far on solving ("solve") and on projecting ("gradient")."""
+        """The seconds spent so far on solving ("solve") and on projecting ("gradient")."""
         return self.loss.seconds
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
-        """(B, n, T) days, predicted and true → a scalar; ``keys`` are ids of the samples."""
+        """Return the mean loss (a scalar) of predicted and true days (B, n, T); ``keys`` (B,) identify the samples."""
         true_mu = true[:, :, -self.ahead :].mean(2)
-        # with as many names as days, or more, the shift of Σ̂ is a constant
+        # with at least as many assets as days, the shift of Σ̂ is a constant
         constant = predicted.shape[1] >= predicted.shape[2]
         if self.mode == "exact" and constant and self.loss.injection == 0 and predicted.requires_grad:
             return self._by_factor(predicted, true, true_mu, keys)
@@ -149,9 +157,10 @@ class PortfolioPEARLoss(nn.Module):
         return self.loss(self.task.cost(mu), self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
 
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
-        """The same loss with less work: ``½ (g w*ᵀ + w* gᵀ)`` has rank two, so that no n × n matrix is needed.
+        """Return the loss of the mode "exact" without a gradient of n × n entries.
 
-        With Σ̂ = XXᵀ + a constant it is the gradient of ``gᵀXXᵀw*``, g and w* held fixed.
+        As Σ̂ is XXᵀ plus a constant, the gradient ``½ (g w*ᵀ + w* gᵀ)`` with respect to Σ̂ has the same effect on X as
+        the gradient of ``gᵀXXᵀw*`` with g and w* fixed.
         """
         with torch.no_grad():
             Q = self.task.curvature(moments(predicted, self.ahead)[1])
@@ -170,9 +179,9 @@ def market_loss(method: str, task: Portfolio, ahead: int = AHEAD) -> nn.Module:
     """Make the loss of a method.
 
     Args:
-        method: the method of ``METHODS``; "injected" is β = 0.1.
-        task: what is decided.
-        ahead: days of the forecast.
+        method: a key of ``METHODS``.
+        task: the portfolio problem.
+        ahead: the number of predicted days.
 
     Example:
         >>> from pear.tasks import portfolio

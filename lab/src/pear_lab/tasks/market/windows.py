@@ -1,4 +1,4 @@
-"""Windows over a history of returns, split in time so that no split contains targets of another."""
+"""Windows over a history of returns, split in time so that no two parts share a day to predict."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 from pear.errors import ProblemError
 
 WINDOW, AHEAD = 63, 21
-"""Trading days that are known, and days that are forecast: a quarter and a month."""
+"""The default numbers of known and of predicted trading days: a quarter and a month."""
 
 
 class Windows(NamedTuple):
-    """The windows of one split; in each, the days to forecast follow the known days.
+    """The windows of one part of the history. In each window the days to predict follow the known days.
 
     Attributes:
-        known: (N, n, window) returns up to the decision.
-        days: (N, n, window + ahead) the same with the returns that came after it.
-        starts: (N,) the row of the history that each window starts with.
+        known: (N, n, window) the returns up to the decision.
+        days: (N, n, window + ahead) the returns of the known days and of the days to predict.
+        starts: (N,) the row of the history at which each window starts.
     """
 
     known: Tensor
@@ -28,18 +28,18 @@ class Windows(NamedTuple):
     starts: Tensor
 
     def every(self, stride: int) -> Windows:
-        """Every ``stride``-th window, beginning with the first."""
+        """Return every ``stride``-th window, beginning with the first."""
         return Windows(self.known[::stride], self.days[::stride], self.starts[::stride])
 
 
 @dataclass(frozen=True)
 class MarketSplit:
-    """Train, validation and test in the order of time.
+    """Training, validation and test windows, in the order of time.
 
     Attributes:
-        train, validation, test: windows, one for each day on which a decision could be taken.
-        borders: the rows of the history at which the targets of the validation and of the test begin.
-        ahead: days between two rebalancings.
+        train, validation, test: the windows of each part, one for each possible day of decision.
+        borders: the rows of the history at which the days to predict begin, for validation and for test.
+        ahead: the number of days to predict, which is also the number of days between two rebalancings.
     """
 
     train: Windows
@@ -50,26 +50,26 @@ class MarketSplit:
 
     @property
     def rebalancing(self) -> Windows:
-        """The test windows on which the portfolio is rebalanced, ``ahead`` days apart: no two share a target."""
+        """The test windows at whose decision the portfolio is rebalanced. They are ``ahead`` days apart."""
         return self.test.every(self.ahead)
 
 
 def split_windows(
     returns: Tensor, window: int = WINDOW, ahead: int = AHEAD, shares: tuple[float, float] = (0.7, 0.1)
 ) -> MarketSplit:
-    """Cut a history 70 : 10 : 20 in time.
+    """Split a history in time, by default 70 : 10 : 20, into training, validation and test windows.
 
-    A window belongs to the split in which all its ``ahead`` target days lie; windows whose targets reach over a border
-    belong to none. The known days of a validation window may lie before its border: they are the past at that time.
+    A window belongs to the part that contains all its days to predict. A window whose days to predict lie in two parts
+    is left out. The known days of a window may lie in an earlier part.
 
     Args:
-        returns: (T, n) the history, oldest first.
-        window: days known at the decision.
-        ahead: days that the forecast covers.
+        returns: (T, n) the history, oldest day first.
+        window: the number of known days.
+        ahead: the number of days to predict.
         shares: the shares of the days for training and for validation; the rest is for the test.
 
     Raises:
-        ProblemError: a split would be empty, or a return is not a number.
+        ProblemError: a part would be empty, a return is not finite, or an argument is invalid.
 
     Example:
         >>> import torch
@@ -99,7 +99,7 @@ def split_windows(
                 f"{total} days of returns leave no window of {window} + {ahead} days for {name} (split {shares[0]:g} : "
                 f"{shares[1]:g} : {1 - sum(shares):.3g}); use a longer history or shorter windows"
             )
-    # A view: days are not copied until a batch is taken.
+    # ``unfold`` makes a view, which copies no days.
     days = returns.unfold(0, window + ahead, 1)
     train, validation, test = (
         Windows(days[low:high, :, :window], days[low:high], torch.arange(low, high)) for low, high in ranges.values()

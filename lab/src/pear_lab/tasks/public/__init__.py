@@ -1,4 +1,4 @@
-"""Public tasks of the literature: each in a file of its own, with its origin, protocol and published numbers."""
+"""Public tasks of the literature, one or a few in each file, with their origins, protocols and published numbers."""
 
 from __future__ import annotations
 

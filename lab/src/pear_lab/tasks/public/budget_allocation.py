@@ -1,4 +1,4 @@
-"""Budget allocation: advertise on the websites that reach most users; who clicks is predicted."""
+"""Budget allocation: advertising on the websites that reach most users, whose click rates are predicted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ _SETS = choice_indicator_rows(list(combinations(range(WEBSITES), BUDGET)), WEBSI
 
 
 def budget_reach(rates: Tensor) -> Tensor:
-    """The expected number of users that each set of two websites reaches: (B, 10), from click rates (B, 5, 10).
+    """Return the expected number of users that each set of two of five websites reaches.
 
-    A user is reached unless no website of the set is clicked: ``Σ_u (1 − Π_w (1 − rate_wu))``.
+    A set reaches a user u who clicks on at least one website w of the set: ``Σ_u (1 − Π_w (1 − rate_wu))``.
+
+    Args:
+        rates: (B, 5, 10) the probability that each of ten users clicks on each of five websites.
+
+    Returns:
+        The expected numbers (B, 10) of the ten sets.
 
     Example:
         >>> budget_reach(torch.full((1, 5, 10), 0.5))[0, 0].item()
@@ -34,23 +40,36 @@ def budget_reach(rates: Tensor) -> Tensor:
 
 
 def _budget_reach_of_logits(logits: Tensor) -> Tensor:
+    """Return ``budget_reach`` of the click rates that are the sigmoid of logits (B, 5, 10)."""
     return budget_reach(torch.sigmoid(logits))
 
 
 def budget_forecaster(features: int, values: int) -> nn.Module:
-    """Click rates of all users from the features of a website, the same linear model for all, and what sets reach."""
+    """Make a forecaster of the number of users that each set of websites reaches.
+
+    A linear model that all websites share predicts the click rates of all users.
+
+    Args:
+        features: the number of features of a website.
+        values: ignored; the number of sets is fixed.
+    """
     return ChoiceForecaster(features, USERS, _budget_reach_of_logits)
 
 
 def _draw_budget_rates(random: np.random.RandomState, websites: int) -> Array:
-    """Draw click rates (websites, users): few are large, and both a website and a user have a level of their own."""
+    """Draw click rates (websites, users), of which few are large. Websites and users differ in their mean rate."""
     level = random.normal(-2.0, 1.0, (websites, 1)) + random.normal(0.0, 1.0, (1, USERS))
     rates: Array = 1 / (1 + np.exp(-level - random.normal(0.0, 1.0, (websites, USERS))))
     return rates
 
 
 def _draw_budget_instances(random: np.random.RandomState, rates: Array) -> Drawing:
-    """Draw instances of five websites each, and features that mix their rates with others that do not matter."""
+    """Draw instances of five websites, and features that are random mixtures of their rates and of irrelevant rates.
+
+    Args:
+        random: the generator of the instances and the features.
+        rates: (websites, users) the click rates of all websites.
+    """
     count = sum(_SIZES)
     chosen = rates[np.array([random.choice(len(rates), WEBSITES, replace=False) for _ in range(count)])]
     others = random.choice(rates.reshape(-1), (count, WEBSITES, _FAKE))
@@ -64,17 +83,17 @@ def _draw_budget_instances(random: np.random.RandomState, rates: Array) -> Drawi
 
 
 def draw_budgets(seed: int) -> Drawing:
-    """Draw the click rates of 400 websites, and instances of five of them."""
+    """Draw the click rates of 400 websites, and instances of five websites each."""
     random = np.random.RandomState(seed)
     return _draw_budget_instances(random, _draw_budget_rates(random, websites=400))
 
 
 def load_budgets(path: str | Path, seed: int = 0) -> Drawing:
-    """Draw instances from click rates of your own, such as those of Yahoo's data set R3.
+    """Draw instances from click rates in a file, such as those of Yahoo's data set R3.
 
     Args:
-        path: an ``.npz`` file with ``rates`` (websites, users), at least 5 and exactly 10, numbers from 0 to 1.
-        seed: draws the instances and the features.
+        path: an ``.npz`` file with ``rates`` (websites, 10), numbers from 0 to 1 of at least five websites.
+        seed: the seed of the instances and the features.
 
     Raises:
         DataError: the file has no such array.

@@ -1,4 +1,4 @@
-"""A choice among listed sets whose values are a known function of what is predicted: linear in the choice."""
+"""A linear program that chooses one of several sets, and forecasters of the values of all sets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pear.problem import Problem
 
 
 def choice_problem(count: int, sense: str) -> Problem:
-    """Choose one of ``count`` sets; the costs are the values of the sets.
+    """Make the linear program that chooses one of ``count`` sets. Its costs are the values of the sets.
 
-    The value of a set may not be a sum over its members, as with a price of overload, or with users who are reached
-    twice. Costs of members cannot represent such values. Costs of sets can, and the problem is linear.
+    With a variable for each set, the value of a set need not be the sum of values of its members.
 
     Example:
         >>> choice_problem(4, "max")
@@ -25,12 +24,12 @@ def choice_problem(count: int, sense: str) -> Problem:
 
 
 class ChoiceForecaster(nn.Module):
-    """A linear forecast of numbers, and the values of all sets that follow from them.
+    """A linear model of some quantities, followed by a known function from the quantities to the values of all sets.
 
     Args:
         features: p, the size of the last dimension of the features.
-        outputs: numbers that are predicted from p features.
-        value: the values (B, K) of all sets from the predicted numbers (B, …, outputs); differentiable.
+        outputs: the number of quantities that are predicted from p features.
+        value: the differentiable function from quantities (B, …, outputs) to the values (B, K) of K sets.
 
     Example:
         >>> model = ChoiceForecaster(3, 2, lambda numbers: numbers.cumsum(-1))
@@ -49,7 +48,7 @@ class ChoiceForecaster(nn.Module):
 
 
 def choice_indicator_rows(sets: list[tuple[int, ...]], members: int) -> Tensor:
-    """1 where a set has a member: (K, members).
+    """Return a matrix (K, members) with 1 in row k and column j if set k contains j, and 0 otherwise.
 
     Example:
         >>> choice_indicator_rows([(0,), (0, 2)], 3).tolist()

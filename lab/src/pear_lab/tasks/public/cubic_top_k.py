@@ -1,4 +1,4 @@
-"""Choose the best of 50 items whose value is a cubic of one feature, with a linear forecast (Shah et al. 2022)."""
+"""Choosing the best of 50 items by a linear forecast of values that are cubic in one feature (Shah et al. 2022)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import torch
 
 from pear.problem import Problem
 from pear.tasks import Samples, Task
-from pear_lab.tasks.public.drawn_samples import shared_linear_forecaster
-from pear_lab.tasks.public.public_task import Drawing, PublicTask
+from pear_lab.tasks.public.public_task import Drawing, PublicTask, shared_task_forecaster
 
 ITEMS, CHOSEN = 50, 1
 SIZES = (200, 100, 400)
 
 
 def draw_top_k(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
-    """Draw a feature x of every item, uniform in [−1, 1], and its value 10 (x³ − 0.65 x), in float32.
+    """Draw a feature x of every item, uniform in [−1, 1], and the value 10 (x³ − 0.65 x), in float32.
 
-    The value is largest at x = 1 and nearly as large at x = −0.47, while a line through the cubic falls: the squared
-    error chooses the smallest x, which is worth least.
+    The value is largest at x = 1. The line of least squares falls, however, so that a forecaster trained on the
+    squared error chooses the smallest x, which has the lowest value.
 
     Args:
         seed: the seed of the features.
-        sizes: samples of 50 items to train on, to choose by and to test on.
+        sizes: the numbers of samples, of 50 items each, for training, for validation and for the test.
     """
     x = np.random.RandomState(seed).uniform(-1, 1, (sum(sizes), ITEMS, 1))
     values = 10 * (x[..., 0] ** 3 - 0.65 * x[..., 0])
@@ -40,5 +39,5 @@ TOP_K_ROW = PublicTask(
         "200 samples train, 100 validate, 400 test. The origin measures decisions from 0 (random) to 1 (best)."
     ),
     draw=draw_top_k,
-    forecaster=shared_linear_forecaster,
+    forecaster=shared_task_forecaster,
 )

@@ -1,4 +1,4 @@
-"""The energy knapsack: sell in the best half-hours of a day, at predicted prices."""
+"""The energy knapsack: selling energy in the best half-hours of a day, at predicted prices."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from pear.problem import CostMap, Model
 from pear.tasks.knapsack import knapsack
 from pear_lab.data.energy_data import FOLDER, HALF_HOURS
-from pear_lab.tasks.public.drawn_samples import Array, shared_linear_forecaster
+from pear_lab.tasks.public.drawn_samples import Array
 from pear_lab.tasks.public.irish_days import draw_irish_days
-from pear_lab.tasks.public.public_task import Drawing, PublicTask
+from pear_lab.tasks.public.public_task import Drawing, PublicTask, shared_task_forecaster
 
 CAPACITY = 60.0
 
 
 def energy_knapsack_model(weights: Array, capacity: float = CAPACITY) -> Model:
-    """A knapsack of half-hours: half-hour i sells ``weights[i]`` units at its predicted price.
+    """Make a knapsack of half-hours: half-hour i sells ``weights[i]`` units at its predicted price.
 
     Example:
         >>> energy_knapsack_model(np.array([3.0, 5.0, 7.0]), capacity=8.0).problem
@@ -25,7 +25,7 @@ def energy_knapsack_model(weights: Array, capacity: float = CAPACITY) -> Model:
 
 
 def draw_energy_knapsack(seed: int) -> Drawing:
-    """Draw the weights, 3, 5 or 7 for each half-hour, and which days are trained on, chosen by and tested on.
+    """Draw a weight of 3, 5 or 7 for each half-hour, and split the days at random into training, validation and test.
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.
@@ -47,6 +47,6 @@ ENERGY_KNAPSACK = PublicTask(
         "half-hours. Published numbers belong to that set of weights and are not comparable."
     ),
     draw=draw_energy_knapsack,
-    forecaster=shared_linear_forecaster,
+    forecaster=shared_task_forecaster,
     needs_data=FOLDER,
 )  # fmt: skip

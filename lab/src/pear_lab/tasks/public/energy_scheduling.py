@@ -1,4 +1,4 @@
-"""Energy-aware scheduling: run tasks on a machine when energy is cheap; the prices of the day are predicted."""
+"""Energy-aware scheduling: running jobs on a machine when energy is cheap, at predicted prices of the day."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from pear.problem import CostMap, Model, Problem
 from pear_lab.data.energy_data import FOLDER
-from pear_lab.tasks.public.drawn_samples import Array, shared_linear_forecaster
+from pear_lab.tasks.public.drawn_samples import Array
 from pear_lab.tasks.public.irish_days import draw_irish_days
-from pear_lab.tasks.public.public_task import Drawing, PublicTask
+from pear_lab.tasks.public.public_task import Drawing, PublicTask, shared_task_forecaster
 
 Counts = NDArray[np.integer[Any]]
 
@@ -20,15 +20,15 @@ _JOBS = 4
 _PLACEMENTS = 20
 
 
-class EnergyJobs(NamedTuple):
-    """What is to be run in a day. Each array has an entry for each job.
+class EnergyScheduleJobs(NamedTuple):
+    """The jobs of a day. Each array has an entry for each job.
 
     Attributes:
-        duration: slots that a job takes, without a break.
-        earliest: the first slot in which it may start.
-        latest: the slot by whose beginning it must have ended.
-        power: energy per slot.
-        load: how much of the machine's capacity a job uses while it runs.
+        duration: the number of consecutive slots of the job.
+        earliest: the first slot in which the job may start.
+        latest: the first slot in which the job may no longer run.
+        power: the energy that the job needs in a slot.
+        load: the capacity of the machine that the running job uses.
     """
 
     duration: Counts
@@ -38,20 +38,21 @@ class EnergyJobs(NamedTuple):
     load: Array
 
     def starts(self) -> list[tuple[int, int]]:
-        """All pairs of a job and a slot in which it may start, in the order of the variables."""
+        """Return all pairs of a job and a slot in which the job may start, in the order of the variables."""
         rows = zip(self.earliest, self.latest, self.duration, strict=True)
         return [
             (job, slot) for job, (low, high, long) in enumerate(rows) for slot in range(int(low), int(high - long) + 1)
         ]
 
 
-def energy_schedule_model(jobs: EnergyJobs, capacity: float, slots: int = SLOTS) -> Model:
-    """Every job starts once, and the machine carries at most ``capacity`` in every slot: a 0–1 program.
+def energy_schedule_model(jobs: EnergyScheduleJobs, capacity: float, slots: int = SLOTS) -> Model:
+    """Make the 0–1 program in which every job starts once and the load of every slot is at most ``capacity``.
 
-    The prices of the slots are predicted; what a start costs is the energy of the job at the prices while it runs.
+    There is a variable for each job and start. Its cost is the energy of the job at the predicted prices of the slots
+    in which the job would run.
 
     Example:
-        >>> two = EnergyJobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
+        >>> two = EnergyScheduleJobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
         >>> energy_schedule_model(two, capacity=1.0, slots=3).problem
         Problem(min, n=5, 2 equalities, 3 inequalities, bounds, 5 integer)
     """
@@ -70,11 +71,11 @@ def energy_schedule_model(jobs: EnergyJobs, capacity: float, slots: int = SLOTS)
     return Model(problem, cost_map=CostMap(energy, names=[f"price {slot}" for slot in range(slots)]))
 
 
-def draw_energy_jobs(random: np.random.RandomState) -> tuple[EnergyJobs, float]:
-    """Draw jobs, and a capacity at which they can just be placed: the lowest peak of several random placements."""
+def draw_energy_schedule_jobs(random: np.random.RandomState) -> tuple[EnergyScheduleJobs, float]:
+    """Draw jobs, and a capacity that admits a schedule: the lowest peak load of several random schedules."""
     duration = random.randint(1, 4, _JOBS)
     earliest, latest = random.randint(0, 4, _JOBS), random.randint(9, SLOTS + 1, _JOBS)
-    jobs = EnergyJobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))
+    jobs = EnergyScheduleJobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))
     peaks = []
     for _ in range(_PLACEMENTS):
         used = np.zeros(SLOTS)
@@ -86,13 +87,13 @@ def draw_energy_jobs(random: np.random.RandomState) -> tuple[EnergyJobs, float]:
 
 
 def draw_energy_schedules(seed: int) -> Drawing:
-    """Draw jobs, and which days are trained on, chosen by and tested on.
+    """Draw jobs, and split the days at random into training, validation and test.
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.
     """
     random = np.random.RandomState(seed)
-    return Drawing(energy_schedule_model(*draw_energy_jobs(random)), draw_irish_days(random, SLOTS))
+    return Drawing(energy_schedule_model(*draw_energy_schedule_jobs(random)), draw_irish_days(random, SLOTS))
 
 
 ENERGY_SCHEDULING = PublicTask(
@@ -111,6 +112,6 @@ ENERGY_SCHEDULING = PublicTask(
         "choose and 339 test. One linear model for all slots."
     ),
     draw=draw_energy_schedules,
-    forecaster=shared_linear_forecaster,
+    forecaster=shared_task_forecaster,
     needs_data=FOLDER,
 )  # fmt: skip

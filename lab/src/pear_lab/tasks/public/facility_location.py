@@ -1,4 +1,4 @@
-"""Facility location: open sites and serve every customer from one of them; what serving costs is predicted."""
+"""Facility location: opening sites and serving every customer from an open site, at predicted costs of serving."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DEGREE, _NOISE = 6, 0.25
 
 
 class BestSites:
-    """The best decision of the uncapacitated problem, found by comparing all sets of open sites.
+    """A function that solves facility location without capacities, by comparing all sets of open sites.
 
-    Every customer is served by the cheapest open site, so that a set of m sites is judged at once.
+    For a given set of open sites, the cheapest open site serves each customer.
 
     Args:
         sites: m.
@@ -35,7 +35,10 @@ class BestSites:
         self.open = np.array([some for some in product((0.0, 1.0), repeat=sites) if any(some)])
 
     def __call__(self, costs: Array) -> Array:
-        """Return decisions (B, m + mk) for costs (B, m + mk): open sites, then who serves whom, by sites."""
+        """Return the optimal decisions (B, m + mk) for costs (B, m + mk).
+
+        The first m entries say which sites are open. The others say, site by site, which customers a site serves.
+        """
         m, rows = self.sites, np.arange(len(costs))
         serving = costs[:, None, m:].reshape(len(costs), 1, m, -1)
         offers = np.where(self.open[:, :, None] > 0, serving, np.inf)  # (B, sets, m, k)
@@ -46,9 +49,9 @@ class BestSites:
 
 
 def facility_program(sites: int, customers: int) -> Problem:
-    """The mixed-integer program in its strong form: every customer is served, each by an open site.
+    """Make the mixed-integer program in its strong form: ``Σᵢ xᵢⱼ = 1`` for customers j, and ``xᵢⱼ ≤ yᵢ`` for sites i.
 
-    The variables are m sites, 0 or 1, then who serves whom, by sites.
+    The variables are y, 0 or 1 for each site, and then x, site by site.
 
     Example:
         >>> facility_program(2, 3)
@@ -62,14 +65,13 @@ def facility_program(sites: int, customers: int) -> Problem:
 
 
 def facility_model(opening: Array, customers: int) -> Model:
-    """The uncapacitated problem: ``min opening·y + Σ c_ij x_ij``, every customer served, from open sites alone.
+    """Make the model ``min opening·y + Σ cᵢⱼ xᵢⱼ`` of ``facility_program``, with predicted costs c of serving.
 
-    The costs of serving are predicted, those of opening are known. ``BestSites`` decides, a thousand times as fast as a
-    solver; PEAR trains on the relaxation of the program.
+    ``BestSites`` computes its decisions, a thousand times as fast as a solver. PEAR trains on the linear relaxation.
 
     Args:
-        opening: (m,) what opening a site costs.
-        customers: k.
+        opening: (m,) the known costs of opening the sites.
+        customers: k, the number of customers.
     """
     sites = len(opening)
     program = facility_program(sites, customers)
@@ -79,9 +81,10 @@ def facility_model(opening: Array, customers: int) -> Model:
 
 
 def draw_facilities(seed: int) -> Drawing:
-    """Draw places in a square, what opening costs, and on every day the costs of serving, ``distance · jam``.
+    """Draw sites and customers in a square, costs of opening, and costs of serving on every day.
 
-    The jam of every route is a polynomial of degree 6 of five features, with a factor of noise within 25 %.
+    The cost of serving is ``(0.2 + distance) · jam``. The jam is a polynomial of degree 6 of five features, with
+    multiplicative noise of up to 25 %.
     """
     random = np.random.RandomState(seed)
     sites, customers = random.uniform(size=(SITES, 2)), random.uniform(size=(CUSTOMERS, 2))

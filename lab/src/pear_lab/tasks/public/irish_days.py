@@ -1,4 +1,4 @@
-"""Irish half-hour prices as samples of public tasks: days drawn by the seed, cut into slots."""
+"""Irish days as samples of public tasks: half-hour prices are averaged over slots, and the days shuffled."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ _SIZES = (200, 100)
 
 @cache
 def _read_irish_days(folder: str | None, slots: int) -> tuple[Array, Array]:
-    """Features (D, slots, p) and prices (D, slots) of all days, the means of the half-hours of each slot."""
+    """Return features (D, slots, p) and prices (D, slots) of all days, averaged over the half-hours of each slot."""
     data = load_energy(folder, weights=[1.0] * HALF_HOURS)
     shape = (len(data.prices), slots, HALF_HOURS // slots)
     return data.features.reshape(*shape, -1).mean(2).numpy(), data.prices.reshape(shape).mean(2).numpy()
 
 
 def draw_irish_days(random: np.random.RandomState, slots: int) -> Split:
-    """Draw 200 days to train on, 100 to choose by, and test on the others; features are standardised by the first.
+    """Shuffle the days, and take 200 for training, 100 for validation and the others for the test.
+
+    Features are standardised with statistics of the training days.
 
     Args:
-        random: draws the order of the days.
-        slots: into how many slots a day is cut; a divisor of 48.
+        random: the generator of the order of the days.
+        slots: the number of slots of a day, a divisor of 48.
 
     Returns:
-        Features (N, slots, 8), what is known the day before, and prices (N, slots).
+        Samples with features (N, slots, 8) that are known the day before, and prices (N, slots).
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.

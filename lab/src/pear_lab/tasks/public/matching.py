@@ -1,4 +1,4 @@
-"""Bipartite matching: pair papers of two groups so that as many pairs as possible cite each other."""
+"""Bipartite matching: pairing papers of two groups so that as many pairs as possible cite each other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from pear.errors import DataError, ProblemError
 from pear.problem import Problem
-from pear_lab.tasks.public.drawn_samples import DEGENERATE, Array, cut_drawn_samples, shared_linear_forecaster
-from pear_lab.tasks.public.public_task import Drawing, PublicTask
+from pear_lab.tasks.public.drawn_samples import DEGENERATE, Array, cut_drawn_samples
+from pear_lab.tasks.public.public_task import Drawing, PublicTask, shared_task_forecaster
 
 SIDE = 7
 WORDS = 16
@@ -18,9 +18,10 @@ _SIZES = (60, 40, 200)
 
 
 def matching_problem(side: int) -> Problem:
-    """Two groups of ``side`` nodes, each node in at most one pair; a variable for each pair, by the first group.
+    """Make the linear program of pairing two groups of ``side`` nodes, with each node in at most one pair.
 
-    Its vertices are matchings, so that no variable has to be declared an integer.
+    There is a variable for each pair, ordered by the node of the first group. The vertices are integral, so that no
+    variable has to be declared an integer.
 
     Example:
         >>> matching_problem(3)
@@ -33,10 +34,10 @@ def matching_problem(side: int) -> Problem:
 def draw_matching(seed: int) -> Drawing:
     """Draw papers with topics and words, and the citations between two groups of them.
 
-    A paper has one of eight topics, and each of 16 words with a chance of 80 % where its topic is fond of the word, of
-    10 % elsewhere. Papers cite each other with a chance of about a half where they share their topic, and where one of
-    the few pairs of topics is drawn that are close; seldom elsewhere. The features of a pair are the words of both
-    papers and the words that they share: (N, 49, 48). What is predicted is whether a pair cites, 0 or 1: (N, 49).
+    A paper has one of eight topics. The paper contains each of 16 words with a probability of 80 % if the word is
+    typical of the topic, and of 10 % otherwise. The probability of a citation is 3 %, plus 50 % if two papers share
+    their topic, plus 40 % if their topics are one of a few randomly drawn pairs. The features (N, 49, 48) of a pair are
+    the words of both papers and the words that they share. The predicted values (N, 49) are 1 for a citation, else 0.
     """
     random = np.random.RandomState(seed)
     count = sum(_SIZES)
@@ -53,15 +54,16 @@ def draw_matching(seed: int) -> Drawing:
 
 
 def load_matching(path: str | Path, seed: int = 0, shares: tuple[float, float] = (0.6, 0.2)) -> Drawing:
-    """Read graphs of your own, such as parts of Cora, from an ``.npz`` file.
+    """Read graphs, such as parts of Cora, from an ``.npz`` file, and split them at random.
 
     Args:
-        path: a file with ``features`` (N, k, k, p), those of each pair, and ``links`` (N, k, k), what a pair is worth.
-        seed: draws which graphs are trained on, chosen by and tested on.
-        shares: the shares of the first two.
+        path: a file with ``features`` (N, k, k, p) of the pairs of N graphs, and values ``links`` (N, k, k) of pairs.
+        seed: the seed of the order of the graphs.
+        shares: the shares of the graphs for training and for validation; the rest is for the test.
 
     Raises:
         DataError: the file has no such arrays.
+        ProblemError: there are too few graphs for three parts.
     """
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -82,7 +84,7 @@ def load_matching(path: str | Path, seed: int = 0, shares: tuple[float, float] =
 
 
 def _matching_features(left: Array, right: Array) -> Array:
-    """The words of both papers of each pair, and those that they share, from (N, k, q) each to (N, k², 3q)."""
+    """Return the features (N, k², 3q) of all pairs of papers with words (N, k, q): words of both, and shared words."""
     first, second = np.broadcast_arrays(left[:, :, None, :], right[:, None, :, :])
     joined = np.concatenate([first, second, first * second], axis=-1).astype(float)
     return joined.reshape(len(left), -1, joined.shape[-1])
@@ -103,6 +105,6 @@ MATCHING = PublicTask(
         "own. Published numbers belong to Cora and are not comparable."
     ),
     draw=draw_matching,
-    forecaster=shared_linear_forecaster,
+    forecaster=shared_task_forecaster,
     unsuited=DEGENERATE,
 )  # fmt: skip

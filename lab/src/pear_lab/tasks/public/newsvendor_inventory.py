@@ -1,4 +1,4 @@
-"""Predicted demand: a newsvendor with several products, and an inventory over several periods."""
+"""Two tasks with predicted demand: a newsvendor with several products, and an inventory over several periods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCTS, PERIODS = 8, 8
 
 
 class DemandDays(NamedTuple):
-    """A model, and days with features (N, p) and true values (N, k)."""
+    """A model with predicted demand, and the features (N, p) and demands (N, k) of N days."""
 
     model: Model
     features: Array
@@ -23,7 +23,16 @@ class DemandDays(NamedTuple):
 
 
 def draw_product_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
-    """Features (days, p), and demand (days, items): skewed, and the less certain the larger the first feature is."""
+    """Draw features (days, p) and demand (days, items) with a gamma distribution.
+
+    The variance of the demand rises with the first feature.
+
+    Args:
+        random: the generator.
+        days: the number of days.
+        items: the number of products or periods.
+        level: the expected demand at features of zero.
+    """
     features = random.normal(size=(days, FEATURES))
     expected = level * np.exp(features @ random.normal(size=(FEATURES, items)) / 8)
     shape = 8.0 / (1.0 + np.exp(1.5 * features[:, :1])) + 0.5
@@ -31,9 +40,14 @@ def draw_product_demand(random: np.random.Generator, days: int, items: int, leve
 
 
 def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
-    """Orders of several products that share a shelf; a missing piece costs a sale, one left over is thrown away.
+    """Make and draw a newsvendor problem: orders of several products that share a shelf.
 
-    Demand is what orders should equal: ``order = demand`` with a price for too little, one for too much.
+    The constraint ``order = demand`` may be violated at a price: a high one for shortage, a low one for leftovers.
+
+    Args:
+        days: the number of days.
+        seed: the seed of prices, features and demand.
+        products: the number of products.
     """
     random = np.random.default_rng(seed)
     features, demand = draw_product_demand(random, days, products, level=20.0)
@@ -51,12 +65,17 @@ def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
 
 
 def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
-    """Orders of one product for several periods ahead; stock is held and missing pieces are owed, both at a price.
+    """Make and draw an inventory problem: orders of one product for several periods ahead.
 
-    What is in stock after a period is all that was ordered less all that was demanded until then. The rows are
-    therefore ``Σ orders = Σ demand`` until each period, with a price for pieces owed and one for pieces held. Pieces
-    that are still owed at the end cost five times as much. An order has a limit, and prices differ by the period, so
-    that it pays to order ahead.
+    The stock after a period is the sum of orders less the sum of demands so far. The constraints are
+    ``Σ orders = Σ demand`` up to each period. Each may be violated at a price: 0.2 for a piece in stock, and 2 for a
+    piece owed, or 10 in the last period. Orders are limited, and their prices differ by period, so that ordering ahead
+    may pay.
+
+    Args:
+        days: the number of plans.
+        seed: the seed of prices, features and demand.
+        periods: the number of periods.
     """
     random = np.random.default_rng(seed)
     features, demand = draw_product_demand(random, days, periods, level=10.0)
@@ -73,13 +92,13 @@ def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
 
 
 def draw_newsvendor(seed: int) -> Drawing:
-    """Draw products with their prices, and the demand of every day."""
+    """Draw the newsvendor's products and prices, and features and demand of every day."""
     model, features, demand = newsvendor(sum(RECOURSE_SIZES), seed)
     return Drawing(model, cut_drawn_samples(features, demand, RECOURSE_SIZES))
 
 
 def draw_inventory(seed: int) -> Drawing:
-    """Draw prices of the periods, and the demand of every plan."""
+    """Draw the inventory's prices, and features and demand of every plan."""
     model, features, demand = inventory(sum(RECOURSE_SIZES), seed)
     return Drawing(model, cut_drawn_samples(features, demand, RECOURSE_SIZES))
 

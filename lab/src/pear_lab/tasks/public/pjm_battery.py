@@ -1,4 +1,4 @@
-"""A battery on days of the PJM market (Donti et al. 2017; Yeh et al. 2024): 24 prices are predicted."""
+"""A battery on days of the PJM market, with 24 predicted prices (Donti et al. 2017; Yeh et al. 2024)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pear_lab.tasks.public.public_task import Drawing, PublicTask, Published
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.2
 SHUFFLE_SEED = 100
-"""The seed by which Yeh et al. shuffle the days."""
+"""The seed with which Yeh et al. shuffle the days."""
 
 HIDDEN = 64
 BEST = {"time": -32.505, "shuffled": -45.499}
-"""The objective of the best decisions on the test days, which published objectives are compared with."""
+"""The objective of optimal decisions on the test days, by the order of the days."""
 
 _METHODS = ("two-stage, box", "end to end, ellipsoid", "end to end, PICNN")
 _OBJECTIVES: dict[str, tuple[tuple[float, float | None], ...]] = {
     "time": ((-24.73, None), (-31.09, 1.24), (-30.82, 0.21)),
     "shuffled": ((-36.81, None), (-40.96, 3.85), (-43.17, 0.10)),
 }
-"""Objective and deviation of the methods on the test days, by the order of the days."""
+"""Published objectives on the test days, with standard deviations: a pair for each of ``_METHODS``."""
 
 
 def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
-    """Read the days, in float32, and cut them: the last fifth tests, and a fifth of the others validates.
+    """Load the days in float32: the last fifth is for the test, and the last fifth of the rest for validation.
 
     Args:
-        seed: in time order the days are the same for all seeds; shuffled, seed 0 is the permutation of Yeh et al.
+        seed: the seed of the shuffled order, of which 0 is that of Yeh et al.; ignored in the order of time.
         order: "time" or "shuffled".
         spec: the battery.
     """
@@ -48,12 +48,12 @@ def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
 
 
 def make_pjm_network(features: int, outputs: int) -> nn.Module:
-    """Make a network with one hidden layer of 64 units."""
+    """Make a network with one hidden layer of 64 units, for the days of PJM."""
     return nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
 def _pjm_battery_row(order: str, name: str, title: str, said: str) -> PublicTask:
-    """Make the row of one order of the days; ``said`` describes it."""
+    """Make the public task of one order of the days. ``said`` describes the order in the protocol."""
     numbers = zip(_METHODS, _OBJECTIVES[order], strict=True)
     return PublicTask(
         name=name,

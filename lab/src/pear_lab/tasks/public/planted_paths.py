@@ -1,4 +1,4 @@
-"""Two planted paths through a 5×5 grid, which no linear forecast describes (Huang & Gupta 2024)."""
+"""Two planted paths through a 5×5 grid, whose costs no linear forecast matches (Huang & Gupta 2024)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 SIDE, FEATURES, DEGREE = 5, 5, 6
 SAFE, SAFE_COST = [1, 4, 9, 16, 24, 31, 36, 39], 2.0
 RISKY, RISKY_SLOPE, RISKY_COST = [0, 3, 8, 15, 23, 30, 35, 38], 4.0, 2.2
-"""The arcs of the two paths and their costs: that of the second rises with u up to a limit, which others begin from."""
+"""The arcs of the two paths, and their costs: 2 on the safe path, and min(4u, 2.2) on the risky one."""
 
 NOISE = 0.3
 MATRIX_SEED = 1
@@ -26,14 +26,14 @@ _REGRETS = {
     200: {"mse": 0.237, "spo+": 0.041, "pfyl": 0.036, "pg": 0.024},
     400: {"mse": 0.143, "spo+": 0.034, "pfyl": 0.024, "pg": 0.018},
 }
-"""Regret by training samples, read off the figure for uniform noise."""
+"""The normalised regrets of the methods by number of training samples, read off the figure for uniform noise."""
 
 
 def planted_grid() -> ShortestPath:
-    """Make the 5×5 grid with arcs in the order of the origin.
+    """Make the shortest path through a 5×5 grid with the order of arcs of Huang & Gupta.
 
-    Nodes come by anti-diagonals, each from its top right node on; of a node, the arc to the right comes before the one
-    downward.
+    Arcs are ordered by the anti-diagonal of their tail, from the top right to the bottom left. The arc to the right
+    precedes the arc downward.
     """
     arcs = []
     for total in range(2 * SIDE - 1):
@@ -45,7 +45,7 @@ def planted_grid() -> ShortestPath:
 
 
 def planted_costs(features: Array, u: Array) -> Array:
-    """Compute the costs (N, 40), without noise, from features (N, 5) and u (N,)."""
+    """Compute the costs (N, 40) of all arcs, without noise, from features (N, 5) and u (N,)."""
     B = np.random.RandomState(MATRIX_SEED).binomial(1, 0.5, (2 * SIDE * (SIDE - 1), FEATURES))
     costs: Array = ((features @ B.T / np.sqrt(FEATURES) + 3) ** DEGREE + 1) / 3.5**DEGREE + RISKY_COST
     costs[:, SAFE] = SAFE_COST
@@ -54,14 +54,14 @@ def planted_costs(features: Array, u: Array) -> Array:
 
 
 def draw_planted(seed: int, size: int, test_samples: int = TEST_SAMPLES) -> Drawing:
-    """Draw five standard normal features and u from 0 to 2, the sixth, and costs, in float32.
+    """Draw features and costs in float32: five standard normal features, and a sixth, u, uniform in [0, 2].
 
-    Costs to train on and to choose by are multiplied by numbers from 0.7 to 1.3; those to test on have no noise.
+    Training and validation costs are multiplied by numbers from 0.7 to 1.3. Test costs have no noise.
 
     Args:
         seed: the seed of the features and the noise; the matrix behind the costs is always the same.
-        size: samples to train on; 200 more are there to choose by.
-        test_samples: samples to test on.
+        size: the number of training samples; the number of validation samples is 200.
+        test_samples: the number of test samples.
     """
     random = np.random.RandomState(seed)
     sizes = (size, VALIDATION_SAMPLES, test_samples)
@@ -77,7 +77,7 @@ def draw_planted(seed: int, size: int, test_samples: int = TEST_SAMPLES) -> Draw
 
 
 def _planted_paths_row(size: int) -> PublicTask:
-    """Make the row with ``size`` training samples."""
+    """Make the public task with ``size`` training samples."""
     return PublicTask(
         name=f"planted-paths-{size}",
         title=f"Planted paths, n = {size}",

@@ -1,4 +1,4 @@
-"""``PublicTask``: a decision problem of the literature with its data, protocol and published numbers."""
+"""``PublicTask``: a decision task of the literature with its data, protocol and published numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from pear.problem import Model, Problem
 from pear.tasks.task import Split
+from pear_lab.tasks.splits import SharedLinear
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,10 @@ class Drawing:
     """The data of one seed.
 
     Attributes:
-        problem: the decision problem: a ``Problem``, a ``Model``, or a ``pear.Oracle``. Where it has fields per sample,
-            its rows are those of all samples, in the order train, validation, test.
-        split: samples to train on, to choose by and to test on. The costs are the predicted values of a ``Model``.
+        problem: a ``Problem``, a ``Model`` or a ``pear.Oracle``. If each sample has its own constraints, the samples
+            are in the order training, validation, test.
+        split: samples for training, validation and the test. For a ``Model``, ``costs`` holds the true values of the
+            quantities that the model predicts.
     """
 
     problem: Problem | Model
@@ -31,10 +33,10 @@ class Published:
     """One published number.
 
     Attributes:
-        method: the name of the method, as in ``pear.losses.METHODS`` where it is there.
-        value: the number, in the measure of the task; a normalised regret is a share, so that 0.1 is 10 %.
-        error: its standard error or deviation, as printed; None where none is printed.
-        where: the condition, such as "n = 100, degree 8", and the table or figure that it is read from.
+        method: the name of the method, taken from ``pear.losses.METHODS`` if PEAR has the method.
+        value: the number in the measure of the task. A normalised regret of 10 % is 0.1.
+        where: the condition, such as "n = 100, degree 8", and the table or figure of the number.
+        error: the published standard error or deviation; None if there is none.
     """
 
     method: str
@@ -45,20 +47,20 @@ class Published:
 
 @dataclass(frozen=True)
 class PublicTask:
-    """A task that others have published numbers for, or that a comparison of methods should include.
+    """A decision task of the literature, on which methods are compared.
 
     Attributes:
         name: the name on the command line, for example "planted-paths".
         title: the name in tables.
-        origin: who described it, with the year and an address.
-        protocol: what is drawn, how large the sets are, what is measured; and where ours differs from the origin.
-        draw: makes the data of a seed; equal seeds give equal data.
-        forecaster: makes an untrained forecaster from the number of features, the last size of their tensor, and the
-            number of predicted values.
-        measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
-        published: the published numbers, none where there are none.
-        needs_data: the file or folder under ``$PEAR_DATA`` that it reads; None where its data are drawn.
-        unsuited: methods of ``pear.losses.METHODS`` that the comparison does not train on it, each with the reason.
+        origin: authors, year and address of the description of the task.
+        protocol: a description of data, sample sizes and measures, and of differences from the origin.
+        draw: function from a seed to the data; equal seeds give equal data.
+        forecaster: function that makes an untrained forecaster from the number of features (the last dimension of the
+            features) and the number of predicted values.
+        measure: "normalized" for the sum of regrets over the sum of absolute best values; "mean" for the mean regret.
+        published: the published numbers.
+        needs_data: the file or folder under ``$PEAR_DATA`` that ``draw`` reads; None if all data is generated.
+        unsuited: methods of ``pear.losses.METHODS`` that the comparison leaves out on this task, each with the reason.
     """
 
     name: str
@@ -71,3 +73,13 @@ class PublicTask:
     published: tuple[Published, ...] = ()
     needs_data: str | None = None
     unsuited: Mapping[str, str] = field(default_factory=dict)
+
+
+def shared_task_forecaster(features: int, values: int) -> nn.Module:
+    """Make a linear model in float32 that all predicted values share, from (B, k, p) to (B, k) for any k.
+
+    Args:
+        features: p, the number of features of a predicted value.
+        values: ignored; the model fits any number of values.
+    """
+    return SharedLinear(features).float()

@@ -1,4 +1,4 @@
-"""The knapsack of PyEPO's benchmark: 32 items, two small capacities."""
+"""The knapsack of PyEPO's benchmark, with 32 items and two capacities."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SIZES = (100, 50, 500)
 
 
 def draw_pyepo_knapsack(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
-    """Draw weights of two decimals between 3 and 8, then values ``⌈5 c⌉`` of polynomial costs c, in float32.
+    """Draw weights between 3 and 8 with two decimals, and values ``⌈5 c⌉`` of polynomial costs c, in float32.
 
     Args:
         seed: the seed of the weights, the features, the matrix behind the values, and the noise.
         degree: the degree of the polynomial.
-        noise: half-width of the factor around 1.
-        sizes: samples to train on, to choose by and to test on.
+        noise: the half-width of the interval of noise factors around 1.
+        sizes: the numbers of samples for training, for validation and for the test.
     """
     random = np.random.RandomState(seed)
     weights = random.randint(int(100 * LEAST_WEIGHT), int(100 * MOST_WEIGHT), (DIMENSIONS, ITEMS)) / 100

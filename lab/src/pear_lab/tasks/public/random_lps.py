@@ -1,4 +1,4 @@
-"""Random linear programs with polynomial values, which have no structure that a method could use."""
+"""Random linear programs without structure, with polynomial values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SIZES = (200, 100, 1000)
 
 
 def draw_random_lp(seed: int, degree: int, noise: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
-    """Draw max cᵀz with Gz ≤ h, 0 ≤ z ≤ 1, and its polynomial values c, in float32.
+    """Draw ``max cᵀz`` subject to Gz ≤ h and 0 ≤ z ≤ 1, with polynomial values c in float32.
 
-    G is uniform in [0, 1], and each entry of h is a quarter of its row's sum. Nearly every vertex has as many active
-    constraints as variables, so that none is degenerate.
+    The entries of G are uniform in [0, 1], and each entry of h is a quarter of the sum of its row of G. Nearly all
+    vertices have exactly as many active constraints as there are variables, which makes them non-degenerate.
 
     Args:
         seed: the seed of G, the features, the matrix behind the values, and the noise.
         degree: the degree of the polynomial.
-        noise: half-width of the factor around 1.
-        sizes: samples to train on, to choose by and to test on.
+        noise: the half-width of the interval of noise factors around 1.
+        sizes: the numbers of samples for training, for validation and for the test.
     """
     random = np.random.RandomState(seed)
     G = random.uniform(0, 1, (CONSTRAINTS, VARIABLES))

@@ -1,4 +1,4 @@
-"""Paths through a 5×5 grid with polynomial costs: those of Elmachtoub & Grigas 2022, and of PyEPO's third notebook."""
+"""Shortest paths through a 5×5 grid with polynomial costs, from Elmachtoub & Grigas 2022 and PyEPO's notebook 03."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pear.tasks import shortest_path
 from pear_lab.tasks.public.public_task import Drawing, PublicTask, Published
 
 TEST_SAMPLES = 10_000
-"""Samples that Elmachtoub & Grigas test on."""
+"""The number of test samples of Elmachtoub & Grigas."""
 
 NOTEBOOK_SIZES = (1000, 250, 1000)
 NOTEBOOK_REGRETS = {
     "aimle": 7.24, "pfyl": 7.29, "rfwo": 7.40, "spo+": 7.59, "rfyl": 7.79, "ltr-pointwise": 8.47, "nid": 8.90,
     "dpo": 9.88, "nce": 10.29, "imle": 12.07, "pg": 14.16, "dbb": 15.12,
 }  # fmt: skip
-"""Final test regret, in percent, of one run of PyEPO's notebook 03."""
+"""The final test regrets, in percent, of one run of PyEPO's notebook 03."""
 
 _SPO_REGRETS = {
     (100, 0.0): {"spo+": 10.00, "mse": 22.37, "absolute error": 15.43, "random forest": 29.96},
@@ -23,17 +23,17 @@ _SPO_REGRETS = {
     (1000, 0.0): {"spo+": 4.60, "mse": 15.73, "absolute error": 11.19, "random forest": 9.51},
     (1000, 0.5): {"spo+": 10.66, "mse": 21.38, "absolute error": 16.13, "random forest": 15.16},
 }
-"""Mean normalised regret, in percent, of 50 replications at degree 8, by training samples and noise."""
+"""Mean normalised regrets of 50 replications at degree 8, in percent, by number of training samples and noise."""
 
 
 def draw_spo_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: float) -> Drawing:
-    """Draw samples of a 5×5 grid, in float32, and cut them in the order in which they are drawn.
+    """Draw samples of a 5×5 grid in float32, and split them in the order of drawing.
 
     Args:
         seed: the seed of the features, the matrix behind the costs, and the noise.
-        sizes: samples to train on, to choose by and to test on.
+        sizes: the numbers of samples for training, for validation and for the test.
         degree: the degree of the polynomial.
-        noise: half-width of the factor around 1.
+        noise: the half-width of the interval of noise factors around 1.
     """
     task = shortest_path((5, 5))
     samples = task.samples(sum(sizes), degree=degree, noise=noise, seed=seed)
@@ -41,7 +41,7 @@ def draw_spo_paths(seed: int, sizes: tuple[int, int, int], degree: int, noise: f
 
 
 def _spo_paths_row(size: int, noise: float) -> PublicTask:
-    """Make the row of Elmachtoub & Grigas's paths at degree 8 with ``size`` training samples."""
+    """Make the public task of Elmachtoub & Grigas's paths at degree 8 with ``size`` training samples."""
     where = f"n = {size:,}, degree 8, noise {noise:g}; mean of 50 replications of their repository's file"
     return PublicTask(
         name=f"spo-paths-{size}-noise-{noise:g}",

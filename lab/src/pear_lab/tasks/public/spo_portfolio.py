@@ -1,4 +1,4 @@
-"""Portfolios of 50 assets whose returns follow a polynomial of the features (Elmachtoub & Grigas 2022)."""
+"""Portfolios of 50 assets with polynomial expected returns (Elmachtoub & Grigas 2022)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ Array = NDArray[np.float64]
 ASSETS, FEATURES, FACTORS = 50, 5, 4
 MEAN_RETURN = 0.1
 SIGNAL, LOADING, NOISE = 0.05, 0.0025, 0.01
-"""How far features move a return, and the sizes of the loadings and of the noise of an asset's own at τ = 1."""
+"""The effect of the features, the size of the factor loadings, and the noise of a single asset, at τ = 1."""
 
 VARIANCE_RATIO = 2.25
-"""The variance that is allowed, as a multiple of that of equal weights."""
+"""The largest allowed variance, as a multiple of the variance of equal weights."""
 
 SIZES = (100, 50, 1000)
 
 
 def draw_spo_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int, int] = SIZES) -> Drawing:
-    """Draw returns r = r̄(x) + L f + 0.01 τ ε with ``r̄ = (0.05/√p Bx + 0.1^(1/degree))^degree``, in float32.
+    """Draw features x and returns ``r = r̄(x) + L f + 0.01 τ ε``, in float32.
 
-    B is 0 or 1 with equal chance, x, f and ε are standard normal, and the loadings L are uniform within ±0.0025 τ.
+    The expected return is ``r̄(x) = (0.05/√p Bx + 0.1^(1/degree))^degree`` with p features. The entries of B are 0 or 1
+    with equal probability. The features x, the factors f and the noise ε are standard normal, and the loadings L are
+    uniform within ±0.0025 τ.
 
     Args:
-        seed: the seed of all that is drawn.
+        seed: the seed of all random numbers.
         degree: the degree of the polynomial.
         tau: τ, the size of the noise.
-        sizes: samples to train on, to choose by and to test on.
+        sizes: the numbers of samples for training, for validation and for the test.
     """
     random = np.random.RandomState(seed)
     B = random.binomial(1, 0.5, (ASSETS, FEATURES))
@@ -49,11 +51,11 @@ def draw_spo_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int
 
 
 def _bounded_spo_portfolio(loadings: Array) -> Problem:
-    """Maximise the return of weights w ≥ 0 with Σᵢ wᵢ ≤ 1 whose variance is at most 2.25 times that of equal weights.
+    """Make the linear program of weights w ≥ 0 with ``Σᵢ wᵢ ≤ 1`` and a bounded variance.
 
-    The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²``. Bounds on each of its terms keep it below the limit, and are linear:
-    a loading of the portfolio on a factor is at most 1.5 times that of equal weights, and a weight at most 2.25/n,
-    which bounds ‖w‖² by 2.25/n as well.
+    The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²``, where τ is the size of the noise. Linear constraints on both terms keep
+    the variance below 2.25 times that of equal weights: each entry of |Lᵀw| is at most 1.5 times its value at equal
+    weights, and each weight is at most 2.25/n, so that ‖w‖² is at most 2.25/n, too.
 
     Args:
         loadings: (n, factors) L, in any unit.

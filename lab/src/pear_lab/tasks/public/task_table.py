@@ -1,4 +1,4 @@
-"""``PUBLIC_TASKS``: one row for each public task."""
+"""The table of all public tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pear_lab.tasks.public.matching import MATCHING
 from pear_lab.tasks.public.newsvendor_inventory import INVENTORY, NEWSVENDOR
 from pear_lab.tasks.public.pjm_battery import BATTERY_ROWS
 from pear_lab.tasks.public.planted_paths import PLANTED_ROWS
-from pear_lab.tasks.public.predicted_constraints import PREDICTED_CAPACITIES, PREDICTED_WEIGHTS
+from pear_lab.tasks.public.predicted_weights_and_capacities import PREDICTED_CAPACITIES, PREDICTED_WEIGHTS
 from pear_lab.tasks.public.public_task import PublicTask
 from pear_lab.tasks.public.pyepo_knapsack import KNAPSACK_ROW
 from pear_lab.tasks.public.random_lps import RANDOM_LP_ROW
-from pear_lab.tasks.public.routing import CVRP, TSP
+from pear_lab.tasks.public.routes import CVRP, TSP
 from pear_lab.tasks.public.spo_paths import PATH_ROWS
 from pear_lab.tasks.public.spo_portfolio import PORTFOLIO_ROW
 
@@ -43,10 +43,10 @@ PUBLIC_TASKS: tuple[PublicTask, ...] = (
 
 
 def task_table_row(name: str) -> PublicTask:
-    """Return the public task of this name.
+    """Return the public task with this name.
 
     Raises:
-        ProblemError: there is none; the message lists all names.
+        ProblemError: no task has this name; the message lists all names.
     """
     rows = {row.name: row for row in PUBLIC_TASKS}
     if name not in rows:

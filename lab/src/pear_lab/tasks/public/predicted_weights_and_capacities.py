@@ -1,4 +1,4 @@
-"""Predicted constraints: a knapsack whose weights are predicted, and a plan whose capacities are."""
+"""Two tasks with predicted constraints: a knapsack with predicted weights, and a plan with predicted capacities."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SETS = choice_indicator_rows([some for size in range(ITEMS + 1) for some in com
 
 
 def predicted_weight_values(weights: Tensor) -> Tensor:
-    """What each of the 64 sets of items is worth: (B, 64), from the weights (B, 2 · 6) of the items.
+    """Return the values (B, 64) of the 64 sets of items, given the weights (B, 2 · 6) of the items.
 
-    The values of the items, less 2 for every unit of weight above 10, in each of two dimensions.
+    The value of a set is the value of its items, less 2 for every unit of weight above 10 in each of two dimensions.
 
     Example:
         >>> predicted_weight_values(torch.full((1, 12), 4.0))[0, [0, 1, -1]].tolist()
@@ -37,19 +37,25 @@ def predicted_weight_values(weights: Tensor) -> Tensor:
 
 
 def _predicted_weight_values_of_shares(shares: Tensor) -> Tensor:
+    """Return the values (B, 64) for weights that are ``MEAN_WEIGHT · (1 + shares)``, with shares (B, 2 · 6)."""
     return predicted_weight_values(MEAN_WEIGHT * (1 + shares))
 
 
 def predicted_weights_forecaster(features: int, values: int) -> nn.Module:
-    """A linear forecast of all weights, and what each set is worth.
+    """Make a linear forecaster of all weights that returns the values of all sets.
 
-    An untrained forecast is near the mean weight: near 0 no set is too heavy, and no loss would have a slope.
+    An untrained forecaster predicts weights near the mean. With weights near 0, no set would be too heavy, and the loss
+    would have no gradient.
+
+    Args:
+        features: the number of features.
+        values: ignored; the number of sets is fixed.
     """
     return ChoiceForecaster(features, DIMENSIONS * ITEMS, _predicted_weight_values_of_shares)
 
 
 def draw_predicted_weights(seed: int) -> Drawing:
-    """Draw weights that are polynomials of five features, and what each set is worth at these weights."""
+    """Draw weights that are polynomials of five features, and compute the values of all sets."""
     random = np.random.RandomState(seed)
     features, weights = polynomial_costs(random, sum(SIZES), DIMENSIONS * ITEMS, _DEGREE, _NOISE)
     values = predicted_weight_values(torch.from_numpy(MEAN_WEIGHT * weights / weights.mean())).numpy()
@@ -57,9 +63,10 @@ def draw_predicted_weights(seed: int) -> Drawing:
 
 
 def predicted_capacity_model(random: np.random.RandomState) -> Model:
-    """Activities with known values share two resources whose capacities are predicted; overload has a price.
+    """Draw the linear program of activities that share two resources with predicted capacities.
 
-    Activities may be done in part. A unit of overload costs 1.2 times what a unit of the resource earns on average.
+    Activities may be done in part. Using more than the capacity costs, per unit, 1.2 times the average value that the
+    activities earn with a unit of the resource.
     """
     use = random.randint(1, 11, (RESOURCES, ACTIVITIES)).astype(float)
     value = random.uniform(0.5, 1.5, ACTIVITIES) * use.sum(0)
@@ -69,7 +76,7 @@ def predicted_capacity_model(random: np.random.RandomState) -> Model:
 
 
 def draw_predicted_capacities(seed: int) -> Drawing:
-    """Draw activities, and capacities that are polynomials of five features, half of the total use on average."""
+    """Draw activities, and capacities that are polynomials of five features with a mean of half the total use."""
     random = np.random.RandomState(seed)
     model = predicted_capacity_model(random)
     features, capacities = polynomial_costs(random, sum(RECOURSE_SIZES), RESOURCES, _DEGREE, _NOISE)

@@ -1,4 +1,4 @@
-"""Round trips of one vehicle (TSP) and of several with a capacity (CVRP), decided by comparing all of them."""
+"""Routing of one vehicle (TSP) and of several with a capacity (CVRP), solved by comparing all possible routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEGREE, _NOISE, _FEATURES = 4, 0.5, 5
 
 
 def route_edges(places: int) -> list[tuple[int, int]]:
-    """The pairs of places, in the order of the variables.
+    """Return all pairs of places, in the order of the variables.
 
     Example:
         >>> route_edges(3)
@@ -27,7 +27,7 @@ def route_edges(places: int) -> list[tuple[int, int]]:
 
 
 def route_uses(order: tuple[int, ...], places: int) -> Array:
-    """How often the round trip from place 0 through ``order`` uses each edge: (n,)."""
+    """Return how often the round trip from place 0 through the customers ``order`` uses each edge (n,)."""
     number = {edge: i for i, edge in enumerate(route_edges(places))}
     used = np.zeros(len(number))
     stops = (0, *order, 0)
@@ -37,28 +37,28 @@ def route_uses(order: tuple[int, ...], places: int) -> Array:
 
 
 def _routes_through(customers: tuple[int, ...], places: int) -> list[Array]:
-    """All round trips from place 0 through these customers, each direction once."""
+    """Return the edge uses (n,) of all round trips from place 0 through the customers, each in one direction."""
     return [route_uses(order, places) for order in permutations(customers) if order[0] <= order[-1]]
 
 
 @cache
 def all_tour_routes(places: int) -> Array:
-    """All round trips through all places: ((places − 1)!/2, n)."""
+    """Return the edge uses of all round trips through all places: ((places − 1)!/2, n)."""
     return np.array(_routes_through(tuple(range(1, places)), places))
 
 
 def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
-    """All plans that serve customers 1, 2, … with at most ``vehicles`` trips from place 0: (K, n).
+    """Return the edge uses (K, n) of all plans that serve all customers by trips from place 0.
 
     Args:
-        demand: (k,) what each customer gets.
-        capacity: the most that one vehicle carries.
-        vehicles: the most trips.
+        demand: (k,) the demands of customers 1 to k.
+        capacity: the largest demand that one vehicle serves.
+        vehicles: the largest number of trips.
     """
     places = len(demand) + 1
 
     @cache
-    def plans(left: tuple[int, ...], vehicles: int) -> tuple[Array, ...]:
+    def routes_to(left: tuple[int, ...], vehicles: int) -> tuple[Array, ...]:
         if not left:
             return (np.zeros(len(route_edges(places))),)
         if not vehicles:
@@ -68,23 +68,23 @@ def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
         for others in (some for size in range(len(rest) + 1) for some in combinations(rest, size)):
             load = (first, *others)
             if sum(demand[one - 1] for one in load) <= capacity:
-                after = plans(tuple(one for one in rest if one not in others), vehicles - 1)
+                after = routes_to(tuple(one for one in rest if one not in others), vehicles - 1)
                 found += [route + plan for route in _routes_through(load, places) for plan in after]
         return tuple(found)
 
-    return np.array(plans(tuple(range(1, places)), vehicles))
+    return np.array(routes_to(tuple(range(1, places)), vehicles))
 
 
 def _route_degree_rows(places: int) -> Array:
-    """1 where an edge meets a place: (places, n)."""
+    """Return a matrix (places, n) with 1 if the edge meets the place, and 0 otherwise."""
     return np.array([[float(place in edge) for edge in route_edges(places)] for place in range(places)])
 
 
 class ListedRoutes:
-    """The best of finitely many decisions under a linear cost, found by comparing all of them.
+    """A function that returns the cheapest of the listed routes for linear costs.
 
     Args:
-        decisions: (K, n) all decisions that are allowed.
+        decisions: (K, n) all routes, as uses of the edges.
 
     Example:
         >>> cheapest = ListedRoutes(np.eye(3))
@@ -96,30 +96,35 @@ class ListedRoutes:
         self.decisions = decisions
 
     def __call__(self, costs: Array) -> Array:
-        """Return the cheapest decisions (B, n) for costs (B, n); the first in the list where several are."""
+        """Return the cheapest routes (B, n) for costs (B, n); among equally cheap routes, the first in the list."""
         best: Array = self.decisions[(costs @ self.decisions.T).argmin(1)]
         return best
 
 
-def tour_routing_oracle(places: int) -> Oracle:
-    """The shortest round trip; PEAR trains on the relaxation in which two edges meet in every place.
+def tour_route_oracle(places: int) -> Oracle:
+    """Make the oracle for the cheapest round trip. In its relaxation two edges meet in every place.
 
     Example:
         >>> import pear
-        >>> pear.solve(tour_routing_oracle(4), [[1.0, 9.0, 1.0, 1.0, 9.0, 1.0]]).x.tolist()
+        >>> pear.solve(tour_route_oracle(4), [[1.0, 9.0, 1.0, 1.0, 9.0, 1.0]]).x.tolist()
         [[1.0, 0.0, 1.0, 1.0, 0.0, 1.0]]
     """
     relaxation = Problem(A=_route_degree_rows(places), b=np.full(places, 2.0), lb=0.0, ub=1.0)
     return Oracle(ListedRoutes(all_tour_routes(places)), batched=True, relaxation=relaxation)
 
 
-def fleet_routing_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
+def fleet_route_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
     """Make the oracle for the cheapest trips that serve all customers.
 
     A trip to a single customer uses its edge to place 0 twice. In the relaxation every customer has two edges, and
-    place 0 has at most two for each vehicle. A set S of customers has at most ``|S| − ⌈demand of S / capacity⌉`` edges
-    between its members, because at least ``⌈demand of S / capacity⌉`` trips visit it. The relaxation is 1 % cheaper
-    than the best plan with these rows, and 13 % cheaper without them.
+    place 0 has at most two edges for each vehicle. A set S of customers has at most
+    ``|S| − ⌈demand of S / capacity⌉`` edges between its members, because at least ``⌈demand of S / capacity⌉`` trips
+    visit S. With the rows for these sets, the relaxation is 1 % cheaper than the best plan; without them, 13 %.
+
+    Args:
+        demand: (k,) the demands of customers 1 to k.
+        capacity: the largest demand that one vehicle serves.
+        vehicles: the largest number of trips.
     """
     places = len(demand) + 1
     edges, degrees = route_edges(places), _route_degree_rows(places)
@@ -133,11 +138,16 @@ def fleet_routing_oracle(demand: Array, capacity: float, vehicles: int) -> Oracl
     return Oracle(ListedRoutes(all_fleet_routes(demand, capacity, vehicles)), batched=True, relaxation=relaxation)
 
 
-def draw_routing_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
-    """Draw features (N, p) and costs (N, n): distances, and a polynomial of the features on top.
+def draw_route_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
+    """Draw features x (N, p) and costs (N, n): the distance plus ``(Bx/√p + 3)^4 / 3³ · ε`` for every edge.
 
-    Places are a mixture of N(0, I) and U(−2, 2). The polynomial is ``(Bx/√p + 3)^4 / 3³ · ε``, with the entries of B
-    uniform in (−2, 2) or, with a chance of a half, 0, and ε uniform in [0.5, 1.5].
+    Half of the places are standard normal, the others uniform in [−2, 2]². The entries of B are 0 or uniform in
+    [−2, 2], with equal probability, and the noise ε is uniform in [0.5, 1.5].
+
+    Args:
+        random: the generator.
+        count: N, the number of samples.
+        places: the number of places.
     """
     uniform = np.arange(places) % 2 == 1
     where = np.where(uniform[:, None], random.uniform(-2, 2, (places, 2)), random.normal(size=(places, 2)))
@@ -149,19 +159,19 @@ def draw_routing_costs(random: np.random.RandomState, count: int, places: int) -
     return features, distance + rise * random.uniform(1 - _NOISE, 1 + _NOISE, (count, n))
 
 
-def draw_tour_routing(seed: int) -> Drawing:
-    """Draw eight places, and travel costs of every day."""
-    features, costs = draw_routing_costs(np.random.RandomState(seed), sum(SIZES), PLACES)
-    return Drawing(tour_routing_oracle(PLACES), cut_drawn_samples(features, costs))
+def draw_tour_routes(seed: int) -> Drawing:
+    """Draw eight places, and features and travel costs of every day."""
+    features, costs = draw_route_costs(np.random.RandomState(seed), sum(SIZES), PLACES)
+    return Drawing(tour_route_oracle(PLACES), cut_drawn_samples(features, costs))
 
 
-def draw_fleet_routing(seed: int) -> Drawing:
-    """Draw a depot and seven customers with demands of 1 to 4, and travel costs of every day."""
+def draw_fleet_routes(seed: int) -> Drawing:
+    """Draw a depot and seven customers with demands of 1 to 4, and features and travel costs of every day."""
     random = np.random.RandomState(seed)
-    features, costs = draw_routing_costs(random, sum(SIZES), PLACES)
+    features, costs = draw_route_costs(random, sum(SIZES), PLACES)
     demand = random.randint(1, 5, PLACES - 1).astype(float)
     capacity = max(np.ceil(demand.sum() / 2.5), demand.max())
-    return Drawing(fleet_routing_oracle(demand, capacity, vehicles=3), cut_drawn_samples(features, costs))
+    return Drawing(fleet_route_oracle(demand, capacity, vehicles=3), cut_drawn_samples(features, costs))
 
 
 _COSTS = (
@@ -180,7 +190,7 @@ TSP = PublicTask(
         "The origin has 20 places and a solver with subtour rows; its results are figures of other sizes, and are not "
         "comparable."
     ),
-    draw=draw_tour_routing,
+    draw=draw_tour_routes,
 )  # fmt: skip
 
 CVRP = PublicTask(
@@ -193,6 +203,6 @@ CVRP = PublicTask(
         "of all places and the rounded capacity rows of all sets of customers. "
         f"{_COSTS}There are no published numbers."
     ),
-    draw=draw_fleet_routing,
+    draw=draw_fleet_routes,
     unsuited=DEGENERATE,
 )  # fmt: skip
