@@ -225,6 +225,16 @@ def test_fractions_are_those_of_the_solver(version: Any) -> None:
     assert version == "inequality" or torch.allclose(spent, task.budget)
 
 
+def test_a_curvature_is_decided_for_the_instances_of_the_keys() -> None:
+    task = building([[1.0, 3.0], [3.0, 1.0]], budget=0.5, version="equality")
+    prices, Q, keys = torch.tensor([[1.0, 2.0]]).double(), -torch.eye(2).double(), [1]
+    torch.testing.assert_close(
+        task.decide(prices, Q, keys), pear.solve(task.problem[torch.tensor(keys)], prices, Q=Q).x
+    )
+    with pytest.raises(ProblemError, match="linear objective"):
+        building([[1.0, 3.0]]).decide(prices, Q)
+
+
 def test_equality_spends_on_what_has_no_value() -> None:
     task = building([[1.0, 1.0]], budget=0.6, version="equality")
     torch.testing.assert_close(task.decide([[-1.0, -2.0]]), torch.tensor([[1.0, 0.2]], dtype=torch.float64))

@@ -75,13 +75,13 @@ class Building(Task):
             Q: (n, n) or (B, n, n) curvature, which only "equality" accepts; None for a linear objective.
             keys: the instances of the B rows.
         """
-        if Q is not None:
-            return super().decide(cost, Q)
-        if self.version == "equality":
+        if Q is None and self.version == "equality":
             return self.decide_relaxed(cost, keys)
+        values, rows = self._checked(cost, keys)
+        if Q is not None:
+            return solve(self.problem[torch.from_numpy(rows)], values, Q=Q).x
         from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
 
-        values, rows = self._checked(cost, keys)
         units, capacities = self._whole_units
         whole = torch.from_numpy(capacities[rows] >= 0)
         z = torch.empty(values.shape, dtype=torch.float64)
