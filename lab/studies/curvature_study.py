@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import pear
 from pear.decisions.smoothing import Smoothing
 from pear.losses.mse import MSELoss
-from pear.problem.derived_problems import add_curvature
+from pear.problem.derived_problems import problem_with_curvature
 
 Array = NDArray[np.float64]
 HOURS, CAPACITY, EFFICIENCY = 24, 1.0, 0.9
@@ -157,7 +157,7 @@ def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
         S = lam * (V * (w <= 1e-9 * w.max().clamp(min=1.0)).double()) @ V.mT
     if S is None:
         return model
-    problem = add_curvature(model.problem, S / units[:, None] / units)
+    problem = problem_with_curvature(model.problem, S / units[:, None] / units)
     return pear.Model(problem, cost_map=model.cost_map)
 
 

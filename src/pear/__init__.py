@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         from_pyomo,
         from_scipy,
     )
-    from pear.problem.presolved_problem import Recovery, presolve
+    from pear.problem.presolve_and_recovery import Recovery, presolve
     from pear.rolling import Rolling, RollingLoss, Rollout
     from pear.scenarios import CVaR, Expectation, ScenarioLoss, Stochastic, WorstCase
     from pear.train import FitConfig, fit, tune
@@ -150,7 +150,7 @@ _NAMES = {
         "Smooth",
     ),
     "pear.problem.importers": tuple(name for name in __all__ if name.startswith("from_")),
-    "pear.problem.presolved_problem": ("Recovery", "presolve"),
+    "pear.problem.presolve_and_recovery": ("Recovery", "presolve"),
     "pear.rolling": ("Rolling", "RollingLoss", "Rollout"),
     "pear.scenarios": ("CVaR", "Expectation", "ScenarioLoss", "Stochastic", "WorstCase"),
     "pear.train": ("FitConfig", "fit", "tune"),

@@ -1,9 +1,10 @@
-"""Checks of numbers that users set. Each check returns the number, or raises an error if it is out of range."""
+"""Checks of numbers that users set. Each check raises an error if the number is out of range."""
 
 from __future__ import annotations
 
 import math
 from numbers import Real
+from typing import TypeGuard
 
 from pear.errors import ProblemError
 
@@ -45,6 +46,15 @@ def check_count_setting(name: str, value: int, least: int = 1) -> int:
     return int(value)
 
 
-def _is_real_number(value: object) -> bool:
+def check_smoothing_setting(smoothing: object, automatic: bool = True) -> None:
+    """Check that ``smoothing`` is a finite number of at least 0, or "auto" if ``automatic`` is True."""
+    if automatic and isinstance(smoothing, str) and smoothing == "auto":
+        return
+    if not _is_real_number(smoothing) or not 0 <= float(smoothing) < math.inf:
+        allowed = "a number of at least 0, or 'auto'" if automatic else "a finite number, at least 0"
+        raise ProblemError(f"smoothing must be {allowed}; got {smoothing!r}")
+
+
+def _is_real_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number of Python or NumPy. True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -69,6 +69,27 @@ def list_names(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + more
 
 
+def join_names(names: Sequence[str], most: int = 6) -> str:
+    """Join names by commas. If there are more than ``most``, an ellipsis replaces those in the middle.
+
+    Example:
+        >>> join_names(["a", "b"]), join_names(["a", "b", "c", "d", "e", "f", "g"])
+        ('a, b', 'a, b, c, d, …, g')
+    """
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 2])}, …, {names[-1]}"
+
+
+def summarise_names(names: Sequence[str], most: int = 4) -> str:
+    """Write the number of names and the first few names in one line.
+
+    Example:
+        >>> summarise_names(["a", "b"]), summarise_names(["a", "b", "c", "d", "e", "f"])
+        ('2: a, b', '6: a, b, c, …')
+    """
+    shown = names if len(names) <= most else (*names[: most - 1], "…")
+    return f"{len(names)}: {', '.join(shown)}"
+
+
 def list_positions(noun: str, positions: Sequence[int | str]) -> str:
     """Write a noun, the first five positions or names after it, and how many more there are.
 

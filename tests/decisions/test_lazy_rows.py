@@ -11,7 +11,7 @@ from scipy import sparse
 from tours import Tours
 
 import pear
-from pear.problem.derived_problems import add_rows
+from pear.problem.derived_problems import problem_with_rows
 
 TOURS = Tours(6)
 COSTS = np.random.default_rng(3).uniform(1.0, 9.0, (12, 15))
@@ -98,6 +98,6 @@ def test_rows_are_added_to_a_sparse_problem(own):
     base, top = pear.Problem(**common, **own), np.eye(500)[np.argsort(cost[0])[:3]]
     rows = sparse.vstack([*([own["G"]] if own else []), sparse.csr_array(top)])
     sides = np.append(own.get("h", np.zeros(0)), np.full(3, 0.25))
-    whole, added = pear.Problem(**common, G=rows, h=sides), add_rows(base, top, np.full(3, 0.25))
+    whole, added = pear.Problem(**common, G=rows, h=sides), problem_with_rows(base, top, np.full(3, 0.25))
     assert base.is_sparse and added.is_sparse and whole.is_sparse  # noqa: PT018
     torch.testing.assert_close(pear.solve(added, cost).value, pear.solve(whole, cost).value)

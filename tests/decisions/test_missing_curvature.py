@@ -14,8 +14,8 @@ from torch import Tensor
 import pear
 from pear.decisions import smoothing
 from pear.decisions.missing_curvature import missing_curvature
-from pear.problem.derived_problems import in_units
-from pear.problem.matrix import SparseMatrix, to_csr
+from pear.problem.matrix import SparseMatrix, to_csr_matrix
+from pear.problem.problem_units import problem_in_units
 
 INF = float("inf")
 SIMPLEX = {"A": np.ones((1, 4)), "b": [1.0], "lb": 0.0}
@@ -263,7 +263,7 @@ def test_no_unit_matters(name: str) -> None:
     close(scaled_z, z)
     close(scaled_g, g)
     units = torch.tensor([1.0, 1e3, 1e-2, 60.0]).double().repeat(problem.n)[: problem.n]
-    other_value, other_z, other_g = results(in_units(problem, units), predicted * units, true * units)
+    other_value, other_z, other_g = results(problem_in_units(problem, units), predicted * units, true * units)
     close(other_value, value)
     close(other_z * units, z)
     close(other_g * units, g)
@@ -280,7 +280,7 @@ def test_sparse_and_dense_train_alike() -> None:
     assert kept.is_sparse
     for one, two in zip(results(kept, predicted, true), results(dense, predicted, true), strict=True):
         close(one, two)
-    assert to_csr(settled(kept, true).decider.problem.Q).nnz <= 2 * n
+    assert to_csr_matrix(settled(kept, true).decider.problem.Q).nnz <= 2 * n
 
 
 # ------------------------------------------------------------------------------------------------------------ training

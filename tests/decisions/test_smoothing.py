@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pear
 from pear.decisions import smoothing
-from pear.problem.derived_problems import in_units
+from pear.problem.problem_units import problem_in_units
 from pear.train.compiled import LinearEpochs
 from pear.train.flat_regret import FlatRegret
 from pear.train.parallel_ranks import ParallelRanks
@@ -103,7 +103,7 @@ def test_the_unit_of_a_variable_does_not_matter(name: str) -> None:
     problem, predicted, true = samples(name)
     value, z, g, _ = trained(problem, predicted, true)
     units = torch.tensor([1.0, 1e3, 1e-3, 60.0]).double().repeat(problem.n)[: problem.n]
-    other_value, other_z, other_g, loss = trained(in_units(problem, units), predicted * units, true * units)
+    other_value, other_z, other_g, loss = trained(problem_in_units(problem, units), predicted * units, true * units)
     close(other_value, value)
     close(other_z * units, z)
     close(other_g * units, g)
@@ -113,7 +113,7 @@ def test_the_unit_of_a_variable_does_not_matter(name: str) -> None:
 def test_a_layer_and_the_closed_form_follow_the_units_too() -> None:
     problem, predicted, true = samples("battery")
     units = torch.logspace(-2, 2, problem.n, dtype=torch.float64)
-    other = in_units(problem, units)
+    other = problem_in_units(problem, units)
     up = draw(12, problem.n, 5)
     found = []
     for p, u in ((problem, torch.ones_like(units)), (other, units)):
@@ -134,7 +134,7 @@ def test_predicted_curvature_is_measured_in_the_same_units() -> None:
     units = torch.logspace(-2, 2, problem.n, dtype=torch.float64)
     root = draw(problem.n, problem.n, 7)
     found = []
-    for p, u in ((problem, torch.ones_like(units)), (in_units(problem, units), units)):
+    for p, u in ((problem, torch.ones_like(units)), (problem_in_units(problem, units), units)):
         loss = pear.PEARLoss(p, smoothing="auto", injection=0.0)
         loss.calibrate(true * u)
         cost = (predicted * u).requires_grad_()
@@ -304,7 +304,9 @@ def learn(
 def test_compiled_epochs_know_units(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0)
     units = torch.tensor([1.0, 20.0, 0.1, 3.0, 0.5]).double()
-    (mine, loss), (plain, other) = (learn(in_units(problem, units), units, monkeypatch, way) for way in (True, False))
+    (mine, loss), (plain, other) = (
+        learn(problem_in_units(problem, units), units, monkeypatch, way) for way in (True, False)
+    )
     assert loss.units is not None
     torch.testing.assert_close(mine.weight, plain.weight, rtol=1e-9, atol=1e-11)
     assert loss.last is not None

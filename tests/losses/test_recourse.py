@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 import pear
 from pear.losses import make_loss
-from pear.problem.constraint_map import own_sides
+from pear.problem.constraint_map import constraint_sides
 from pear.train.tune import default_candidates
 
 STEP = 1e-6
@@ -496,7 +496,7 @@ def test_names_and_display():
 
 def full_sides(model, y):
     """b, h, lb and ub of one sample, as arrays."""
-    own = own_sides(model.problem) | {name: one[0] for name, one in model.right_hand_sides(y).items()}
+    own = constraint_sides(model.problem) | {name: one[0] for name, one in model.right_hand_sides(y).items()}
     return {name: one.numpy() for name, one in own.items()}
 
 

@@ -6,7 +6,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.problem.importers.indexed_names import expand_groups, group_indexed
+from pear.problem.indexed_names import expand_indexed_names, group_indexed_names
 
 PLAN = """min
  cost: 3 x(1) + 2 x(2) + {y} y + 0 level(0)
@@ -134,15 +134,15 @@ def test_a_sparse_problem_takes_known_right_hand_sides():
 
 def test_names_with_an_index_make_arrays():
     names = ["charge[1]", "flow[0,1]", "flow[0,2]", "charge[2]", "profit", "flow[3,1]", "flow[3,2]", "lone[4]", "u(0)"]
-    groups = group_indexed(names)
+    groups = group_indexed_names(names)
     assert {name: (one.shape, one.positions.tolist()) for name, one in groups.items()} == {
         "charge": ((2,), [0, 3]),
         "flow": ((2, 2), [1, 2, 5, 6]),
     }
-    assert expand_groups(["profit", "charge"], names) == ["profit", "charge[1]", "charge[2]"]
-    assert group_indexed(["a[0]", "a[1]", "a"]) == {}  # the name is taken
-    assert group_indexed(["a[0]", "a[0,1]"]) == {}
-    assert group_indexed(["a[0,0]", "a[0,1]", "a[1,0]"]) == {}
+    assert expand_indexed_names(["profit", "charge"], names) == ["profit", "charge[1]", "charge[2]"]
+    assert group_indexed_names(["a[0]", "a[1]", "a"]) == {}  # the name is taken
+    assert group_indexed_names(["a[0]", "a[0,1]"]) == {}
+    assert group_indexed_names(["a[0,0]", "a[0,1]", "a[1,0]"]) == {}
 
 
 def test_decisions_come_back_as_arrays_and_one_by_one(tmp_path):

@@ -11,7 +11,7 @@ from tours import Tours
 
 import pear
 from pear.optimality.duals_and_active_sets import Status
-from pear.problem import oracle_calls
+from pear.problem import oracle_function
 
 COSTS = np.random.default_rng(1).uniform(1, 5, (7, 10))
 
@@ -87,7 +87,7 @@ def test_equal_costs_are_decided_once():
 
 
 def test_memory_is_bounded_and_keeps_what_comes_again(monkeypatch):
-    monkeypatch.setattr(oracle_calls, "_MEMORY_BYTES", 5 * (8 * 10 + 200))
+    monkeypatch.setattr(oracle_function, "_MEMORY_BYTES", 5 * (8 * 10 + 200))
     tours = Tours()
     oracle = pear.Oracle(tours.decide, n=10)
     pear.solve(oracle, COSTS[:1])

@@ -13,7 +13,7 @@ import torch
 
 from pear.errors import ProblemError
 from pear.problem import Problem, QuadraticProgram, Smooth
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 
 F64 = torch.float64
 INF, NAN = float("inf"), float("nan")
@@ -762,14 +762,14 @@ class TestAsBatch:
         ],
     )
     def test_kinds(self, cost: Any, dtype: torch.dtype) -> None:
-        batch = as_batch(cost)
+        batch = to_batch_tensor(cost)
         assert batch.dtype == dtype
         assert batch.tolist() == [[1, 2], [3, 4]]
 
     def test_tensors_are_passed_through_with_their_gradient(self) -> None:
         cost = torch.ones(2, 3, requires_grad=True)
-        assert as_batch(cost) is cost
-        row = as_batch(cost[0])
+        assert to_batch_tensor(cost) is cost
+        row = to_batch_tensor(cost[0])
         assert row.shape == (1, 3)
         assert row.requires_grad
 
@@ -785,7 +785,7 @@ class TestAsBatch:
     )
     def test_bad(self, cost: Any, message: str) -> None:
         with pytest.raises(ProblemError, match=message):
-            as_batch(cost, name="predicted")
+            to_batch_tensor(cost, name="predicted")
 
 
 def test_a_plan_belongs_to_its_constraints() -> None:

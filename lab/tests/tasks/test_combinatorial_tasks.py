@@ -11,8 +11,8 @@ import pytest
 
 import pear
 from pear.errors import DataError, ProblemError
-from pear.problem.model import plain_problem, problem_and_cost_map
-from pear.problem.oracle import program_of
+from pear.problem.model import problem_of_model, split_cost_model
+from pear.problem.oracle import program_of_oracle
 from pear_lab.tasks.public import Drawing, task_table_row
 from pear_lab.tasks.public.drawn_samples import Array, cut_drawn_samples
 from pear_lab.tasks.public.energy_scheduling import EnergyScheduleJobs, draw_energy_schedule_jobs, energy_schedule_model
@@ -81,7 +81,7 @@ def test_plans_are_counted_right() -> None:
 
 def test_facilities_are_those_of_the_integer_program() -> None:
     drawing = task_table_row("facility-location").draw(2)
-    problem, cost_map = problem_and_cost_map(drawing.problem)
+    problem, cost_map = split_cost_model(drawing.problem)
     assert cost_map is not None
     costs = cost_map(drawing.split.test.costs[:40].double())
     program = facility_program(5, 6)
@@ -97,8 +97,8 @@ def test_facilities_are_those_of_the_integer_program() -> None:
 @pytest.mark.parametrize("name", ["tsp", "cvrp", "facility-location"])
 def test_the_relaxation_contains_all_decisions(name: str) -> None:
     drawing: Drawing = task_table_row(name).draw(1)
-    inner = plain_problem(program_of(drawing.problem, "a test"))
-    plain, cost_map = problem_and_cost_map(drawing.problem)
+    inner = problem_of_model(program_of_oracle(drawing.problem, "a test"))
+    plain, cost_map = split_cost_model(drawing.problem)
     values = drawing.split.validation.costs.double()
     costs = values if cost_map is None else cost_map(values)
     z = pear.solve(plain, costs).x

@@ -14,7 +14,7 @@ import pear
 from pear.errors import ProblemError
 from pear.losses.methods import METHODS
 from pear.problem import Problem
-from pear.problem.model import plain_problem, problem_and_cost_map, recourse_model
+from pear.problem.model import model_with_predicted_rows, problem_of_model, split_cost_model
 from pear_lab.tasks.public import PUBLIC_TASKS, Drawing, PublicTask, task_table_row
 from pear_lab.tasks.public.pjm_battery import BEST
 from pear_lab.tasks.public.planted_paths import RISKY, SAFE, planted_costs, planted_grid
@@ -84,10 +84,10 @@ def test_equal_seeds_give_equal_data(row: PublicTask) -> None:
 @every_row
 def test_linear_programs_are_decided_as_highs_decides_them(row: PublicTask) -> None:
     drawing = draw(row)
-    plain = plain_problem(drawing.problem)
-    if not plain.has_program or plain.is_curved or recourse_model(drawing.problem) is not None:
+    plain = problem_of_model(drawing.problem)
+    if not plain.has_program or plain.is_curved or model_with_predicted_rows(drawing.problem) is not None:
         pytest.skip("no linear program; a test of its own checks its decisions")
-    problem, cost_map = problem_and_cost_map(drawing.problem)
+    problem, cost_map = split_cost_model(drawing.problem)
     values = drawing.split.test.costs[:CHECKED].double()
     costs = values if cost_map is None else cost_map(values)
     solution = pear.solve(problem, costs)
@@ -98,7 +98,7 @@ def test_linear_programs_are_decided_as_highs_decides_them(row: PublicTask) -> N
 @pytest.mark.parametrize(("name", "order"), [("pjm-battery", "time"), ("pjm-battery-shuffled", "shuffled")])
 def test_the_best_battery_plans_are_worth_what_is_published(name: str, order: str) -> None:
     drawing = draw(task_table_row(name))
-    problem, cost_map = problem_and_cost_map(drawing.problem)
+    problem, cost_map = split_cost_model(drawing.problem)
     assert cost_map is not None
     values = pear.solve(problem, cost_map(drawing.split.test.costs.double())).value + drawing.problem.offset
     assert round(float(values.mean()), 3) == BEST[order]
@@ -106,7 +106,7 @@ def test_the_best_battery_plans_are_worth_what_is_published(name: str, order: st
 
 def test_bounds_of_the_portfolio_keep_its_variance_within_the_limit() -> None:
     drawing = task_table_row("spo-portfolio").draw(0)
-    problem = plain_problem(drawing.problem)
+    problem = problem_of_model(drawing.problem)
     w = pear.solve(problem, drawing.split.test.costs[:50].double()).x
     loadings = problem.G[1:5].T
     equal = torch.full((1, problem.n), 1 / problem.n, dtype=torch.float64)

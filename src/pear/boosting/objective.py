@@ -19,9 +19,9 @@ from pear.errors import ProblemError
 from pear.losses.defaults import BOOSTING
 from pear.losses.pear_loss import PEARLoss
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.model import input_count
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.model import model_input_count
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.sample_keys import count_keyed_samples
 from pear.setting_checks import check_number_setting, check_share_setting
 from pear.train.base_forecast import FOLDS, held_out_forecast, is_refittable
 from pear.train.long_table import group_long_table
@@ -34,8 +34,8 @@ class _BoosterCallReader:
     """The base class of objective and metric, which reads the arguments of LightGBM's and XGBoost's calls."""
 
     def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
-        self.problem, self.inputs = problem, input_count(problem)
-        check_paired_rows({"true": true, "groups": groups})
+        self.problem, self.inputs = problem, model_input_count(problem)
+        check_pandas_rows({"true": true, "groups": groups})
         self.groups = None if groups is None else group_long_table(groups, np.size(groups), self.inputs)
         self.true = None if true is None else self._rows(true, "true")
 
@@ -230,7 +230,7 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
             f"out_of_fold fits copies of an estimator of scikit-learn, as LGBMRegressor or XGBRegressor; a "
             f"{type(base).__name__} cannot be fitted again"
         )
-    check_paired_rows({"X": X, "y": y, "groups": groups})
+    check_pandas_rows({"X": X, "y": y, "groups": groups})
     blocks = None
     if groups is not None:
         count = len(X)

@@ -93,7 +93,7 @@ class CorrectedForecasts:
         """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
         import numpy as np
 
-        from pear.problem.keys_and_columns import count_keyed_samples
+        from pear.problem.sample_keys import count_keyed_samples
 
         known = np.isfinite(X[:, self.columns :]).all(axis=1)
         if groups is not None:

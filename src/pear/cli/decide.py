@@ -50,7 +50,7 @@ def decide(
     ] = None,
 ) -> None:
     """Forecast the costs of every row, find the best decision under them, and write a column for every variable."""
-    from pear.problem.model import plain_problem
+    from pear.problem.model import problem_of_model
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
@@ -71,7 +71,7 @@ def decide(
     write_output_csv(decisions, to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
-    count = plain_problem(estimator.problem).n
+    count = problem_of_model(estimator.problem).n
     bounds = "" if interval is None else f", with bounds that hold with probability {format_percent(interval)}"
     print_plain(f"Decisions for {rows}, {count} variables each{bounds}: {to}")
 
@@ -119,10 +119,10 @@ def _decide_under_forecasts(estimator: DecisionRegressor, samples: SampleRows) -
     """The best decisions under the forecasts that were given, as the estimator's own table of decisions."""
     import pandas
 
-    from pear.problem.model import input_count
+    from pear.problem.model import model_input_count
 
     problem = estimator.problem
-    values = values_of_samples(samples.forecast, input_count(problem))
+    values = values_of_samples(samples.forecast, model_input_count(problem))
     found = pear.solve(problem, values, known=samples.known_samples()).x.cpu().numpy()
     names = list(problem.variables if isinstance(problem, pear.Model) else estimator._columns or range(problem.n))
     ids = None if samples.groups is None else samples.groups.drop_duplicates()
@@ -131,9 +131,9 @@ def _decide_under_forecasts(estimator: DecisionRegressor, samples: SampleRows) -
 
 def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
     """Convert the columns of integer variables to an integer type, so that the file shows 1 instead of 1.0."""
-    from pear.problem.model import plain_problem
+    from pear.problem.model import problem_of_model
 
-    integer = plain_problem(estimator.problem).integer
+    integer = problem_of_model(estimator.problem).integer
     if integer is None:
         return decisions
     variables = decisions.columns[len(decisions.columns) - len(integer) :]  # behind the bounds, where there are some

@@ -14,7 +14,7 @@ from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
 from pear.problem import Problem
-from pear.problem.array_conversion import given_fields, is_per_sample
+from pear.problem.problem_fields import given_fields, is_field_per_sample
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivatives, derivatives_at
 from pear.sensitivity.projection import project
@@ -357,7 +357,7 @@ class Decider:
 
 def _select(name: str, field: Any, rows: Tensor) -> Any:
     """The rows of a field of a call; a field that all samples share stays as it is."""
-    return field[rows] if isinstance(field, Tensor) and is_per_sample(name, field) else field
+    return field[rows] if isinstance(field, Tensor) and is_field_per_sample(name, field) else field
 
 
 def _replace_rows(whole: Derivative, part: Derivative, rows: Tensor) -> Derivative:

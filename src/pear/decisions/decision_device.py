@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import TensorRecord
 from pear.problem import Model, Problem
-from pear.problem.model import plain_problem
+from pear.problem.model import problem_of_model
 from pear.solvers.registry import choose
 
 logger = logging.getLogger("pear")
@@ -71,7 +71,7 @@ def choose_device(
     Returns:
         The device, and a sentence that says why.
     """
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     own = plain.device
     if own.type != "cpu":
         return own, f"decisions for costs on {home} are made on {own}, where the problem is"
@@ -92,7 +92,7 @@ def _kind_for_the_cpu(problem: Problem | Model, fused: bool) -> str:
     Solvers of sparse and integer programs run there, and the user's φ may hold tensors that are there. Linear programs
     and recourse have no kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms on a GPU.
     """
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     kinds = {
         "a sparse problem": plain.is_sparse,
         "an integer problem": plain.is_integer,
@@ -105,7 +105,7 @@ def _kind_for_the_cpu(problem: Problem | Model, fused: bool) -> str:
 
 def move_problem(problem: Decidable, device: torch.device) -> Decidable:
     """Return the problem or model on a device; a copy is made once and lives as long as the original."""
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     if plain.device == device:
         return problem
     copies = _copies.setdefault(problem, {})
@@ -118,7 +118,7 @@ def move_problem(problem: Decidable, device: torch.device) -> Decidable:
 
 def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
     """Return problem and costs (B, n) on the device that decides for them, and log the choice where there is one."""
-    if plain_problem(problem).device == costs.device:
+    if problem_of_model(problem).device == costs.device:
         return problem, costs
     device, note = choose_device(problem, costs.device, len(costs))
     logger.info(note)
@@ -138,7 +138,7 @@ def follow_costs(function: Function) -> Function:
         if costs is None or not isinstance(problem, (Problem, Model)):
             return function(problem, *args, **kwargs)
         home = costs.device
-        if plain_problem(problem).device == home:
+        if problem_of_model(problem).device == home:
             return function(problem, *args, **kwargs)
         device, note = choose_device(problem, home, count_samples(costs))
         logger.debug(note)

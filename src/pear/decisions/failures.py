@@ -24,7 +24,7 @@ from pear.errors import FailedSamplesWarning, ProblemError, SolveError
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.duals_and_active_sets import Duals, Status, has_decision
 from pear.optimality.rule import RANK, ROUNDOFF
-from pear.problem.matrix import sample_of
+from pear.problem.matrix import matrix_of_sample
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.program_curvature import is_nearly_singular
 from pear.solvers import time_limit
@@ -112,7 +112,7 @@ def _digest_of_sample(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> b
     for name in names:
         field = getattr(qp, name)
         if not field.is_sparse:
-            digest.update(sample_of(field, i).tobytes())
+            digest.update(matrix_of_sample(field, i).tobytes())
     return digest.digest()
 
 
@@ -140,7 +140,7 @@ class _SampleConstraints(NamedTuple):
 
 def _read_sample(qp: QuadraticProgram, i: int) -> _SampleConstraints:
     """Return the constraints of sample i, without rows whose right-hand side is infinite."""
-    A, b, G, h, lb, ub = (sample_of(getattr(qp, name), i) for name in _FEASIBILITY)
+    A, b, G, h, lb, ub = (matrix_of_sample(getattr(qp, name), i) for name in _FEASIBILITY)
     present = np.isfinite(h)
     return _SampleConstraints(A, b, G[present], h[present], lb, ub, present)
 
@@ -235,7 +235,7 @@ def _refine_certificate(s: _SampleConstraints, y: Array, u: Array) -> tuple[Arra
 def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     """Test sample i: UNBOUNDED where a direction proves it, otherwise INACCURATE."""
     s, one = _read_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
-    c, flat = qp.c[i].cpu().numpy(), stack(s.A, sample_of(qp.H, i))
+    c, flat = qp.c[i].cpu().numpy(), stack(s.A, matrix_of_sample(qp.H, i))
     flat, rows = (
         _scale_certificate_rows(1.0 / _largest_entries(flat), flat),
         _scale_certificate_rows(1.0 / _largest_entries(s.G), s.G),

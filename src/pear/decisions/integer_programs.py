@@ -24,8 +24,8 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.optimality.screen import screen
 from pear.problem import Problem
-from pear.problem.field_checks import check_smoothing
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.setting_checks import check_smoothing_setting
 from pear.solvers import time_limit
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.registry import Backend, resolve, usable_backends
@@ -51,7 +51,7 @@ def solve_integer_programs(
     Raises:
         ProblemError: the objective is not linear.
     """
-    check_smoothing(smoothing)
+    check_smoothing_setting(smoothing)
     if smoothing != 0 or problem.is_curved or overrides.get("Q") is not None:
         raise ProblemError(
             "an integer problem must have a linear objective: expected smoothing=0, no Q and no phi; "

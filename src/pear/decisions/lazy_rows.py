@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pear.decisions.solve import solve
 from pear.errors import ProblemError, SolveError
 from pear.problem import Oracle, Problem
-from pear.problem.derived_problems import add_rows
+from pear.problem.derived_problems import problem_with_rows
 
 Array = NDArray[np.float64]
 Separate = Callable[[Array], tuple[Any, Any] | None]
@@ -66,7 +66,7 @@ class LazyRows:
 
     def _solve(self, costs: Array, samples: list[int]) -> Array:
         """Solve with the rows that were added so far; errors name these samples."""
-        problem = add_rows(self.problem, self.rows, self.sides) if len(self.rows) else self.problem
+        problem = problem_with_rows(self.problem, self.rows, self.sides) if len(self.rows) else self.problem
         try:
             return solve(problem, torch.from_numpy(costs)).x.numpy()
         except SolveError as error:

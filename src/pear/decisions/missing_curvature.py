@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from pear.problem.matrix import Matrix, SparseMatrix, to_csr
+from pear.problem.matrix import Matrix, SparseMatrix, to_csr_matrix
 from pear.sensitivity.program_curvature import has_curvature_above
 
 _MOST_COUPLED, _MOST_COUPLED_SPARSE = 2_000, 500  # coupled variables whose eigenvalues are computed: a second or two
@@ -36,7 +36,7 @@ def missing_curvature(H: Matrix, floor: float) -> Matrix | None:
     if H.ndim == 3:
         S = _missing_along_eigenvectors(H, floor)
         return S if bool(S.any()) else None
-    blocks = _coupled_blocks(to_csr(H), floor, _MOST_COUPLED_SPARSE if H.is_sparse else _MOST_COUPLED)
+    blocks = _coupled_blocks(to_csr_matrix(H), floor, _MOST_COUPLED_SPARSE if H.is_sparse else _MOST_COUPLED)
     if not blocks.count_nonzero():
         return None
     return SparseMatrix(blocks) if H.is_sparse else torch.from_numpy(blocks.toarray()).to(H)

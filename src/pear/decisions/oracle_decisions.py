@@ -14,9 +14,9 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Status, has_decisio
 from pear.optimality.natural_sizes import finite_abs, positive
 from pear.optimality.rule import INTEGRAL, SHARE_OF_SIZE
 from pear.problem import Problem
-from pear.problem.array_conversion import given_fields
 from pear.problem.matrix import matvec
 from pear.problem.oracle import Oracle
+from pear.problem.problem_fields import given_fields
 
 logger = logging.getLogger("pear")
 

@@ -25,11 +25,11 @@ from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
-from pear.problem.constraint_map import own_sides
-from pear.problem.derived_problems import add_curvature, minimised_curvature, nearest_point_problem
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.constraint_map import constraint_sides
+from pear.problem.derived_problems import minimised_problem_curvature, nearest_point_problem, problem_with_curvature
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.sample_keys import select_by_keys
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
@@ -140,7 +140,7 @@ class RecourseDecider:
         self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
         relaxed = model.problem.relaxed()
         curvature = None if smoothing is None else smoothing.curvature_for_user(model.problem)
-        self.plain = relaxed if curvature is None else add_curvature(relaxed, curvature)
+        self.plain = relaxed if curvature is None else problem_with_curvature(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
         best = self.forecasts.problem if self.weights is None else self.plain
@@ -158,7 +158,7 @@ class RecourseDecider:
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
         """Compute costs and right-hand sides from values (B, k), in float64, differentiable."""
         values = values.double()
-        own = own_sides(select_rows(self.model.problem, keys))
+        own = constraint_sides(select_by_keys(self.model.problem, keys))
         sides = own | self.model.right_hand_sides(values, keys)
         return Values(self.model.cost(values, keys), sides, self.model.coefficients(values, keys))
 
@@ -195,7 +195,7 @@ class RecourseDecider:
             keys: sample ids, or None.
             where: (B,) bool, the samples to compute; the violation of the others is 0.
         """
-        problem, rows = select_rows(self.elastic.violations, keys), where.nonzero()[:, 0]
+        problem, rows = select_by_keys(self.elastic.violations, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
         found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m, self.elastic.n)))
         if len(rows):
@@ -211,7 +211,7 @@ class RecourseDecider:
 
     def solve_integers(self, values: Values, keys: list[Hashable] | None, smoothing: float | str = 0.0) -> Solution:
         """Solve the elastic problem with its integers, under a forecast or under the truth."""
-        problem, (cost, fields) = select_rows(self.elastic.problem, keys), self.elastic_data(values)
+        problem, (cost, fields) = select_by_keys(self.elastic.problem, keys), self.elastic_data(values)
         return solve_integer_programs(problem, cost, smoothing, self._made_with[0], **fields)
 
     def elastic_data(self, values: Values) -> tuple[Tensor, dict[str, Any]]:
@@ -285,8 +285,8 @@ def choose_recourse_smoothing(
         best, status = decider.best(truth, keys)
         x, n = best.x, model.problem.n
         costs, bounds = model.problem.sign * truth.cost, (truth.sides["lb"], truth.sides["ub"])
-        own = select_rows(model.problem, keys)
-        H = minimised_curvature(own) if own.is_curved else None
+        own = select_by_keys(model.problem, keys)
+        H = minimised_problem_curvature(own) if own.is_curved else None
         found = smoothing_from_decisions(
             costs,
             x[:, :n],

@@ -28,8 +28,8 @@ from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDec
 from pear.decisions.regrets import RegretFinder, Stopwatch, assemble_regrets, regret_of_program
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import OPTIMAL
-from pear.problem.keys_and_columns import select_rows
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.problem.sample_keys import select_by_keys
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
 from pear.sensitivity.projection import inject_normal, project
@@ -168,7 +168,7 @@ class RecourseRegrets(RegretFinder):
         error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
         whole, n = self._with_zero_slacks(error), decider.elastic.n
         tangent = project(found.solved, whole)
-        program = select_rows(decider.plain, call.keys).canonical(error)
+        program = select_by_keys(decider.plain, call.keys).canonical(error)
         if bool(is_singular_program(program).any()):
             return (inject_normal(found.solved, whole, tangent, call.injection) - tangent)[:, :n]
         tangent = tangent[:, :n]

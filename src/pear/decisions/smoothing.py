@@ -15,10 +15,11 @@ from pear.decisions.missing_curvature import missing_curvature
 from pear.optimality.definiteness import is_convex, is_flat
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Problem
-from pear.problem.array_conversion import given_fields, is_per_sample
-from pear.problem.derived_problems import add_curvature, fields_in_units, in_units, minimised_curvature
-from pear.problem.field_checks import check_smoothing
+from pear.problem.derived_problems import minimised_problem_curvature, problem_with_curvature
 from pear.problem.matrix import Matrix, matvec
+from pear.problem.problem_fields import given_fields, is_field_per_sample
+from pear.problem.problem_units import fields_in_units, problem_in_units
+from pear.setting_checks import check_smoothing_setting
 
 logger = logging.getLogger("pear")
 
@@ -77,7 +78,7 @@ class Smoothing:
         """Convert a problem to these units, and raise the curvature of its Q to ``floor`` in every direction."""
         scaled = self._in_units(problem)
         missing = self._missing(scaled)
-        return scaled if missing is None else add_curvature(scaled, missing)
+        return scaled if missing is None else problem_with_curvature(scaled, missing)
 
     def added_curvature(self, problem: Problem) -> Matrix | None:
         """Return the curvature that raises Q to ``floor`` in every direction; None where Q lacks nothing.
@@ -99,11 +100,13 @@ class Smoothing:
         return (self.value / units.square()).to(problem.device) if self.value > 0 else None
 
     def _in_units(self, problem: Problem) -> Problem:
-        return problem if self.units is None else in_units(problem, self.units.to(problem.device))
+        return problem if self.units is None else problem_in_units(problem, self.units.to(problem.device))
 
     def _missing(self, scaled: Problem) -> Matrix | None:
         return (
-            None if self.floor == 0 or scaled.Q is None else missing_curvature(minimised_curvature(scaled), self.floor)
+            None
+            if self.floor == 0 or scaled.Q is None
+            else missing_curvature(minimised_problem_curvature(scaled), self.floor)
         )
 
     def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]) -> Sm
         smoothing: λ or "auto".
         choose: makes the choice of "auto".
     """
-    check_smoothing(smoothing)
+    check_smoothing_setting(smoothing)
     if smoothing != "auto":
         return Smoothing.given(float(smoothing))
     found = choose()
@@ -188,7 +191,7 @@ def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, A
 
     def solve_for(costs: Tensor, rows: Tensor, curved: bool = curved) -> tuple[Tensor, Tensor]:
         given = {name: fields[name] for name in overrides if curved or name != "Q"}
-        own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
+        own: Any = {name: value[rows] if is_field_per_sample(name, value) else value for name, value in given.items()}
         chosen = problem[rows]
         if not curved and problem.Q is not None:
             chosen = chosen._with(Q=None, _plans={})
@@ -213,7 +216,7 @@ def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, A
     costs, bounds = problem.sign * cost.detach()[some], (fields.get("lb"), fields.get("ub"))
     if not curved:
         return smoothing_from_decisions(costs, decisions, solved, bounds, reach)
-    H = minimised_curvature(problem._with(Q=Q))
+    H = minimised_problem_curvature(problem._with(Q=Q))
     H = H[some] if H.ndim == 3 else H
     return smoothing_from_decisions(costs, decisions, solved, bounds, reach, H, floor="Q" not in overrides)
 

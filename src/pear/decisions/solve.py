@@ -18,12 +18,13 @@ from pear.decisions.recourse_decider import refuse_fields, solve_forecast
 from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.decisions.solution import Solution, as_solution
 from pear.problem import Model, Oracle, Problem
-from pear.problem.array_conversion import as_batch, given_fields
-from pear.problem.field_checks import check_smoothing
-from pear.problem.keys_and_columns import check_column_order, column_names
-from pear.problem.known_samples import bring_known
-from pear.problem.model import problem_and_cost_map, recourse_model
-from pear.problem.predicted_curvature import without_curvature
+from pear.problem.curvature_map import split_curvature_map
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import model_with_predicted_rows, split_cost_model
+from pear.problem.pandas_data import check_pandas_columns, pandas_columns
+from pear.problem.problem_fields import given_fields
+from pear.problem.tensor_conversion import to_batch_tensor
+from pear.setting_checks import check_smoothing_setting
 from pear.solvers.time_limit import within
 
 
@@ -71,14 +72,14 @@ def solve(
         tensor([[0., 1.]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
-    problem = bring_known(problem, known, cost)
-    model = recourse_model(problem)
-    problem, curvature = without_curvature(problem, cost)
+    problem = fill_known_samples(problem, known, cost)
+    model = model_with_predicted_rows(problem)
+    problem, curvature = split_curvature_map(problem, cost)
     if curvature is not None:
         overrides["Q"] = curvature
-    plain, cost_map = problem_and_cost_map(problem) if model is None else (model.problem, None)
-    check_column_order(problem, column_names(cost), "cost")
-    costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
+    plain, cost_map = split_cost_model(problem) if model is None else (model.problem, None)
+    check_pandas_columns(problem, pandas_columns(cost), "cost")
+    costs = to_batch_tensor(cost) if cost_map is None else cost_map(to_batch_tensor(cost))
     if model is not None:
         refuse_fields(overrides)
     if model is None and time_limit is None and not given_fields(**overrides):
@@ -115,7 +116,7 @@ def _solve_in_one_pass(
     """Solve all samples by one call of a solver; None where that is not possible."""
     if isinstance(problem, Oracle) or problem.is_integer:
         return None
-    check_smoothing(smoothing)
+    check_smoothing_setting(smoothing)
     return None if smoothing == "auto" else solve_in_one_pass(problem, cost, float(smoothing), solver)
 
 

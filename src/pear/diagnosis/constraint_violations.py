@@ -11,8 +11,8 @@ from torch import Tensor
 from pear.decisions.recourse_decider import RecourseDecider
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Penalty
-from pear.problem.constraint_map import own_sides
-from pear.problem.matrix import matvec, to_csr
+from pear.problem.constraint_map import constraint_sides
+from pear.problem.matrix import matvec, to_csr_matrix
 
 
 class Violation(NamedTuple):
@@ -54,7 +54,7 @@ def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[V
     """Find by how much decisions z (B, n) violate the rows under values (B, k), by side: b, h, lb and ub."""
     assert model.constraint_map is not None
     assert model.recourse is not None
-    sides = own_sides(model.problem) | model.right_hand_sides(values)
+    sides = constraint_sides(model.problem) | model.right_hand_sides(values)
     program = model.problem.relaxed().canonical(torch.zeros_like(z))
     short, over = sides["b"] - matvec(program.A, z), matvec(program.G, z) - sides["h"]
     price = model.recourse.prices(model.problem, model.constraint_map)
@@ -99,13 +99,13 @@ def _name_row(model: Model, names: tuple[str, ...], side: str, row: int, too_lit
     """
     assert model.constraint_map is not None
     matrix = model.constraint_map.matrix(side)
-    entries = None if matrix is None else to_csr(matrix)[[row], :]
+    entries = None if matrix is None else to_csr_matrix(matrix)[[row], :]
     if entries is not None and entries.nnz == 1:
         turned = entries.data[0] < 0
         return names[int(entries.indices[0])], "too little" if too_little != turned else "too much"
     if side in ("lb", "ub"):
         return f"the {'lower' if side == 'lb' else 'upper'} bound of {model.variables[row]}", "violated"
-    p = own_sides(model.problem)["b"].shape[-1]
+    p = constraint_sides(model.problem)["b"].shape[-1]
     at = row if side == "b" else p + row
     plain = f"equality {row}" if side == "b" else f"row {row}"
     label = model.constraints[at] if at < len(model.constraints) else plain

@@ -26,14 +26,13 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Oracle, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.constraint_map import refuse_coefficients
-from pear.problem.field_checks import check_smoothing
-from pear.problem.keys_and_columns import check_same_order, column_names
-from pear.problem.known_samples import bring_known
-from pear.problem.model import problem_and_cost_map, recourse_model
-from pear.problem.row_pairing import check_paired_rows, named_index
+from pear.problem.constraint_map import refuse_constraint_coefficients
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import model_with_predicted_rows, split_cost_model
+from pear.problem.pandas_data import check_pandas_order, check_pandas_rows, named_pandas_index, pandas_columns
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.setting_checks import check_smoothing_setting
 from pear.solvers.registry import check_solver_name
 
 
@@ -77,11 +76,11 @@ def diagnose(
         >>> print(pear.diagnose(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]]).sentences[0])
         The decisions lose 100 % of the best value (2 of 2); all of it in 1 of 2 samples.
     """
-    check_smoothing(smoothing)
+    check_smoothing_setting(smoothing)
     check_solver_name(solver)
-    problem = bring_known(problem, known, predicted)
+    problem = fill_known_samples(problem, known, predicted)
     given = DiagnosisInputs(problem, predicted, true, names)
-    check_paired_rows({"true": true, "predicted": predicted, "groups": groups})
+    check_pandas_rows({"true": true, "predicted": predicted, "groups": groups})
     labels, grouped_by = read_groups(groups, len(given.true))
     if given.recourse is None:
         arrays, about, outcome, notes = _diagnose_costs(problem, given, smoothing, solver)
@@ -99,7 +98,7 @@ def diagnose(
         grouped_by=name_group_column(grouped_by),
         sense=given.problem.sense,
         integer=given.problem.is_integer,
-        index=named_index(true, predicted, groups),
+        index=named_pandas_index(true, predicted, groups),
     )
     found.sentences.extend([*describe_diagnosis(found), *notes])
     return found
@@ -297,16 +296,16 @@ class DiagnosisInputs:
     """
 
     def __init__(self, problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> None:
-        self.recourse = recourse_model(problem)
+        self.recourse = model_with_predicted_rows(problem)
         if self.recourse is None:
-            self.problem, self.cost_map = problem_and_cost_map(problem)
+            self.problem, self.cost_map = split_cost_model(problem)
         else:
-            refuse_coefficients(self.recourse.constraint_map, "a diagnosis")
+            refuse_constraint_coefficients(self.recourse.constraint_map, "a diagnosis")
             self.problem, self.cost_map = self.recourse.problem, self.recourse.cost_map
-        check_same_order(problem, predicted, true)
-        columns = [column_names(table) for table in (predicted, true)]
+        check_pandas_order(problem, predicted, true)
+        columns = [pandas_columns(table) for table in (predicted, true)]
         device, n = self.problem.device, self.problem.n
-        self.predicted, self.true = (as_batch(table).detach().double().to(device) for table in (predicted, true))
+        self.predicted, self.true = (to_batch_tensor(table).detach().double().to(device) for table in (predicted, true))
         check_cost_pair(self.predicted, self.true)
         if not len(self.true):
             raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")

@@ -12,8 +12,8 @@ import numpy as np
 from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
 from pear.errors import name_output_in_errors
 from pear.pages.page import PageFigure, PageGrid, PageSection, render_page
-from pear.problem.html_tables import html_table, summarise_names
-from pear.wording import format_amount, format_percent
+from pear.problem.html_tables import html_table
+from pear.wording import format_amount, format_percent, summarise_names
 
 if TYPE_CHECKING:
     import pandas

@@ -14,9 +14,9 @@ from pear.errors import ProblemError
 from pear.evaluation.time_splits import Fold
 from pear.evaluation.walk_samples import Array, FeatureTable, Samples
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order, count_keyed_samples
-from pear.problem.known_samples import with_numbers
-from pear.problem.row_pairing import has_index
+from pear.problem.known_samples import insert_known_samples
+from pear.problem.pandas_data import check_pandas_order, has_pandas_index
+from pear.problem.sample_keys import count_keyed_samples
 
 _REFUSALS = (ValueError, TypeError)
 """What estimators for a single output raise for targets of several columns; LightGBM raises either of them."""
@@ -89,7 +89,7 @@ class EstimatorForecaster:
         fresh = clone(self.estimator)
         for name, value in fresh.get_params(deep=True).items():
             if isinstance(value, Model) and value.known_map is not None and samples.known is not None:
-                fresh.set_params(**{name: with_numbers(value, samples.known[fold.train.tolist()])})
+                fresh.set_params(**{name: insert_known_samples(value, samples.known[fold.train.tolist()])})
             elif isinstance(value, (Problem, Model)) and count_keyed_samples(value) == len(samples):
                 fresh.set_params(**{name: value[fold.train.tolist()]})
         return fresh
@@ -125,7 +125,7 @@ class TableForecaster:
     """
 
     def __init__(self, name: str, table: Any, samples: Samples) -> None:
-        check_same_order(samples.problem, table, samples.C)
+        check_pandas_order(samples.problem, table, samples.C)
         samples.check_pairing(f"the forecasts of {name!r}", table)
         self.values = samples.read_values(table, f"the forecasts of {name!r}")
         if len(self.values) != len(samples):
@@ -175,7 +175,7 @@ def as_forecaster(name: str, given: Any, samples: Samples) -> Forecaster:
             f"forecaster {name!r} has predict and no fit, and a walk forward trains anew on each fold; pass its "
             "forecasts of all rows as a table, if it was trained on none of the tested ones"
         )
-    if has_index(given) or (isinstance(given, (Tensor, np.ndarray, Sequence)) and not isinstance(given, str)):
+    if has_pandas_index(given) or (isinstance(given, (Tensor, np.ndarray, Sequence)) and not isinstance(given, str)):
         return TableForecaster(name, given, samples)
     if callable(given):
         return FunctionForecaster(given, features)

@@ -23,8 +23,8 @@ from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.paired_difference import difference_block_length
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import column_names
-from pear.problem.model import plain_problem
+from pear.problem.model import problem_of_model
+from pear.problem.pandas_data import pandas_columns
 from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_tensor
 from pear.wording import list_positions
 
@@ -126,7 +126,7 @@ def walk_forward(
         sample=tested,
         label=samples.labels[tested],
         fold=np.repeat(np.arange(1, len(folds) + 1), [len(fold.test) for fold in folds])[order],
-        sense=plain_problem(problem).sense,
+        sense=problem_of_model(problem).sense,
         seconds=seconds,
         notes=_notes(compared, folds, retrain),
         reference=reference,
@@ -176,7 +176,7 @@ def _forecast_all(
 
 def _read_forecast(values: Any, samples: Samples, fold: Fold) -> Array:
     """Return forecasts as float64 (T, k), checked."""
-    columns, own = column_names(values), column_names(samples.C)
+    columns, own = pandas_columns(values), pandas_columns(samples.C)
     if columns != own and set(columns or ()) == set(own or (None,)):
         raise ProblemError(f"the forecasts have the columns of C in another order: {list(columns or ())[:5]}")
     found = np.asarray(as_rows(values), dtype=np.float64)

@@ -12,10 +12,10 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.evaluation.time_splits import Rows
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_same_order, count_keyed_samples
-from pear.problem.known_samples import read_known, with_numbers
-from pear.problem.model import input_count
-from pear.problem.row_pairing import check_paired_rows, has_index, is_frame
+from pear.problem.known_samples import insert_known_samples, read_known_samples
+from pear.problem.model import model_input_count
+from pear.problem.pandas_data import check_pandas_order, check_pandas_rows, has_pandas_index, is_pandas_frame
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.long_table import LongTable, group_long_table
 from pear.train.samples.sample_rows import read_sample_values
 
@@ -48,7 +48,7 @@ class FeatureTable:
             long = "" if groups is None else f", or {groups.rows.size}, one for each id of groups"
             raise ProblemError(f"{name} has {rows} rows; expected {count}, one for each sample of C{long}")
         _check_dates(name, self.X)
-        if groups is not None and not self.is_long and is_frame(self.X):
+        if groups is not None and not self.is_long and is_pandas_frame(self.X):
             ids = list(self.X.index)
             if ids != list(groups.ids) and set(ids) == set(groups.ids):
                 raise ProblemError(
@@ -59,7 +59,7 @@ class FeatureTable:
     def take(self, samples: Rows) -> Any:
         """Return the rows of these samples, in the type of the table; those of a long table sample by sample."""
         rows = self._groups.rows[samples].ravel() if self.is_long and self._groups is not None else samples
-        return self.X.iloc[rows] if is_frame(self.X) else self.X[rows]
+        return self.X.iloc[rows] if is_pandas_frame(self.X) else self.X[rows]
 
 
 class Samples:
@@ -89,11 +89,11 @@ class Samples:
     def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None, known: Any = None) -> None:
         self.problem, self.C = problem, as_rows(C)
         self._given = {"X": X, "C": C, "groups": groups, "known": known}
-        self.groups = None if groups is None else group_long_table(groups, len(groups), input_count(problem))
+        self.groups = None if groups is None else group_long_table(groups, len(groups), model_input_count(problem))
         self.true = self.read_values(self.C, "C")
-        self._wide_C = len(self.C) == len(self.true) and is_frame(self.C)
+        self._wide_C = len(self.C) == len(self.true) and is_pandas_frame(self.C)
         if self._wide_C:
-            check_same_order(problem, self.C, self.C)
+            check_pandas_order(problem, self.C, self.C)
         count = len(self.true)
         unusable = np.flatnonzero(~np.isfinite(self.true).all(1))
         if len(unusable):
@@ -102,11 +102,11 @@ class Samples:
         if own not in (None, count):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")
         self.check_pairing("C", C)
-        self.known = read_known(problem, known, count)
-        self.problem = with_numbers(problem, self.known)
+        self.known = read_known_samples(problem, known, count)
+        self.problem = insert_known_samples(problem, self.known)
         self.features = self.read_features("X", X)
         _check_dates("C", C)
-        self.labels = self._find_labels([table for table in (X, C) if has_index(table)])
+        self.labels = self._find_labels([table for table in (X, C) if has_pandas_index(table)])
 
     def __len__(self) -> int:
         return len(self.true)
@@ -119,9 +119,9 @@ class Samples:
 
     def check_pairing(self, name: str, table: Any) -> None:
         """Raise ProblemError where a table has another index than X, C, groups or known with as many rows."""
-        if has_index(table):
-            as_long = {own: one for own, one in self._given.items() if has_index(one) and len(one) == len(table)}
-            check_paired_rows({**as_long, "known": self._given["known"], name: table})
+        if has_pandas_index(table):
+            as_long = {own: one for own, one in self._given.items() if has_pandas_index(one) and len(one) == len(table)}
+            check_pandas_rows({**as_long, "known": self._given["known"], name: table})
 
     def read_values(self, values: Any, name: str) -> Array:
         """Return forecasts or true values of all samples as float64 (N, k), those of a long table by sample."""
@@ -162,7 +162,7 @@ def as_rows(table: Any) -> Any:
     """Return a table that can be indexed by row numbers: DataFrames and sparse matrices as they are, else an array."""
     if isinstance(table, Tensor):
         return table.detach().cpu().numpy()
-    if is_frame(table) or isinstance(table, np.ndarray):
+    if is_pandas_frame(table) or isinstance(table, np.ndarray):
         return table
     if hasattr(table, "tocsr"):
         return table.tocsr()
@@ -177,7 +177,7 @@ def _plain_labels(index: Any) -> NDArray[Any]:
 
 def _check_dates(name: str, table: Any) -> None:
     """Raise ProblemError where the rows of a table carry dates that are not in order."""
-    if not has_index(table):
+    if not has_pandas_index(table):
         return
     import pandas
 

@@ -19,9 +19,9 @@ from pear.intervals.decision_costs import (
 )
 from pear.intervals.residual_scores import Residuals
 from pear.problem import Model, Problem
-from pear.problem.known_samples import bring_known
-from pear.problem.model import plain_problem
-from pear.problem.row_pairing import check_paired_rows, is_frame, shared_index
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import problem_of_model
+from pear.problem.pandas_data import check_pandas_rows, is_pandas_frame, shared_pandas_index
 
 _QUANTITIES = ("cost", "regret")
 
@@ -69,7 +69,7 @@ class CostIntervals:
         half_life: float | None = None,
         rate: float = RATE,
     ) -> None:
-        plain_problem(problem)  # which refuses what is no problem
+        problem_of_model(problem)  # which refuses what is no problem
         if of not in _QUANTITIES:
             raise ProblemError(f'of must be "cost" or "regret"; got {of!r}')
         self.problem, self.of, self.rule = problem, of, ConformalRule(order, half_life, rate)
@@ -117,12 +117,12 @@ class CostIntervals:
         Raises:
             ProblemError: there are too few calibration samples for the level; the message says how many it needs.
         """
-        own = bring_known(self.problem if problem is None else problem, known, forecasts)
+        own = fill_known_samples(self.problem if problem is None else problem, known, forecasts)
         made = plan_decisions(own, forecasts)
         lower, upper = self.amounts(made.planned, level)
         z = made.z.cpu().numpy()
         names = own.variables if isinstance(own, Model) else tuple(f"x{i}" for i in range(z.shape[1]))
-        if is_frame(forecasts):
+        if is_pandas_frame(forecasts):
             import pandas
 
             return BoundedDecisions(
@@ -174,7 +174,7 @@ class CostIntervals:
                 f"an interval of level {level:g} needs {needed} samples before the first that has one, and there are "
                 f"{len(planned)} in all; give more, or ask for a lower level"
             )
-        return IntervalRecord(planned, realised, *bounds, level, self.of, shared_index(true, forecasts))
+        return IntervalRecord(planned, realised, *bounds, level, self.of, shared_pandas_index(true, forecasts))
 
     def content(self) -> dict[str, Any]:
         """The settings and the calibration as numbers, texts and arrays, for a model file; ``restore`` reads them."""
@@ -195,8 +195,8 @@ class CostIntervals:
 
     def _past(self, forecasts: Any, true: Any, problem: Any, known: Any) -> tuple[Array, Array]:
         """Planned and realised costs (or regrets) of samples whose truth is known, (N,) each."""
-        check_paired_rows({"forecasts": forecasts, "true": true, "known": known})
-        own = bring_known(self.problem if problem is None else problem, known, forecasts)
+        check_pandas_rows({"forecasts": forecasts, "true": true, "known": known})
+        own = fill_known_samples(self.problem if problem is None else problem, known, forecasts)
         predicted, came_true = read_pair(own, forecasts, true)
         made = plan_decisions(own, predicted)
         cost = cost_of_decisions(own, made.z, came_true)
@@ -216,7 +216,7 @@ class CostIntervals:
 
     @property
     def _sign(self) -> int:
-        return plain_problem(self.problem).sign
+        return problem_of_model(self.problem).sign
 
     def __repr__(self) -> str:
         return f"CostIntervals(of {self.of!r}, order {self.rule.order!r}, {len(self.planned)} calibration samples)"

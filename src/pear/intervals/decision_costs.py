@@ -15,10 +15,9 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.problem import Model, Problem, Projection
-from pear.problem.array_conversion import as_batch
-from pear.problem.keys_and_columns import check_same_order
-from pear.problem.model import input_count, plain_problem, recourse_model
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.model import model_input_count, model_with_predicted_rows, problem_of_model
+from pear.problem.pandas_data import check_pandas_order, check_pandas_rows
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.wording import list_positions
 
 Array = NDArray[np.float64]
@@ -48,7 +47,7 @@ def plan_decisions(problem: Problem | Model, predicted: Any) -> PlannedDecisions
     """
     problem, values = read_values(problem, predicted, "forecasts")
     z = solve(problem, values).x
-    model = recourse_model(problem)
+    model = model_with_predicted_rows(problem)
     stays = model is not None and isinstance(model.recourse, Projection)  # what a forecast allows is not projected
     return PlannedDecisions(z, _objective(problem, z, values) if stays else cost_of_decisions(problem, z, values))
 
@@ -63,7 +62,7 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
         SolveError: there is no such point.
     """
     problem, values = read_values(problem, values, "values")
-    model = recourse_model(problem)
+    model = model_with_predicted_rows(problem)
     if model is None:
         return _objective(problem, z, values)
     return _as_array(RecourseOutcome(model, values).value(z.to(values)) + model.offset)
@@ -73,7 +72,7 @@ def regrets_of_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:
     """What decisions lose to the best ones, (B,), from what they cost under true values (B, k)."""
     problem, values = read_values(problem, true, "true values")
     best = ForecastJudge(problem, values).best + (problem.offset if isinstance(problem, Model) else 0.0)
-    return np.maximum(plain_problem(problem).sign * (cost - _as_array(best)), 0.0)
+    return np.maximum(problem_of_model(problem).sign * (cost - _as_array(best)), 0.0)
 
 
 def read_pair(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
@@ -82,8 +81,8 @@ def read_pair(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tens
     Raises:
         ProblemError: their shapes, columns or rows differ, or a number is not finite.
     """
-    check_paired_rows({"forecasts": predicted, "true values": true})
-    check_same_order(problem, predicted, true)
+    check_pandas_rows({"forecasts": predicted, "true values": true})
+    check_pandas_order(problem, predicted, true)
     values, came_true = read_values(problem, predicted, "forecasts")[1], read_values(problem, true, "true values")[1]
     check_cost_pair(values, came_true)
     return values, came_true
@@ -95,8 +94,8 @@ def read_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, T
     Raises:
         ProblemError: another shape, or a number that is not finite.
     """
-    values = as_batch(given).detach().double()
-    inputs = input_count(problem)
+    values = to_batch_tensor(given).detach().double()
+    inputs = model_input_count(problem)
     if values.ndim != 2 or values.shape[1] != inputs:
         raise ProblemError(
             f"{name} must have shape (N, {inputs}), a column for each value that the problem takes; got "

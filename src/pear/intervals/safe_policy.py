@@ -17,10 +17,10 @@ from pear.intervals.decision_costs import Array, PlannedDecisions, cost_of_decis
 from pear.intervals.residual_scores import Residuals
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Problem
-from pear.problem.known_samples import bring_known
+from pear.problem.known_samples import fill_known_samples
 from pear.problem.matrix import matvec
-from pear.problem.model import plain_problem, recourse_model
-from pear.problem.row_pairing import is_frame
+from pear.problem.model import model_with_predicted_rows, problem_of_model
+from pear.problem.pandas_data import is_pandas_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class SafePolicy:
                 "model must be a fitted DecisionRegressor, or anything with predict(X) and then problem=…; got "
                 f"{type(model).__name__}"
             )
-        plain_problem(own)
+        problem_of_model(own)
         if limit is not None and not math.isfinite(limit):
             raise ProblemError(f"limit must be a finite cost, or None to compare with the fallback; got {limit!r}")
         self.model, self.fallback, self.problem, self.limit, self.level = model, fallback, own, limit, level
@@ -158,7 +158,7 @@ class SafePolicy:
         safe = self._fallback(problem, X, len(values))
         found = torch.where(torch.from_numpy(acted).to(plan.z.device)[:, None], plan.z, safe.to(plan.z)).cpu().numpy()
         names = problem.variables if isinstance(problem, Model) else tuple(f"x{i}" for i in range(found.shape[1]))
-        if is_frame(X) and len(X) == len(found):
+        if is_pandas_frame(X) and len(X) == len(found):
             import pandas
 
             return SafeDecisions(pandas.DataFrame(found, X.index, list(names)), acted, planned, bound, limit, names)
@@ -176,7 +176,7 @@ class SafePolicy:
         values, true = (
             (None if one is None else np.asarray(one)[:, None] if np.ndim(one) == 1 else one) for one in (predicted, y)
         )
-        return bring_known(given.get("problem", self.problem), given.get("known"), values), values, true
+        return fill_known_samples(given.get("problem", self.problem), given.get("known"), values), values, true
 
     def _compare(self, problem: Any, X: Any, values: Tensor) -> tuple[PlannedDecisions, Tensor | None, Array]:
         """The plans, the fallback where it is compared with them, and what is planned: a cost, or a difference."""
@@ -194,7 +194,7 @@ class SafePolicy:
         elif callable(given):
             given = given(X)
         z = torch.as_tensor(np.asarray(given, dtype=np.float64))
-        n = plain_problem(problem).n
+        n = problem_of_model(problem).n
         if z.shape not in ((n,), (count, n)):
             raise ProblemError(
                 f"the fallback must be a decision ({n},), or one for each row, ({count}, {n}); got {tuple(z.shape)}"
@@ -205,7 +205,7 @@ class SafePolicy:
 
     @property
     def _sign(self) -> int:
-        return plain_problem(self.problem).sign
+        return problem_of_model(self.problem).sign
 
     def __repr__(self) -> str:
         aim = "better than the fallback" if self.limit is None else f"limit {self.limit:g}"
@@ -214,8 +214,8 @@ class SafePolicy:
 
 def _check_feasible(problem: Problem | Model, z: Tensor) -> None:
     """Raise ProblemError where a fallback violates the constraints; the violations of a recourse have their price."""
-    plain = plain_problem(problem)
-    if not plain.has_program or recourse_model(problem) is not None:
+    plain = problem_of_model(problem)
+    if not plain.has_program or model_with_predicted_rows(problem) is not None:
         return
     qp = plain.relaxed().canonical(torch.zeros_like(z, device=plain.device))
     z = z.to(plain.device)

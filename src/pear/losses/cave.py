@@ -15,9 +15,9 @@ from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import select_rows
-from pear.problem.model import plain_problem
-from pear.problem.oracle import program_of
+from pear.problem.model import problem_of_model
+from pear.problem.oracle import program_of_oracle
+from pear.problem.sample_keys import select_by_keys
 from pear.setting_checks import check_share_setting
 
 
@@ -63,7 +63,7 @@ class CaVELoss(DrawingLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        if plain_problem(program_of(self.problem, "CaVE")).is_sparse:
+        if problem_of_model(program_of_oracle(self.problem, "CaVE")).is_sparse:
             raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
         self.inner_ratio = check_share_setting("inner_ratio", inner_ratio)
         self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
@@ -73,7 +73,7 @@ class CaVELoss(DrawingLoss):
         best = self.best(true.double(), ids)
         ascent = -self.problem.sign * predicted
         with self.timed("solve"):
-            program = plain_problem(program_of(select_rows(self.problem, ids), "CaVE")).relaxed()
+            program = problem_of_model(program_of_oracle(select_by_keys(self.problem, ids), "CaVE")).relaxed()
             cone = _Cone.at(program, best)
             solves = self.solve_ratio == 1 or self.draws.generator.uniform() < self.solve_ratio
             inside = ascent.detach().double()

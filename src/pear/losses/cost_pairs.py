@@ -9,9 +9,9 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import CostMap, Model, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.keys_and_columns import check_same_order
-from pear.problem.model import problem_and_cost_map
+from pear.problem.model import split_cost_model
+from pear.problem.pandas_data import check_pandas_order
+from pear.problem.tensor_conversion import to_batch_tensor
 
 
 def check_cost_pair(predicted: Tensor, true: Tensor) -> None:
@@ -40,9 +40,9 @@ def detach_cost_pair(
     Returns:
         The problem without its cost map, the cost map or None, and the predicted and the true costs (B, n).
     """
-    plain, cost_map = problem_and_cost_map(problem)
-    check_same_order(problem, predicted, true)
-    pair = as_batch(predicted).detach(), as_batch(true).detach()
+    plain, cost_map = split_cost_model(problem)
+    check_pandas_order(problem, predicted, true)
+    pair = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
     check_cost_pair(*pair)
     forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))
     return plain, cost_map, forecast, costs

@@ -17,10 +17,10 @@ from pear.losses.decision_module import DecisionModule, on_decision_device
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.keys_and_columns import as_keys
-from pear.problem.model import plain_problem, variable_names
-from pear.problem.problem import FIELDS
+from pear.problem.model import model_variable_names, problem_of_model
+from pear.problem.problem_fields import FIELDS
+from pear.problem.sample_keys import as_keys
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.sensitivity.derivatives import objective_derivatives
 
 _INPUTS = ("cost", *FIELDS)
@@ -65,7 +65,7 @@ class DecisionLayer(DecisionModule):
         solver: str = "auto",
         on_failure: OnFailure = "raise",
     ) -> None:
-        if not plain_problem(problem).has_program:
+        if not problem_of_model(problem).has_program:
             raise ProblemError(
                 "a DecisionLayer returns the decisions that it differentiates, and those of an Oracle have no "
                 "derivative; pass its relaxation: pear.DecisionLayer(oracle.relaxation)"
@@ -108,7 +108,7 @@ class DecisionLayer(DecisionModule):
         Returns:
             (B, n) decisions in the dtype of ``cost``.
         """
-        cost = as_batch(cost)
+        cost = to_batch_tensor(cost)
         ids = as_keys(keys, len(cost), self.problem)
         fields = zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True)
         given: dict[str, Any] = {name: value for name, value in fields if value is not None}
@@ -132,7 +132,7 @@ class DecisionLayer(DecisionModule):
 
     def _differentiable(self, decisions: Decisions, cost: Tensor, fields: dict[str, Any]) -> Tensor:
         """Return the decisions (B, n), which autograd follows to the costs and to the given fields."""
-        names = variable_names(self.given)
+        names = model_variable_names(self.given)
         found: Tensor = _Decision.apply(decisions, self.problem.sign, names, tuple(fields), cost, *fields.values())
         return found
 

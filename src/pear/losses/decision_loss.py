@@ -15,10 +15,10 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.eager import eager
 from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import CostMap, Model, Problem
-from pear.problem.array_conversion import all_finite, as_batch
-from pear.problem.keys_and_columns import as_keys, select_rows, takes_keys
-from pear.problem.model import describe_problem, problem_and_cost_map, recourse_model
-from pear.problem.oracle import decided_by
+from pear.problem.model import describe_model, model_with_predicted_rows, split_cost_model
+from pear.problem.oracle import make_oracle
+from pear.problem.sample_keys import as_keys, select_by_keys, takes_keys
+from pear.problem.tensor_conversion import is_tensor_finite, to_batch_tensor
 from pear.setting_checks import check_number_setting, check_positive_setting
 from pear.solvers.warm_starts import WarmStarts
 
@@ -92,7 +92,7 @@ class DecisionLoss(nn.Module):
         Returns:
             A scalar in the dtype of ``predicted``.
         """
-        predicted, true = as_batch(predicted), as_batch(true)
+        predicted, true = to_batch_tensor(predicted), to_batch_tensor(true)
         check_cost_pair(predicted, true)
         true = true.detach().to(predicted)
         ids = as_keys(keys, len(predicted))
@@ -124,14 +124,14 @@ class DecisionLoss(nn.Module):
     def problem(self, problem: Problem | Model) -> None:
         self._problem, self.cost_map = self.read_problem(problem)
         # The regret of a model with predicted right-hand sides includes its recourse, which a function does not know.
-        own = None if recourse_model(problem) is not None else self._decide
-        self.given = problem if own is None else decided_by(problem, own)
+        own = None if model_with_predicted_rows(problem) is not None else self._decide
+        self.given = problem if own is None else make_oracle(problem, own)
         self.starts = WarmStarts()
         self._unit = None if self.cost_unit == "auto" else self.cost_unit
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
         """Return the problem and its cost map; raises ProblemError for a model that the loss does not take."""
-        return problem_and_cost_map(problem)
+        return split_cost_model(problem)
 
     @property
     def chosen_unit(self) -> float | None:
@@ -145,7 +145,7 @@ class DecisionLoss(nn.Module):
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
             keys: N sample ids, which select known costs of the samples; the first N if omitted.
         """
-        values = as_batch(costs).detach()
+        values = to_batch_tensor(costs).detach()
         if self.cost_map is not None:
             keys = range(len(values)) if keys is None and self.cost_map.batch is not None else keys
             values = self.cost_map(values, as_keys(keys, len(values)))
@@ -180,7 +180,7 @@ class DecisionLoss(nn.Module):
         settings = [f"{name}={value:g}" for name, value in own.items() if isinstance(value, float)]
         chosen = "" if self._unit is None else f" ({self._unit:g})"
         unit = f"'auto'{chosen}" if self.cost_unit == "auto" else f"{self.cost_unit:g}"
-        return ", ".join([describe_problem(self.problem, self.cost_map), *settings, f"cost_unit={unit}"])
+        return ", ".join([describe_model(self.problem, self.cost_map), *settings, f"cost_unit={unit}"])
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
@@ -211,14 +211,14 @@ class DecisionLoss(nn.Module):
         cost = cost.detach()
         with self.timed("solve"):
             if self._decide is None:
-                z = solve(select_rows(self.problem, ids), cost).x
+                z = solve(select_by_keys(self.problem, ids), cost).x
             else:
                 z = self._decide(cost, keys=ids) if self._decide_takes_keys else self._decide(cost)
         if z.shape != cost.shape:
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
             )
-        if self._decide is not None and not all_finite(z):
+        if self._decide is not None and not is_tensor_finite(z):
             sample = int((~z.isfinite().all(1)).nonzero()[0, 0])
             raise ProblemError(f"decide must return finite numbers; those of sample {sample} are not")
         return z.detach().to(cost)

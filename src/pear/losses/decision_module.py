@@ -24,11 +24,11 @@ from pear.decisions.failures import OnFailure, check_on_failure
 from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.field_checks import check_smoothing
-from pear.problem.keys_and_columns import as_keys
-from pear.problem.model import describe_problem, plain_problem, recourse_model
-from pear.problem.oracle import program_of
+from pear.problem.model import describe_model, model_with_predicted_rows, problem_of_model
+from pear.problem.oracle import program_of_oracle
+from pear.problem.sample_keys import as_keys
+from pear.problem.tensor_conversion import to_batch_tensor
+from pear.setting_checks import check_smoothing_setting
 from pear.solvers.registry import check_solver_name
 
 logger = logging.getLogger("pear")
@@ -99,9 +99,9 @@ class DecisionModule(nn.Module):
 
     def _set_problem(self, problem: Problem | Model) -> None:
         self.given = problem  # with its integers, or as an oracle, because the validation metric needs them
-        trained = program_of(problem, type(self).__name__)
-        self.recourse_model = recourse_model(trained)
-        self._problem = plain_problem(trained).relaxed()
+        trained = program_of_oracle(problem, type(self).__name__)
+        self.recourse_model = model_with_predicted_rows(trained)
+        self._problem = problem_of_model(trained).relaxed()
         self.cost_map = trained.cost_map if isinstance(trained, Model) else None
 
     @property
@@ -157,7 +157,7 @@ class DecisionModule(nn.Module):
 
     @smoothing.setter
     def smoothing(self, smoothing: float | Literal["auto"]) -> None:
-        check_smoothing(smoothing)
+        check_smoothing_setting(smoothing)
         self._smoothing: float | Literal["auto"] = smoothing if smoothing == "auto" else float(smoothing)
         self._use_smoothing(None if smoothing == "auto" else Smoothing.given(smoothing))
 
@@ -197,7 +197,7 @@ class DecisionModule(nn.Module):
             keys: N sample ids, which select rows of a problem with fields per sample; its first N rows if omitted.
             times: a factor that multiplies the chosen λ.
         """
-        costs = as_batch(costs).to(self.problem.device)
+        costs = to_batch_tensor(costs).to(self.problem.device)
         own = self.problem.batch if self.cost_map is None else self.cost_map.batch or self.problem.batch
         if keys is None and own is not None:
             keys = range(len(costs))
@@ -310,4 +310,4 @@ class DecisionModule(nn.Module):
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
         model = self.recourse_model
         rows = "" if model is None else f", {model.constraint_map}, {model.recourse}"
-        return f"{describe_problem(self.problem, self.cost_map)}{rows}\n{given}"
+        return f"{describe_model(self.problem, self.cost_map)}{rows}\n{given}"

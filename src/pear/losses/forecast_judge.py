@@ -14,10 +14,10 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.keys_and_columns import select_rows
-from pear.problem.model import problem_and_cost_map, recourse_model
-from pear.problem.predicted_curvature import without_curvature
+from pear.problem.curvature_map import split_curvature_map
+from pear.problem.model import model_with_predicted_rows, split_cost_model
+from pear.problem.sample_keys import select_by_keys
+from pear.problem.tensor_conversion import to_batch_tensor
 
 
 class ForecastJudge:
@@ -44,14 +44,14 @@ class ForecastJudge:
     """
 
     def __init__(self, problem: Problem | Model, true: Any, keys: list[Hashable] | None = None) -> None:
-        problem, came_true = bring_to_decision_device(problem, as_batch(true).detach().double())
-        self._true, self._device, model = came_true, came_true.device, recourse_model(problem)
+        problem, came_true = bring_to_decision_device(problem, to_batch_tensor(true).detach().double())
+        self._true, self._device, model = came_true, came_true.device, model_with_predicted_rows(problem)
         self._with_recourse = None if model is None else RecourseOutcome(model, came_true, keys)
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return
         self._curvature_of = partial(problem.curvature, keys=keys) if isinstance(problem, Model) else _no_curvature
-        self._problem, self._costs_of = judged_rows_and_costs(without_curvature(problem)[0], keys)
+        self._problem, self._costs_of = judged_rows_and_costs(split_curvature_map(problem)[0], keys)
         self._cost, self._Q = self._costs_of(came_true), self._curvature_of(came_true)
         self._best = solve(self._problem, self._cost, Q=self._Q).x
         self.best = self._problem.objective(self._best.double(), self._cost, Q=self._Q)
@@ -62,7 +62,7 @@ class ForecastJudge:
         Raises:
             SolveError: a sample has no decision under the forecast, or none that the truth allows.
         """
-        values = as_batch(predicted).detach().double().to(self._device)
+        values = to_batch_tensor(predicted).detach().double().to(self._device)
         check_cost_pair(values, self._true)
         if self._with_recourse is not None:
             return RegretOutcome(self._with_recourse(values), self.best)
@@ -78,7 +78,7 @@ def judged_rows_and_costs(
     problem: Problem | Model, keys: list[Hashable] | None
 ) -> tuple[Problem, Callable[[Tensor], Tensor]]:
     """Return the problem of the samples with these ids, and a function from values to costs (B, n) in float64."""
-    plain, cost_map = problem_and_cost_map(problem)
+    plain, cost_map = split_cost_model(problem)
     if cost_map is None:
-        return select_rows(plain, keys), Tensor.double
-    return select_rows(plain, keys), lambda values: cost_map(values.double(), keys)
+        return select_by_keys(plain, keys), Tensor.double
+    return select_by_keys(plain, keys), lambda values: cost_map(values.double(), keys)

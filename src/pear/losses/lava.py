@@ -11,8 +11,8 @@ from torch import Tensor
 from pear.losses.adjacent_vertices import adjacent_vertices_in_problem
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import call_with_keys, select_rows
-from pear.problem.oracle import decided_by
+from pear.problem.oracle import make_oracle
+from pear.problem.sample_keys import call_with_keys, select_by_keys
 from pear.setting_checks import check_number_setting
 
 Adjacent = Callable[..., list[Tensor]]
@@ -59,7 +59,7 @@ class LAVALoss(DecisionLoss):
         cost_unit: float | Literal["auto"] = "auto",
     ) -> None:
         super().__init__(problem.relaxed(), decide, cost_unit=cost_unit)
-        self.given = problem if decide is None else decided_by(problem, decide)  # with its integers, for the metric
+        self.given = problem if decide is None else make_oracle(problem, decide)  # with its integers, for the metric
         self.threshold = check_number_setting("threshold", threshold)
         self._adjacent = adjacent
         self._away: dict[tuple[Hashable, bytes], _Differences] = {}
@@ -104,7 +104,7 @@ class LAVALoss(DecisionLoss):
                 rows = list(new.values())
                 vertices, keys = best[rows], None if ids is None else [ids[i] for i in rows]
                 if self._adjacent is None:
-                    found = adjacent_vertices_in_problem(select_rows(self.problem, keys), vertices)
+                    found = adjacent_vertices_in_problem(select_by_keys(self.problem, keys), vertices)
                 else:
                     found = call_with_keys(self._adjacent, vertices, keys)
                 for name, z, neighbours in zip(new, vertices, found, strict=True):

@@ -37,7 +37,7 @@ from pear.losses.spo_plus import SPOPlusLoss
 from pear.losses.ssvm import SSVMLoss
 from pear.plugins import find_plugin, plugin_names
 from pear.problem import Model, Problem
-from pear.problem.oracle import decided_by
+from pear.problem.oracle import make_oracle
 
 REQUIREMENTS: dict[str, str] = {
     "nothing": "the true values alone",
@@ -157,7 +157,7 @@ class Method:
                 raise ProblemError(f"method '{self.name}' needs a task with {attribute}(), and {task.name} has none")
             given[argument] = getattr(task, attribute)
         solved = getattr(task, "decides_problem", not hasattr(task, "decide"))
-        problem = task.problem if solved else decided_by(task.problem, task.decide)
+        problem = task.problem if solved else make_oracle(task.problem, task.decide)
         loss: Any = self.loss(problem, **given, **settings)
         loss.given = problem  # the metric is exact where training decides on the relaxation
         return loss

@@ -12,7 +12,7 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.decision_loss import Decide
 from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem import Model, Problem
-from pear.problem.oracle import decided_by
+from pear.problem.oracle import make_oracle
 
 
 class MSELoss(nn.Module):
@@ -37,7 +37,7 @@ class MSELoss(nn.Module):
         super().__init__()
         if problem is None and decide is not None:
             raise ProblemError("decide came without a problem, which says what a decision is worth; pass both")
-        self.given = problem if problem is None or decide is None else decided_by(problem, decide)
+        self.given = problem if problem is None or decide is None else make_oracle(problem, decide)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     def forward(

@@ -10,8 +10,8 @@ from torch import Tensor
 from pear.decisions.solve import solve
 from pear.losses.adjacent_vertices import adjacent_vertices_in_problem
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import select_model_rows, select_rows
-from pear.problem.model import problem_and_cost_map, recourse_model
+from pear.problem.model import model_with_predicted_rows, split_cost_model
+from pear.problem.sample_keys import select_by_keys, select_model_by_keys
 
 
 class OwnProblem:
@@ -36,12 +36,12 @@ class OwnProblem:
 
     def _problem_of(self, keys: list[Hashable] | None) -> Problem:
         """Return the problem of the samples with these keys, without its cost map."""
-        return select_rows(problem_and_cost_map(self.problem)[0], keys)
+        return select_by_keys(split_cost_model(self.problem)[0], keys)
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """Return the best decisions (B, n) for costs (B, n), or for values (B, k) with predicted right-hand sides."""
-        model = recourse_model(self.problem)
-        return solve(self._problem_of(keys) if model is None else select_model_rows(model, keys), cost).x
+        model = model_with_predicted_rows(self.problem)
+        return solve(self._problem_of(keys) if model is None else select_model_by_keys(model, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""

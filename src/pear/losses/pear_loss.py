@@ -22,9 +22,9 @@ from pear.losses.guided_regret import guided_regret
 from pear.losses.last_call import LastCall
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch, count_true
-from pear.problem.keys_and_columns import as_keys
-from pear.problem.model import variable_names
+from pear.problem.model import model_variable_names
+from pear.problem.sample_keys import as_keys
+from pear.problem.tensor_conversion import count_true_in_tensor, to_batch_tensor
 from pear.setting_checks import check_number_setting
 from pear.solvers.fused import RegretCall, Regrets
 
@@ -178,7 +178,7 @@ class PEARLoss(DecisionModule):
 
         The arguments are those of ``forward``. The attribute ``last`` holds the same statistics until the next call.
         """
-        predicted, true = as_batch(predicted), as_batch(true)
+        predicted, true = to_batch_tensor(predicted), to_batch_tensor(true)
         check_cost_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
         weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
@@ -209,7 +209,7 @@ class PEARLoss(DecisionModule):
             shares_curvature,
             guidance=self._alpha,
         )
-        with self.decider.locked(ids), name_variables_in_errors(variable_names(self.given)):
+        with self.decider.locked(ids), name_variables_in_errors(model_variable_names(self.given)):
             found = finder.find(call, wanted, self.seconds)
             regrets = found.regrets
             if not found.all_solved:
@@ -299,7 +299,7 @@ class PEARLoss(DecisionModule):
             reused: how many samples kept their working set; counted from ``parts`` if omitted.
             finder: what computed the regrets; regrets of predicted costs if omitted.
         """
-        reused, samples = count_true(parts.reused) if reused is None else reused, len(parts.value)
+        reused, samples = count_true_in_tensor(parts.reused) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
         last = LastCall(
             decision=parts.x if self.recourse_model is not None else self.times_units(parts.x),

@@ -13,10 +13,10 @@ from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch, is_per_sample
-from pear.problem.keys_and_columns import as_keys, takes_keys
 from pear.problem.oracle import Oracle
-from pear.problem.problem import FIELDS
+from pear.problem.problem_fields import FIELDS, is_field_per_sample
+from pear.problem.sample_keys import as_keys, takes_keys
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.setting_checks import check_count_setting, check_share_setting
 
 
@@ -73,7 +73,7 @@ class PoolLoss(DrawingLoss):
             keys: N sample ids; the first N if omitted.
         """
         unit = super().calibrate(costs, keys)
-        values = as_batch(costs).detach()
+        values = to_batch_tensor(costs).detach()
         ids = as_keys(keys, len(values))
         own_costs = self.cost_map is not None and self.cost_map.batch is not None
         if ids is None and (self.problem.batch is not None or own_costs):
@@ -159,6 +159,6 @@ class PoolLoss(DrawingLoss):
 def _name_constraints(problem: Problem) -> list[str]:
     """Return a name of the constraints of each sample of a problem with fields per sample."""
     fields = [(name, getattr(problem, name)) for name in FIELDS if getattr(problem, name) is not None]
-    own = [value.cpu().numpy() for name, value in fields if is_per_sample(name, value)]
+    own = [value.cpu().numpy() for name, value in fields if is_field_per_sample(name, value)]
     contents = (b"".join(one[i].tobytes() for one in own) for i in range(problem.batch or 0))
     return [blake2b(content, digest_size=16).hexdigest() for content in contents]

@@ -13,7 +13,7 @@ from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 
 _ARGUMENTS = ("pred_cost", "true_cost", "true_sol", "true_obj")
 
@@ -135,7 +135,7 @@ def _model_class() -> Any:
             return self.pear_problem.n
 
         def setObj(self, c: Any) -> None:  # noqa: N802
-            cost = as_batch(c).detach()
+            cost = to_batch_tensor(c).detach()
             if cost.shape != (1, self.pear_problem.n):
                 raise ProblemError(f"expected {self.pear_problem.n} costs of one sample; got shape {tuple(cost.shape)}")
             self._cost = cost

@@ -19,10 +19,10 @@ from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.losses.sample_weights import read_weights
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.known_samples import bring_known
-from pear.problem.model import variable_names
-from pear.problem.oracle import program_of
-from pear.problem.row_pairing import check_paired_rows, shared_index
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import model_variable_names
+from pear.problem.oracle import program_of_oracle
+from pear.problem.pandas_data import check_pandas_rows, shared_pandas_index
 from pear.sensitivity.projection import inject_normal, project
 from pear.setting_checks import check_number_setting
 
@@ -69,9 +69,9 @@ def regret_gradient(
     """
     check_on_failure(on_failure)
     check_number_setting("injection", injection, least=0.0)
-    problem = program_of(bring_known(problem, known, predicted), "regret_gradient")
+    problem = program_of_oracle(fill_known_samples(problem, known, predicted), "regret_gradient")
     plain, cost_map, predicted, true = detach_cost_pair(problem, predicted, true)
-    names, problem = variable_names(problem), plain.relaxed()
+    names, problem = model_variable_names(problem), plain.relaxed()
     true_Q = true_curvature_of_pair(problem, Q, true_Q, len(predicted))
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
     problem, Q, true_Q = scale.problem(problem), scale.curvature(Q), scale.curvature(true_Q)
@@ -127,7 +127,7 @@ def regret(
         tensor([2., 0.], dtype=torch.float64)
     """
     found = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).regret
-    index = shared_index(true, predicted)
+    index = shared_pandas_index(true, predicted)
     if index is None:
         return found
     import pandas
@@ -158,7 +158,7 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    check_paired_rows({"true": true, "predicted": predicted, "weight": weight})
+    check_pandas_rows({"true": true, "predicted": predicted, "weight": weight})
     outcome = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known)
     weights = None if weight is None else read_weights(weight, len(outcome.regret))
     return outcome.weighted(weights).normalized

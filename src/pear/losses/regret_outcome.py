@@ -14,11 +14,11 @@ from pear.losses.cost_pairs import check_cost_pair, detach_cost_pair, true_curva
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch
-from pear.problem.keys_and_columns import check_same_order
-from pear.problem.known_samples import bring_known
-from pear.problem.model import recourse_model
-from pear.problem.predicted_curvature import without_curvature
+from pear.problem.curvature_map import split_curvature_map
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import model_with_predicted_rows
+from pear.problem.pandas_data import check_pandas_order
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.solvers.time_limit import within
 
 
@@ -101,13 +101,13 @@ def regret_outcome_of_forecast(
     known: Any = None,
 ) -> RegretOutcome:
     """Decide under predicted and under true costs, and compare; the arguments are those of ``pear.regret``."""
-    problem = bring_known(problem, known, predicted)
-    model = recourse_model(problem)
+    problem = fill_known_samples(problem, known, predicted)
+    model = model_with_predicted_rows(problem)
     if model is not None:
         return _regret_outcome_with_recourse(
             model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit
         )
-    plain, weighted, true_weighted = without_curvature(problem, predicted, true)
+    plain, weighted, true_weighted = split_curvature_map(problem, predicted, true)
     Q, true_Q = (weighted, true_weighted) if weighted is not None else (Q, true_Q)
     problem, _, predicted, true = detach_cost_pair(plain, predicted, true)
     predicted, true = predicted.double(), true.double()
@@ -124,8 +124,8 @@ def _regret_outcome_with_recourse(
     """Return the outcome of a model that predicts right-hand sides: its regret includes what the recourse costs."""
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
-    check_same_order(model, predicted, true)
-    values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
+    check_pandas_order(model, predicted, true)
+    values, came_true = to_batch_tensor(predicted).detach().double(), to_batch_tensor(true).detach().double()
     check_cost_pair(values, came_true)
     with within(time_limit):
         judged = RecourseOutcome(model, came_true, solver=solver)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import to_tensor
+from pear.problem.tensor_conversion import to_tensor
 
 Reduction = Literal["mean", "sum", "none"]
 """How the losses of a batch become one number; "none" keeps them."""

@@ -14,8 +14,8 @@ from pear.losses.random_draws import DrawingLoss
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.surrogate_gradient import estimate_by_score
 from pear.problem import CostMap, Model, Problem
-from pear.problem.keys_and_columns import call_with_keys, select_rows, takes_keys
-from pear.problem.model import plain_problem, recourse_model
+from pear.problem.model import model_with_predicted_rows, problem_of_model
+from pear.problem.sample_keys import call_with_keys, select_by_keys, takes_keys
 from pear.setting_checks import check_count_setting, check_positive_setting
 
 TaskLoss = Callable[..., Tensor]
@@ -90,8 +90,8 @@ class SFGELoss(DrawingLoss):
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
         """Return the problem and its cost map; a model with predicted right-hand sides maps its values itself."""
-        self.model, self._units = recourse_model(problem), None
-        return super().read_problem(problem) if self.model is None else (plain_problem(problem), None)
+        self.model, self._units = model_with_predicted_rows(problem), None
+        return super().read_problem(problem) if self.model is None else (problem_of_model(problem), None)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the mean loss of each sample's random forecasts; its derivative is the gradient of the class."""
@@ -143,7 +143,7 @@ class SFGELoss(DrawingLoss):
         with self.timed("gradient"):
             if not self.problem.is_curved:
                 return self.problem.sign * (true * (z - best)).sum(2)
-            rows = select_rows(self.problem, ids)
+            rows = select_by_keys(self.problem, ids)
             paid = torch.stack([rows.objective(part, true) for part in z])
             return self.problem.sign * (paid - rows.objective(best, true))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.sample_keys import select_by_keys
 from pear.setting_checks import check_positive_setting
 
 
@@ -66,7 +66,7 @@ class SSVMLoss(DecisionLoss):
     def _at_lower_bound(self, best: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Which variables of decisions (B, n) are at their lower bounds."""
         scale = best.abs().amax(1, keepdim=True).clamp_min(1.0)
-        bound = select_rows(self.problem, ids).lb if self.problem.has_program else torch.zeros(())
+        bound = select_by_keys(self.problem, ids).lb if self.problem.has_program else torch.zeros(())
         if bound is None:
             return torch.zeros_like(best, dtype=torch.bool)
         return best - bound.to(best) <= TIGHT * scale

@@ -14,7 +14,7 @@ from torch import Tensor
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.natural_sizes import RelativeResiduals, positive
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
-from pear.problem.matrix import matvec, row_squares
+from pear.problem.matrix import matrix_row_squares, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 
 
@@ -34,7 +34,9 @@ def guess_active(
         scale: the factors of the rows of G (m,) and the units of the variables (n,) in which the solver works. By
             default rows are scaled to length one and variables are not scaled.
     """
-    rows, columns = (1 / positive(row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
+    rows, columns = (
+        (1 / positive(matrix_row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
+    )
     size = positive((x / columns).abs().amax(1, keepdim=True))
     unit = positive((columns * torch.maximum(qp.c.abs(), matvec(qp.H, x).abs())).amax(1, keepdim=True))
     slack, multiplier = (qp.h - matvec(qp.G, x)) * rows / size, duals.inequality / rows / unit

@@ -9,7 +9,7 @@ from pear.optimality.definiteness import is_flat
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import positive
 from pear.optimality.rule import RANK
-from pear.problem.matrix import row_squares
+from pear.problem.matrix import matrix_row_squares
 
 
 def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
 def _solve_on_rows(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
     """Solve ``(H + ρJᵀJ) x = e``, (B, n); with the least norm where the matrix is singular."""
     size = positive(H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
-    A, G = (rows / positive(row_squares(rows).sqrt())[..., None] for rows in (A, G))
+    A, G = (rows / positive(matrix_row_squares(rows).sqrt())[..., None] for rows in (A, G))
     gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())
     K = H + size * gram
     factor, info = torch.linalg.cholesky_ex(K)

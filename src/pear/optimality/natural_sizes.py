@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.matrix import Matrix, matvec, plus_matvec, plus_tmatvec, row_squares
+from pear.problem.matrix import Matrix, matrix_row_squares, matvec, plus_matvec, plus_tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Sizes:
     @classmethod
     def of(cls, qp: QuadraticProgram) -> Sizes:
         """Compute the sizes of these programs."""
-        norms_A, norms_G = (positive(row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
+        norms_A, norms_G = (positive(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
         limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
         least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
         return cls(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import LARGEST
-from pear.problem.matrix import entries_within
+from pear.problem.matrix import matrix_entries_within
 from pear.problem.quadratic_program import QuadraticProgram
 
 
@@ -22,7 +22,7 @@ def screen(qp: QuadraticProgram) -> Tensor:
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):
-        number = number & entries_within(value, LARGEST)
+        number = number & matrix_entries_within(value, LARGEST)
     for value in (qp.h, qp.lb, qp.ub):
         number = number & ~value.isnan().any(1)
     empty = (qp.lb > qp.ub).any(1) | (qp.h == -torch.inf).any(1)

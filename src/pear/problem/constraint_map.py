@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, given_fields, shape_of, to_float64
 from pear.problem.cost_map import CostMap, read_map
-from pear.problem.matrix import to_csr
+from pear.problem.matrix import to_csr_matrix
 from pear.problem.problem import Problem
+from pear.problem.problem_fields import given_fields
+from pear.problem.tensor_conversion import ArrayLike
 
 SIDES = ("b", "h", "lb", "ub")
 """The fields of a problem that a constraint map may predict."""
-MATRICES = ("A", "G")
+CONSTRAINT_MATRICES = ("A", "G")
 """The matrices of a problem whose coefficients a constraint map may predict."""
-_MOST_DENSE = 2**20  # entries of a map that is kept as a dense array
 _ROWS = {"b": "p", "h": "m", "lb": "n", "ub": "n", "A": "p·n", "G": "m·n"}
 _MATRIX_OF = {"b": "A", "h": "G"}
 _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": "variables"}
@@ -73,7 +71,7 @@ class ConstraintMap:
             for name, value in given.items()
         }
         self.sides = tuple(name for name in self._maps if name in SIDES)
-        self.matrices = tuple(name for name in self._maps if name in MATRICES)
+        self.matrices = tuple(name for name in self._maps if name in CONSTRAINT_MATRICES)
         columns = {name: one.inputs for name, one in self._maps.items()}
         self.inputs = next(iter(columns.values()))
         if len(set(columns.values())) > 1:
@@ -122,7 +120,7 @@ class ConstraintMap:
         """Which entries of ``name``, one of b, h, lb and ub, are predicted. Shape (rows,), bool."""
         if name not in self._maps:
             return torch.zeros(rows, dtype=torch.bool)
-        return torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0)
+        return torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0)
 
     @property
     def priced_sides(self) -> tuple[str, ...]:
@@ -133,7 +131,7 @@ class ConstraintMap:
         """Which rows or bounds of ``name`` have a predicted limit or coefficient. Shape (rows,), bool."""
         found, matrix = self.predicted(name, rows), _MATRIX_OF.get(name)
         if matrix in self.matrices:
-            touched = torch.from_numpy(abs(to_csr(self._maps[matrix].M)).sum(1) > 0)
+            touched = torch.from_numpy(abs(to_csr_matrix(self._maps[matrix].M)).sum(1) > 0)
             found = found | touched.reshape(rows, -1).any(1)
         return found
 
@@ -144,7 +142,7 @@ class ConstraintMap:
             ProblemError: a matrix has another number of rows, the problem's own value of a predicted row is not finite,
                 or coefficients of a sparse problem are predicted.
         """
-        own = own_sides(problem)
+        own = constraint_sides(problem)
         for name in self.sides:
             one, rows = self._maps[name], own[name].shape[-1]
             if one.n != rows:
@@ -177,7 +175,7 @@ class ConstraintMap:
         return f"ConstraintMap({self.inputs} predicted values → {', '.join(counts)})"
 
 
-def refuse_coefficients(rows: ConstraintMap | None, who: str) -> None:
+def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None:
     """Raise ProblemError where coefficients of A or G are predicted, which ``who`` does not take."""
     if rows is not None and rows.matrices:
         raise ProblemError(
@@ -187,7 +185,7 @@ def refuse_coefficients(rows: ConstraintMap | None, who: str) -> None:
         )
 
 
-def own_sides(problem: Problem) -> dict[str, Tensor]:
+def constraint_sides(problem: Problem) -> dict[str, Tensor]:
     """The right-hand sides and bounds b, h, lb and ub of a problem, by name, (r,) or (N, r).
 
     Right-hand sides that the problem does not have are empty; bounds that it does not have are infinite.
@@ -199,23 +197,3 @@ def own_sides(problem: Problem) -> dict[str, Tensor]:
         else getattr(problem, name)
         for name, (size, value) in absent.items()
     }
-
-
-def dense_if_small(matrix: sparse.csr_array) -> Any:
-    """The matrix as a dense array where it has at most 2²⁰ entries; larger ones stay sparse."""
-    return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()
-
-
-def read_known_costs(known: Any, n: int) -> Tensor:
-    """The known costs of a model in float64, (n,) or (N, n); empty where none were given.
-
-    Raises:
-        ProblemError: a map was given instead of costs, or the shape is wrong.
-    """
-    if isinstance(known, (CostMap, ConstraintMap)):
-        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
-        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
-    found = to_float64("known", () if known is None else known)
-    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
-        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape_of(found)}")
-    return found

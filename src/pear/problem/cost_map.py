@@ -10,8 +10,9 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, sample_index, shape_of, to_float64, to_tensor
-from pear.problem.matrix import is_sparse, to_csr
+from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
+from pear.problem.sample_index import sample_index
+from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_tensor, to_tensor
 
 
 class CostMap:
@@ -47,9 +48,9 @@ class CostMap:
         self.M = None if M is None else read_map(M)
         fixed = None
         if known is not None:
-            fixed = _check_map_array("known of a cost map", to_float64("known", known), (1, 2), "(n,) or (N, n)")
+            fixed = _check_map_array("known of a cost map", to_float64_tensor("known", known), (1, 2), "(n,) or (N, n)")
         # torch's sparse tensors would issue warnings; the matrix has few entries, which ``_times`` sums instead
-        self._entries = _entries_of(self.M) if is_sparse(self.M) else None
+        self._entries = _entries_of(self.M) if is_sparse_matrix(self.M) else None
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -58,7 +59,7 @@ class CostMap:
         if self.known.shape[-1] != self.n:
             raise ProblemError(
                 f"known must have shape ({self.n},) or (N, {self.n}), a number for each row of M; got "
-                f"{shape_of(self.known)}"
+                f"{tensor_shape(self.known)}"
             )
         if self.names and len(self.names) != self.inputs:
             raise ProblemError(f"names must name the {self.inputs} predicted values; got {len(self.names)} names")
@@ -80,7 +81,7 @@ class CostMap:
         if values.ndim not in (1, 2) or values.shape[-1] != self.inputs:
             raise ProblemError(
                 f"the cost map takes {self.inputs} predicted values a sample, shape ({self.inputs},) or (B, "
-                f"{self.inputs}); got {shape_of(values)}"
+                f"{self.inputs}); got {tensor_shape(values)}"
             )
         rows = values.double() if values.ndim == 2 else values.double()[None]
         known = self._known(keys).to(values.device)
@@ -126,7 +127,7 @@ class CostMap:
         return self.known[torch.tensor(keys)]
 
     def __repr__(self) -> str:
-        kind = "identity" if self.M is None else "sparse" if is_sparse(self.M) else "dense"
+        kind = "identity" if self.M is None else "sparse" if is_sparse_matrix(self.M) else "dense"
         own = "" if self.batch is None else f", known costs of {self.batch} samples"
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
 
@@ -145,16 +146,16 @@ def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k
         name: the name of the matrix in error messages.
         expected: the expected shape in error messages.
     """
-    if not is_sparse(M):
-        return _check_map_array(name, to_float64(name, M), (2,), expected)
-    csr = to_csr(M).astype(float)
+    if not is_sparse_matrix(M):
+        return _check_map_array(name, to_float64_tensor(name, M), (2,), expected)
+    csr = to_csr_matrix(M).astype(float)
     _check_map_array(name, torch.from_numpy(csr.data), (1,), expected)
     return csr
 
 
 def _check_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
     if value.ndim not in dimensions:
-        raise ProblemError(f"{name} must have shape {expected}; got {shape_of(value)}")
+        raise ProblemError(f"{name} must have shape {expected}; got {tensor_shape(value)}")
     if not bool(value.isfinite().all()):
         raise ProblemError(f"{name} must be finite; it holds NaN or infinity")
     return value

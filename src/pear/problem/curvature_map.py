@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, to_float64
 from pear.problem.cost_map import CostMap, read_map
 from pear.problem.problem import Problem
+from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float64_tensor
 
 
 class CurvatureMap:
@@ -35,7 +36,7 @@ class CurvatureMap:
     def __init__(self, M: ArrayLike, signs: ArrayLike) -> None:
         self._map = CostMap(read_map(M, "M of a curvature map", "(n·n, k)"))
         self.inputs, self.n = self._map.inputs, round(self._map.n**0.5)
-        self.signs = to_float64("signs", signs)
+        self.signs = to_float64_tensor("signs", signs)
         if self.n**2 != self._map.n or tuple(self.signs.shape) != (self.inputs,):
             raise ProblemError(
                 f"M of a curvature map must have n² rows, and signs a number for each of its {self.inputs} columns; "
@@ -66,3 +67,20 @@ class CurvatureMap:
 
     def __repr__(self) -> str:
         return f"CurvatureMap({self.inputs} predicted values → Q of {self.n} variables)"
+
+
+def split_curvature_map(problem: Any, *values: Any) -> tuple[Any, ...]:
+    """Take the predicted curvature out of a model, as one Q for each of the given forecasts.
+
+    Args:
+        problem: a ``Problem`` or a ``Model``.
+        values: (B, k) predicted values.
+
+    Returns:
+        The model without its curvature map, and a detached Q (B, n, n) for each of ``values``. A problem, or a model
+        that predicts no curvature, is returned unchanged, with None for each of ``values``.
+    """
+    if getattr(problem, "curvature_map", None) is None:
+        return (problem, *(None for _ in values))
+    plain = replace(problem, curvature_map=None)
+    return (plain, *(problem.curvature(to_batch_tensor(one).detach().double()) for one in values))

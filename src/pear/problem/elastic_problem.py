@@ -10,9 +10,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.constraint_map import own_sides
-from pear.problem.derived_problems import add_curvature
-from pear.problem.matrix import Matrix, matvec, tmatvec, to_csr
+from pear.problem.constraint_map import constraint_sides
+from pear.problem.derived_problems import problem_with_curvature
+from pear.problem.matrix import Matrix, matvec, tmatvec, to_csr_matrix
 from pear.problem.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -39,7 +39,7 @@ class ElasticProblem:
         has = {name: price.isfinite() if name != "b" else price[0].isfinite() for name, price in prices.items()}
         self._at = at = {name: where.nonzero()[:, 0] for name, where in has.items()}
         self.price = torch.cat([*prices["b"][:, at["b"]], *(prices[name][at[name]] for name in ("h", "lb", "ub"))])
-        own = own_sides(problem)
+        own = constraint_sides(problem)
         m, bounds = own["h"].shape[-1], len(at["lb"]) + len(at["ub"])
         # rows of the elastic G that have a slack: the priced rows of G, and all rows made of bounds
         self._rows = torch.cat([at["h"], torch.arange(m, m + bounds, device=problem.device)])
@@ -70,8 +70,8 @@ class ElasticProblem:
         if curvature is None:
             return self.problem.relaxed()
         if curvature.ndim == 1:
-            return add_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
-        return add_curvature(self.problem.relaxed(), _pad_with_slacks(curvature, len(self.price)))
+            return problem_with_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+        return problem_with_curvature(self.problem.relaxed(), _pad_with_slacks(curvature, len(self.price)))
 
     @cached_property
     def violations(self) -> Problem:
@@ -169,7 +169,7 @@ def _identity_rows(n: int, at: Tensor) -> sparse.csr_array:
 def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
     """A matrix of the problem with the rows (axis −2) or columns (axis −1) ``more`` behind its own."""
     if problem.is_sparse:
-        return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr(matrix), more], format="csr")
+        return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr_matrix(matrix), more], format="csr")
     dense = torch.from_numpy(more.toarray()).to(problem.device)
     return torch.cat([matrix, dense.expand(*matrix.shape[:-2], *dense.shape)], axis)
 
@@ -179,5 +179,5 @@ def _pad_with_slacks(Q: Matrix | None, slacks: int) -> Any:
     if Q is None:
         return None
     if Q.is_sparse:
-        return sparse.block_diag([to_csr(Q), sparse.csr_array((slacks, slacks))], format="csr")
+        return sparse.block_diag([to_csr_matrix(Q), sparse.csr_array((slacks, slacks))], format="csr")
     return torch.nn.functional.pad(Q, (0, slacks, 0, slacks))

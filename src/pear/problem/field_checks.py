@@ -7,15 +7,15 @@ import math
 import operator
 import warnings
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import MATRICES, NO_BOUND, drop_huge_bounds, float_type, is_per_sample, shape_of
-from pear.problem.matrix import Matrix, SparseMatrix, to_csr
+from pear.problem.matrix import MATRICES
+from pear.problem.problem_fields import NO_BOUND, drop_huge_bound_fields, is_field_per_sample
+from pear.problem.tensor_conversion import tensor_shape
 
 PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
 SENSES = {word: word[:3] for word in ("min", "minimize", "minimum", "max", "maximize", "maximum")}
@@ -28,10 +28,6 @@ SHAPES = {
     "lb": "a number, (n,) or per sample (N, n)",
     "ub": "a number, (n,) or per sample (N, n)",
 }
-SYMMETRY = {torch.float64: 1e-8, torch.float32: 1e-5}
-"""Largest relative asymmetry of Q that counts as rounding, by the type in which Q was given."""
-DEFINITENESS = 1e-9
-"""Largest relative size of an eigenvalue of the wrong sign that counts as rounding."""
 
 
 def check_sense(sense: Any) -> None:
@@ -44,36 +40,26 @@ def check_sense(sense: Any) -> None:
     )
 
 
-def check_smoothing(smoothing: Any, automatic: bool = True) -> None:
-    """Check that ``smoothing`` is a finite number of at least 0, or, where ``automatic``, "auto"."""
-    if automatic and isinstance(smoothing, str) and smoothing == "auto":
-        return
-    number = isinstance(smoothing, Real) and not isinstance(smoothing, bool)
-    if not number or not 0 <= float(smoothing) < math.inf:
-        allowed = "a number of at least 0, or 'auto'" if automatic else "a finite number, at least 0"
-        raise ProblemError(f"smoothing must be {allowed}; got {smoothing!r}")
-
-
 def check_dimensions(fields: Mapping[str, Tensor]) -> None:
     """Check the number of dimensions of every field, and that Q is square."""
     for name, value in fields.items():
         allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
         if value.ndim not in allowed:
-            raise ProblemError(f"{name} must have shape {SHAPES[name]}; got {shape_of(value)}")
+            raise ProblemError(f"{name} must have shape {SHAPES[name]}; got {tensor_shape(value)}")
         if name == "Q" and value.shape[-1] != value.shape[-2]:
-            raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {shape_of(value)}")
+            raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {tensor_shape(value)}")
 
 
 def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
     """The number of variables, from ``n`` and the shapes of the fields, which must all agree."""
     found = [] if n is None else [(f"n={n}", _check_size(n))]
     found += [
-        (f"{name} of shape {shape_of(fields[name])}", fields[name].shape[-1])
+        (f"{name} of shape {tensor_shape(fields[name])}", fields[name].shape[-1])
         for name in ("Q", "A", "G", "lb", "ub")
         if name in fields and fields[name].ndim
     ]
     if isinstance(marks, Tensor) and marks.dtype == torch.bool:
-        found.append((f"integer of shape {shape_of(marks)}", len(marks)))
+        found.append((f"integer of shape {tensor_shape(marks)}", len(marks)))
     if not found:
         raise ProblemError("the number of variables cannot be told from the fields given; pass n=")
     first, size = found[0]
@@ -93,8 +79,8 @@ def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
-                f"{name} of shape {shape_of(fields[name])} has {fields[name].shape[-1]} variables but the problem has "
-                f"{n}; expected {SHAPES[name]} with n = {n}"
+                f"{name} of shape {tensor_shape(fields[name])} has {fields[name].shape[-1]} variables but the "
+                f"problem has {n}; expected {SHAPES[name]} with n = {n}"
             )
 
 
@@ -104,20 +90,22 @@ def check_rows(fields: Mapping[str, Tensor]) -> None:
         for here, missing in ((left, right), (right, left)):
             if here in fields and missing not in fields:
                 raise ProblemError(
-                    f"{here} of shape {shape_of(fields[here])} was given without {missing}; the constraint is "
+                    f"{here} of shape {tensor_shape(fields[here])} was given without {missing}; the constraint is "
                     f"{formula}: pass {missing} of shape {SHAPES[missing]}, or leave out {here}"
                 )
         if left in fields and fields[left].shape[-2] != fields[right].shape[-1]:
             raise ProblemError(
-                f"{left} of shape {shape_of(fields[left])} has {fields[left].shape[-2]} rows but {right} of shape "
-                f"{shape_of(fields[right])} has {fields[right].shape[-1]} entries; {formula} needs one entry for each "
-                "row"
+                f"{left} of shape {tensor_shape(fields[left])} has {fields[left].shape[-2]} rows but {right} of shape "
+                f"{tensor_shape(fields[right])} has {fields[right].shape[-1]} entries; {formula} needs one entry for "
+                "each row"
             )
 
 
 def infer_batch(fields: Mapping[str, Tensor]) -> int | None:
     """The number of samples N of the fields given per sample; None where all are shared."""
-    found = [(f"{name} of shape {shape_of(v)}", v.shape[0]) for name, v in fields.items() if is_per_sample(name, v)]
+    found = [
+        (f"{name} of shape {tensor_shape(v)}", v.shape[0]) for name, v in fields.items() if is_field_per_sample(name, v)
+    ]
     for other, theirs in found[1:]:
         if theirs != found[0][1]:
             raise ProblemError(
@@ -141,16 +129,16 @@ def check_cost(
     if cost.dtype.is_complex:
         raise ProblemError(f"{name} must hold real numbers, got type {str(cost.dtype).removeprefix('torch.')}")
     if cost.ndim != 2 or cost.shape[1] != n:
-        raise ProblemError(f"{name} must have shape (B, {n}), one row for each sample; got {shape_of(cost)}")
+        raise ProblemError(f"{name} must have shape (B, {n}), one row for each sample; got {tensor_shape(cost)}")
     if batch is not None and batch != len(cost):
         raise ProblemError(
             f"{name} has {len(cost)} samples but {other} has {batch}; select the same samples with "
             "problem[index], or name them with keys= where a loss or layer takes it"
         )
     for field, value in overrides.items():
-        if is_per_sample(field, value) and value.shape[0] != len(cost):
+        if is_field_per_sample(field, value) and value.shape[0] != len(cost):
             raise ProblemError(
-                f"{field} of shape {shape_of(value)} has {value.shape[0]} samples but {name} has {len(cost)}; give "
+                f"{field} of shape {tensor_shape(value)} has {value.shape[0]} samples but {name} has {len(cost)}; give "
                 "one for each sample, or leave out the first dimension to share it"
             )
 
@@ -190,7 +178,7 @@ def check_bounds(fields: Mapping[str, Tensor]) -> None:
 
 def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
     """Warn about finite bounds that are so large that they count as absent."""
-    left = drop_huge_bounds({name: v for name, v in fields.items() if isinstance(v, Tensor)})
+    left = drop_huge_bound_fields({name: v for name, v in fields.items() if isinstance(v, Tensor)})
     counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in left.items()}
     found = [f"{count} in {name}" for name, count in counts.items() if count]
     if found:
@@ -198,71 +186,6 @@ def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
             f"bounds of {NO_BOUND:g} and more are taken as no bound ({', '.join(found)}); write inf to say so",
             stacklevel=3,
         )
-
-
-def symmetrise(Q: Matrix, original: Any) -> Matrix:
-    """½ (Q + Qᵀ), after a check that Q is symmetric up to rounding in the type of ``original``.
-
-    Samples with NaN pass, because a solve reports them by their status.
-    """
-    if Q.is_sparse:
-        sizes = [float(abs(value).max()) if Q.nnz else 0.0 for value in (Q.csr - Q.csr.T, Q.csr)]
-        gap, top = torch.tensor(sizes, dtype=torch.float64).reshape(2, 1)
-        half = SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
-    elif torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
-        return Q
-    else:
-        gap, top = (value.abs().amax((-2, -1)).reshape(-1) for value in (Q - Q.mT, Q))
-        half = 0.5 * (Q + Q.mT)
-    wrong = gap > SYMMETRY[float_type(original) or torch.float64] * top
-    if bool(wrong.any()):
-        first = int(wrong.nonzero()[0])
-        where = f" in sample {first}" if Q.ndim == 3 else ""
-        raise ProblemError(
-            f"Q must be symmetric: entries differ from their mirror image by up to {gap[first].item():.3g}{where}; "
-            "pass (Q + Q.T) / 2 (Q.mT for a batch), which has the same zᵀQz"
-        )
-    return half
-
-
-def check_definite(Q: Matrix, sense: str) -> None:
-    """Check that Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding.
-
-    For a sparse Q only the signs of the diagonal are checked, because eigenvalues of a large matrix take too long. A
-    solve reports the rest by its status.
-    """
-    sign = 1.0 if sense == "min" else -1.0
-    if Q.is_sparse:
-        least = float((sign * Q.csr.diagonal()).min(initial=0.0))
-        if least < -DEFINITENESS * (float(abs(Q.csr).max()) if Q.nnz else 0.0):
-            raise ProblemError(
-                f"Q must be {'positive' if sense == 'min' else 'negative'} semidefinite for sense='{sense}': its "
-                f"diagonal holds {sign * least:.3g}; check the sign of Q and the sense"
-            )
-        return
-    matrices = sign * (Q if Q.ndim == 3 else Q.unsqueeze(0))
-    # A Cholesky factor of a slightly shifted matrix settles nearly all at a tenth of the cost of the eigenvalues.
-    shift = DEFINITENESS * matrices.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
-    shifted = matrices + shift[:, None, None] * torch.eye(Q.shape[-1], dtype=Q.dtype, device=Q.device)
-    for sample in torch.linalg.cholesky_ex(shifted).info.nonzero().flatten().tolist():
-        eigenvalues = torch.linalg.eigvalsh(matrices[sample])
-        least = eigenvalues[0].item()
-        if least < -DEFINITENESS * eigenvalues.abs().max().item():
-            where = f" in sample {sample}" if Q.ndim == 3 else ""
-            kind, which = ("positive", "least") if sense == "min" else ("negative", "largest")
-            raise ProblemError(
-                f"Q must be {kind} semidefinite for sense='{sense}': its {which} eigenvalue is "
-                f"{sign * least:.3g}{where}; {_convexity_advice(sense, -least)}"
-            )
-
-
-def _convexity_advice(sense: str, shift: float) -> str:
-    if sense == "min":
-        return f"if that is rounding, add {shift:.3g} times the identity; if you maximise, pass sense='max'"
-    return (
-        "the objective is maximised as written, so a risk or cost matrix enters with a minus sign (pass -Q); if it is "
-        f"rounding, subtract {shift:.3g} times the identity"
-    )
 
 
 def _check_size(n: Any) -> int:

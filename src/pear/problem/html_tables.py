@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pear.wording import summarise_names
+
 if TYPE_CHECKING:
     from pear.problem.model import Model
     from pear.problem.problem import Problem
@@ -30,17 +32,6 @@ def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     )
     below = "".join(f"<p>{escape(line)}</p>" for line in note.splitlines() if line.strip())
     return f"<table><caption>{escape(title)}</caption>{rows}</table>{below}"
-
-
-def summarise_names(names: tuple[str, ...], most: int = 4) -> str:
-    """The number of names and the first few of them, in one line.
-
-    Example:
-        >>> summarise_names(("a", "b")), summarise_names(("a", "b", "c", "d", "e", "f"))
-        ('2: a, b', '6: a, b, c, …')
-    """
-    shown = names if len(names) <= most else (*names[: most - 1], "…")
-    return f"{len(names)}: {', '.join(shown)}"
 
 
 def problem_facts(problem: Problem) -> dict[str, object]:

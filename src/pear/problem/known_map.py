@@ -12,22 +12,18 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import field_checks
-from pear.problem.array_conversion import MATRICES, given_fields, shape_of, to_float64
-from pear.problem.constraint_map import SIDES, own_sides
+from pear.problem.constraint_map import SIDES, constraint_sides
 from pear.problem.cost_map import CostMap, read_map
-from pear.problem.matrix import to_csr
+from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
+from pear.problem.indexed_names import index_names
+from pear.problem.matrix import MATRICES, to_csr_matrix
 from pear.problem.problem import Problem
+from pear.problem.problem_fields import given_fields
+from pear.problem.tensor_conversion import tensor_shape, to_float64_tensor
 
 TARGETS = ("cost", "offset", *SIDES, *MATRICES)
 """What known values may change: the costs, the objective's constant, right-hand sides, bounds, and Q, A and G."""
 _MOST_NAMED = 6  # names in an error message
-
-
-def entry_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
-    """Names of the entries of an array, row by row: level, or price[0], …, or Sigma[0,1], …."""
-    if not len(shape):
-        return (name,)
-    return tuple(f"{name}[{','.join(str(i) for i in at)}]" for at in np.ndindex(*shape))
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class KnownValue:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        object.__setattr__(self, "labels", tuple(self.labels) or entry_names(self.name, self.shape))
+        object.__setattr__(self, "labels", tuple(self.labels) or index_names(self.name, self.shape))
 
     @property
     def size(self) -> int:
@@ -130,7 +126,7 @@ class KnownMap:
         Raises:
             ProblemError: a matrix has another number of rows, or the matrices of a sparse problem are to differ.
         """
-        n, own = problem.n, own_sides(problem)
+        n, own = problem.n, constraint_sides(problem)
         p, m = own["b"].shape[-1], own["h"].shape[-1]
         sizes = {"cost": n, "offset": 1, "b": p, "h": m, "lb": n, "ub": n, "Q": n * n, "A": p * n, "G": m * n}
         for name, one in self._maps.items():
@@ -177,7 +173,7 @@ class KnownMap:
         Raises:
             ProblemError: bounds cross, or Q has the wrong curvature.
         """
-        own, n, found = own_sides(problem), problem.n, {}
+        own, n, found = constraint_sides(problem), problem.n, {}
         for name in self.targets:
             if name in ("cost", "offset"):
                 continue
@@ -189,8 +185,8 @@ class KnownMap:
             else:
                 found[name] = self._own(name, own[name]) + change
         if "Q" in found:
-            found["Q"] = field_checks.symmetrise(found["Q"], found["Q"])
-            field_checks.check_definite(found["Q"], problem.sense)
+            found["Q"] = symmetrise_curvature(found["Q"], found["Q"])
+            check_curvature_sign(found["Q"], problem.sense)
         bounds = {name: found.get(name, getattr(problem, name)) for name in ("lb", "ub")}
         field_checks.check_bounds({name: bound for name, bound in bounds.items() if bound is not None})
         return found
@@ -199,7 +195,7 @@ class KnownMap:
         """The model's own values of a side, with 0 for infinite bounds that known values replace."""
         if name not in ("lb", "ub") or not bool(own.isinf().any()):
             return own
-        touched = torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0).to(own.device)
+        touched = torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0).to(own.device)
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
@@ -241,8 +237,8 @@ class KnownMap:
         """The numbers of a known value, from an array under its name or from one column for each of its entries."""
         if one.name in table:
             taken.add(one.name)
-            value = to_float64(f"known {one.name}", table[one.name])
-            shape = shape_of(value)
+            value = to_float64_tensor(f"known {one.name}", table[one.name])
+            shape = tensor_shape(value)
             if shape in ((*one.shape,), (*shape[:1], *one.shape)) or (shape == (*shape[:1], 1) and one.size == 1):
                 return value.reshape(one.size) if shape == one.shape else value.reshape(-1, one.size)
             text = ", ".join(str(size) for size in ("N", *one.shape))
@@ -257,7 +253,7 @@ class KnownMap:
                 f"{_join(self._names())}: arrays by these names, or a column for each entry, such as {one.labels[0]}"
             )
         taken.update(one.labels)
-        columns = [to_float64(f"known {label}", table[label]) for label in one.labels]
+        columns = [to_float64_tensor(f"known {label}", table[label]) for label in one.labels]
         return torch.stack(list(torch.broadcast_tensors(*columns)), -1)
 
     def _names(self) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ from torch import Tensor
 
 Matrix = Any
 """A tensor (B or 1, r, n), or a ``SparseMatrix``."""
+MATRICES = ("Q", "A", "G")
+"""The names of the fields of a problem that are matrices."""
+_MOST_DENSE = 2**20  # entries of a small matrix
 
 
 class SparseMatrix:
@@ -180,19 +183,19 @@ def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
     return base + tmatvec(matrix, vector)
 
 
-def row_squares(matrix: Matrix) -> Tensor:
+def matrix_row_squares(matrix: Matrix) -> Tensor:
     """The squared length of each row of (B or 1, r, n), shape (B or 1, r)."""
     squared: Tensor = matrix.row_squares if matrix.is_sparse else (matrix * matrix).sum(2)
     return squared
 
 
-def entries_within(matrix: Matrix, limit: float) -> Tensor:
+def matrix_entries_within(matrix: Matrix, limit: float) -> Tensor:
     """Whether all entries of each matrix are at most ``limit`` in absolute value; False for NaN. Shape (B or 1,)."""
     entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
     return (entries.abs() <= limit).all(1)
 
 
-def sample_of(field: Matrix, i: int) -> Any:
+def matrix_of_sample(field: Matrix, i: int) -> Any:
     """The part of a field that belongs to sample ``i``, as a numpy array or SciPy CSR matrix.
 
     Args:
@@ -203,20 +206,25 @@ def sample_of(field: Matrix, i: int) -> Any:
     return field.csr if field.is_sparse else field[0 if field.shape[0] == 1 else i].cpu().numpy()
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse_matrix(value: Any) -> bool:
     """True for a ``SparseMatrix``, for SciPy's sparse matrices and for torch's sparse tensors."""
     return sparse.issparse(value) or (
         value.layout is not torch.strided if isinstance(value, Tensor) else isinstance(value, SparseMatrix)
     )
 
 
-def to_csr(value: Any) -> sparse.csr_array:
+def to_csr_matrix(value: Any) -> sparse.csr_array:
     """A matrix (r, n) of any kind, dense or sparse, in SciPy's CSR form. It shares memory where possible."""
     if isinstance(value, SparseMatrix):
         return value.csr
-    if isinstance(value, Tensor) and is_sparse(value):
+    if isinstance(value, Tensor) and is_sparse_matrix(value):
         coo = value.detach().to_sparse_coo().coalesce().cpu()
         value = sparse.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
     elif isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     return sparse.csr_array(value)
+
+
+def densify_small_matrix(matrix: sparse.csr_array) -> Any:
+    """Return a matrix of at most 2²⁰ entries as a dense NumPy array, and a larger one unchanged."""
+    return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()

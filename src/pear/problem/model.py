@@ -1,4 +1,4 @@
-"""``Model``: a problem with its cost map, its known costs and the names of its variables and rows."""
+"""``Model``: a problem with the maps from predicted values to its numbers, and the names of its variables and rows."""
 
 from __future__ import annotations
 
@@ -13,48 +13,52 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.problem.array_conversion import as_batch, sample_index
-from pear.problem.constraint_map import ConstraintMap, dense_if_small, own_sides, read_known_costs
+from pear.problem.constraint_map import ConstraintMap, constraint_sides
 from pear.problem.cost_map import CostMap
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.elastic_problem import ElasticProblem
 from pear.problem.html_tables import model_table
 from pear.problem.known_map import KnownMap
+from pear.problem.matrix import densify_small_matrix
+from pear.problem.model_checks import check_model_costs, check_model_maps, read_model_costs
 from pear.problem.named_decisions import NamedDecisions
-from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
+from pear.problem.pandas_data import is_pandas_frame
+from pear.problem.penalty_and_projection import Penalty, Projection
 from pear.problem.predicted_entries import Entries, map_predicted_entries
 from pear.problem.problem import Problem
-from pear.problem.row_pairing import is_frame
+from pear.problem.sample_index import sample_index
+from pear.problem.tensor_conversion import to_batch_tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A problem together with what is predicted about it and the names of its variables and rows.
 
-    Losses, layers and ``pear.fit`` take a model wherever they take a problem. The cost map turns predicted values ŷ
-    into costs, and the constraint map turns them into right-hand sides and bounds.
+    Losses, layers and ``pear.fit`` accept a model in place of a problem. The cost map turns predicted values ŷ (k,)
+    into costs, and the constraint map turns them into right-hand sides, bounds and coefficients.
 
     Attributes:
-        problem: the plain problem, with n costs.
-        known: (n,) float64, the model's own costs: those of the imported file, or the part that the cost map adds to
-            predicted costs. Shape (N, n) where samples have known costs of their own. Zero where none are known.
+        problem: the ``Problem``, with n variables.
+        known: (n,) float64, the costs that are not predicted: the costs of the imported file, or the part that the cost
+            map adds to predicted costs. Shape (N, n) if samples have known costs of their own. By default zero.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
-            A tensor (N,) where it depends on known values of samples.
+            A tensor (N,) if the constant depends on known values of samples.
         variables: n names.
         rows: names of the rows, in the order of the source.
-        cost_map: the map from the predicted values to the n costs; None where all costs are predicted as they are.
-        layout: for every name in the result of ``decision``, the columns of z that belong to it, in the shape of the
-            original variable. By default each of ``variables`` has one column.
+        cost_map: the map from the predicted values to the n costs; None if the predicted values are the n costs.
+        layout: for every name in the result of ``decision``, the columns of z that belong to the name, in the shape of
+            the original variable. By default each of ``variables`` has one column.
         report: sentences that describe the imported model.
-        constraint_map: the map from the predicted values to right-hand sides and bounds; None where only costs are
-            predicted. A model with a constraint map and no cost map predicts no costs: they must be given as ``known``.
-        recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs one to
-            decide; ``with_recourse`` can add it later.
-        constraints: names of the rows of A, then of those of G; empty where they have no names.
+        constraint_map: the map from the predicted values to right-hand sides, bounds and coefficients; None if only
+            costs are predicted. A model with a constraint map and no cost map predicts no costs: pass them as
+            ``known``.
+        recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs a
+            recourse to decide; ``with_recourse`` can add it later.
+        constraints: names of the rows of A, then of the rows of G; empty if they have no names.
         known_map: the map from values that are known for every sample, such as a battery's level this morning, to
-            costs, right-hand sides, bounds and matrices; None where there are none. Such a model decides after
-            ``with_known``, or where ``known=`` comes with a call.
-        curvature_map: the map from predicted weights of quadratic terms to Q; None where no such weight is predicted.
+            costs, right-hand sides, bounds and matrices; None if no such values exist. A model with a known map decides
+            after ``with_known``, or when a call passes ``known=``.
+        curvature_map: the map from predicted weights of quadratic terms to Q; None if no such weight is predicted.
 
     Example:
         >>> import torch
@@ -82,40 +86,15 @@ class Model:
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
-        if not self.problem.has_program and (rows is not None or self.known_map is not None):
-            raise ProblemError("an Oracle has no right-hand sides that could be predicted or known; predict its costs")
-        object.__setattr__(self, "known", read_known_costs(self.known, n))
-        given = self.known.numel() > 0
-        check_recourse(self.problem, rows, self.recourse)
-        if self.known_map is not None:
-            self.known_map.check(self.problem)
-        if self.curvature_map is not None and (rows is not None or self.problem.is_sparse):
-            why = "the matrices of a sparse problem are fixed" if rows is None else "right-hand sides are predicted"
-            raise ProblemError(f"the weight of a quadratic term cannot be predicted here: {why}; give it a value")
+        object.__setattr__(self, "known", read_model_costs(self.known, n))
+        check_model_maps(self)
         if rows is not None and self.cost_map is None:
-            known = self.known if given else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(dense_if_small(sparse.csr_array((n, rows.inputs))), known))
-        own = self.cost_map
-        if rows is not None and own is not None and rows.inputs != own.inputs:
-            raise ProblemError(
-                f"the cost map takes {own.inputs} predicted values and the constraint map {rows.inputs}; give both a "
-                "column for each predicted value"
-            )
-        if own is not None and own.n != n:
-            raise ProblemError(f"the cost map gives {own.n} costs, and the problem has {n} variables; make them equal")
-        if given and own is not None and not torch.equal(self.known, own.known.to(self.known)):
-            raise ProblemError(
-                "known costs came beside a cost map that has others; pass them to the map: pear.CostMap(M, known=…)"
-            )
-        silent = rows is not None and not given and not self.predicts_costs and self.problem.Q is None
-        silent &= self.known_map is None or not {"cost", "Q"} & {*self.known_map.targets}
-        if silent and own is not None and not bool(own.known.any()):
-            raise ProblemError(
-                "all costs are zero: no cost is predicted, no known costs were given, and the objective has no Q; pass "
-                "known=…, a cost for each variable (zeros, where violations alone are to count)"
-            )
-        if not given:
-            object.__setattr__(self, "known", torch.zeros(n, dtype=torch.float64) if own is None else own.known)
+            M = densify_small_matrix(sparse.csr_array((n, rows.inputs)))
+            object.__setattr__(self, "cost_map", CostMap(M, self.known if self.known.numel() else torch.zeros(n)))
+        check_model_costs(self)
+        if not self.known.numel():
+            zero = torch.zeros(n, dtype=torch.float64)
+            object.__setattr__(self, "known", zero if self.cost_map is None else self.cost_map.known)
         object.__setattr__(self, "variables", tuple(self.variables) or tuple(f"x{i}" for i in range(n)))
         if len(self.variables) != n:
             raise ProblemError(f"variables must name all {n} variables; got {len(self.variables)} names")
@@ -124,12 +103,12 @@ class Model:
 
     @property
     def inputs(self) -> int:
-        """The number of values that are predicted for a sample."""
+        """The number k of values that are predicted for a sample."""
         return self.problem.n if self.cost_map is None else self.cost_map.inputs
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the predicted values."""
+        """The names of the k predicted values."""
         if self.cost_map is None:
             return self.variables
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
@@ -138,8 +117,8 @@ class Model:
         """Compute the n costs ``M ŷ + known`` from predicted values ŷ. The result is differentiable.
 
         Args:
-            predicted: (k,) or (B, k), the values ŷ. If the model has no cost map, they are the costs themselves. If
-                they are omitted, the result is ``known``, the part of the costs that is not predicted.
+            predicted: (k,) or (B, k), the values ŷ; without a cost map, the n costs. May be omitted if no cost depends
+                on predicted values; the result is then ``known``.
             keys: the row numbers of the B samples in ``known``, if ``known`` has one row per sample.
         """
         if predicted is None:
@@ -149,12 +128,14 @@ class Model:
         return (self.cost_map or CostMap(known=torch.zeros(self.problem.n)))(predicted, keys)
 
     def curvature(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> Tensor | None:
-        """Q (B, n, n) under predicted values (B, k), differentiable; None where no weight of a quadratic is predicted.
+        """Compute Q (B, n, n) from predicted values; None if the model has no curvature map. Differentiable.
 
-        ``keys`` are B row numbers, where samples have a Q of their own; if omitted, the batch is all of them.
+        Args:
+            predicted: (k,) or (B, k).
+            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
         """
         own = self.problem if keys is None else self.problem[list(keys)]
-        return None if self.curvature_map is None else self.curvature_map(as_batch(predicted), own.Q)
+        return None if self.curvature_map is None else self.curvature_map(to_batch_tensor(predicted), own.Q)
 
     @classmethod
     def predicting(
@@ -170,23 +151,24 @@ class Model:
         A: Entries = False,
         G: Entries = False,
     ) -> Model:
-        """A model that predicts the chosen costs, limits and coefficients directly, without a map of their own.
+        """Make a model in which each predicted value is one cost, one limit or one coefficient.
 
         The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G, each
-        in its own order. The problem's own value of a predicted entry is ignored; ``model.problem`` has 0 there.
+        field in the given order. A predicted entry replaces the problem's number; ``model.problem`` has 0 there.
 
         Args:
             problem: the problem to decide.
             cost: which costs are predicted: True for all, a list of indices, or False for none.
-            b: which right-hand sides of equalities, in the same way.
-            h: which right-hand sides of inequalities.
-            lb: which lower bounds.
-            ub: which upper bounds.
-            recourse: what happens where the decision under the forecast violates the truth.
-            known: (n,) or (N, n) costs that are not predicted, with 0 at those that are. May be left out where some
-                cost is predicted or the problem has a Q; it is then 0.
-            A: which coefficients of equalities: pairs (row, column), or True for all that are not 0. A dense problem.
-            G: which coefficients of inequalities.
+            b: which right-hand sides of equalities are predicted, in the same form.
+            h: which right-hand sides of inequalities are predicted.
+            lb: which lower bounds are predicted.
+            ub: which upper bounds are predicted.
+            recourse: the rule for a decision under the forecast that violates the true constraints.
+            known: (n,) or (N, n) costs that are not predicted, with 0 for every predicted cost. By default 0; must be
+                passed if no cost is predicted and the problem has no Q.
+            A: which coefficients of equalities are predicted: a list of pairs (row, column), True for all that are not
+                0, or False for none. Needs a dense problem.
+            G: which coefficients of inequalities are predicted, in the form of ``A``.
 
         Raises:
             ProblemError: an index is out of range, nothing is predicted, a predicted cost is also known, or the
@@ -207,50 +189,56 @@ class Model:
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
     def right_hand_sides(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
-        """The predicted right-hand sides and bounds, by name, as differentiable functions of the predicted values.
+        """Compute the predicted right-hand sides and bounds from predicted values. The result is differentiable.
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers, where samples have fields of their own; if omitted, the batch is all of them.
+            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
 
         Returns:
-            (B, r) for each of b, h, lb and ub that is predicted, as overrides for ``pear.solve(model.problem, …)``.
+            (B, r) for each of b, h, lb and ub that is predicted, by name; ``pear.solve(model.problem, …)`` accepts
+            these as keyword arguments.
         """
         if self.constraint_map is None:
             return {}
-        own = own_sides(self.problem if keys is None else self.problem[list(keys)])
-        return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
+        own = constraint_sides(self.problem if keys is None else self.problem[list(keys)])
+        return self.constraint_map(to_batch_tensor(predicted), {name: own[name] for name in self.constraint_map.sides})
 
     def coefficients(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
-        """A and G with their predicted coefficients, (B, r, n) by name; arguments as for ``right_hand_sides``."""
+        """Compute A and G, (B, r, n) by name, if some of their coefficients are predicted. Differentiable.
+
+        Args:
+            predicted: (k,) or (B, k).
+            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
+        """
         if self.constraint_map is None or not self.constraint_map.matrices:
             return {}
         own = self.problem if keys is None else self.problem[list(keys)]
         matrices = {name: getattr(own, name) for name in self.constraint_map.matrices}
-        return self.constraint_map.coefficients(as_batch(predicted), matrices)
+        return self.constraint_map.coefficients(to_batch_tensor(predicted), matrices)
 
     @cached_property
     def predicts_costs(self) -> bool:
-        """Whether some cost depends on the predicted values; False where all costs are known."""
+        """True if some cost depends on the predicted values, False if all costs are known."""
         M: Any = None if self.cost_map is None else self.cost_map.M
         return M is None or bool(abs(M).sum() > 0)
 
     @cached_property
     def elastic(self) -> ElasticProblem:
-        """The problem with slacks on the rows that have a price, built once."""
+        """The problem with a slack variable on every row that has a price, built at the first use."""
         if self.constraint_map is None or self.recourse is None:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions z (n,) or (B, n) by the names of ``layout``. Each part has its own shape, behind B.
+        """Split decisions by the names of ``layout``. A part has the shape of its variable, after the dimension B.
 
-        Variables with an index (``charge[0]``, ``charge[1]``, …) make an array, ``charge``; a single one is found by
-        its own name as well. Of a DataFrame (B, n) the parts are a Series or a DataFrame with its index.
+        Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
+        accepts the name of a single variable, such as ``charge[3]``.
 
         Args:
-            z: a tensor, or any value that NumPy converts to an array, such as the result of
-                ``DecisionRegressor.decide``.
+            z: (n,) or (B, n), a tensor, or any value that NumPy converts to an array, such as the result of
+                ``DecisionRegressor.decide``. The parts of a DataFrame are Series and DataFrames with the same index.
 
         Raises:
             DataError: z has another number of variables.
@@ -260,25 +248,26 @@ class Model:
         if z.ndim not in (1, 2) or z.shape[-1] != n:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         parts = {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
-        return NamedDecisions(parts, z, self.variables, given.index if is_frame(given) else None)
+        return NamedDecisions(parts, z, self.variables, given.index if is_pandas_frame(given) else None)
 
     def with_recourse(self, recourse: Penalty | Projection) -> Model:
-        """Return the same model with a recourse, the rule for decisions that violate the true constraints."""
+        """Return the model with a recourse, the rule for decisions that violate the true constraints."""
         return replace(self, recourse=recourse)
 
     def with_known(self, known: Any, count: int | None = None) -> Model:
-        """The model of N samples with their known values in place; everything that takes a model takes it.
+        """Return the model of N samples with their known values filled in.
 
-        Its rows are those of ``known``: ``keys`` of a loss are their numbers, and ``model[rows]`` is a part of them.
+        Sample i of the result has row i of ``known``. The keys that a loss takes are these row numbers, and
+        ``model[rows]`` selects samples.
 
         Args:
-            known: a dictionary from the names of the known values to arrays (N, …), or (…) where all samples share a
-                value; a DataFrame with a column for each entry (``level``, ``holding[3]``); or an array, where there is
-                one known value. Where all samples share all values, the result is a model that they share.
-            count: the expected number N of samples; None for any.
+            known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
+                samples share; a DataFrame with a column for each entry (``level``, ``holding[3]``); or, if the model
+                has one known value, an array. If all samples share all values, they share the resulting model.
+            count: the expected number N of samples; None accepts any number.
 
         Raises:
-            ProblemError: the model has no known values, or these are not what it expects.
+            ProblemError: the model has no known values, or ``known`` has other names or shapes than the model expects.
 
         Example:
             >>> import pear
@@ -303,11 +292,11 @@ class Model:
         return replace(self, **changes)
 
     def relaxed(self) -> Model:
-        """The same model with every variable continuous."""
+        """Return the model with every variable continuous."""
         return replace(self, problem=self.problem.relaxed())
 
     def __getitem__(self, index: Any) -> Model:
-        """The model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
+        """Return the model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         own = None if self.cost_map is None else self.cost_map[index]
         offset = self.offset
         if isinstance(offset, Tensor) and offset.ndim:
@@ -319,29 +308,28 @@ class Model:
         rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
         rows += "" if self.known_map is None else f", {self.known_map}"
         costs = "" if self.cost_map else ", all costs predicted"
-        return f"Model({describe_problem(self.problem, self.cost_map)}{costs}{rows})"
+        return f"Model({describe_model(self.problem, self.cost_map)}{costs}{rows})"
 
     def _repr_html_(self) -> str:
-        """Show the model as a table in a notebook."""
         return model_table(self)
 
     def __str__(self) -> str:
         return self.report or repr(self)
 
 
-def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
-    """A description of the problem and its cost map, if any, in one line."""
+def describe_model(problem: Problem, cost_map: CostMap | None) -> str:
+    """Describe a problem, and its cost map if it has one, in one line."""
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
-def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
-    """The problem and the cost map of a ``Problem`` (which has none) or a ``Model``.
+def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
+    """Split a model that predicts costs alone into its problem and its cost map. A ``Problem`` has no cost map.
 
     Raises:
-        ProblemError: it is neither a ``Problem`` nor a ``Model``, or a model that predicts right-hand sides, which the
-            caller does not support.
+        ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts
+            right-hand sides or the weight of a quadratic term.
     """
-    if recourse_model(problem) is not None:
+    if model_with_predicted_rows(problem) is not None:
         raise ProblemError(
             "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
             "PEARLoss, SFGELoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or "
@@ -352,19 +340,19 @@ def problem_and_cost_map(problem: Any) -> tuple[Problem, CostMap | None]:
             "this takes a model that predicts costs alone, and this one predicts the weight of a quadratic term; use "
             "PEARLoss, regret, normalized_regret, solve, fit or DecisionRegressor"
         )
-    return plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
+    return problem_of_model(problem), problem.cost_map if isinstance(problem, Model) else None
 
 
-def variable_names(problem: Problem | Model) -> tuple[str, ...]:
-    """The names of the variables of a ``Model``; those of a ``Problem`` have none."""
+def model_variable_names(problem: Problem | Model) -> tuple[str, ...]:
+    """Return the names of the variables of a ``Model``. A ``Problem`` has none, which gives ()."""
     return problem.variables if isinstance(problem, Model) else ()
 
 
-def plain_problem(problem: Any) -> Problem:
-    """The ``Problem`` of a ``Model``; a ``Problem`` is returned as it is.
+def problem_of_model(problem: Any) -> Problem:
+    """Return the problem inside a ``Model``. A ``Problem`` is returned unchanged.
 
     Raises:
-        ProblemError: it is neither a ``Problem`` nor a ``Model``.
+        ProblemError: the argument is neither a ``Problem`` nor a ``Model``.
     """
     if isinstance(problem, Problem):
         return problem
@@ -376,14 +364,14 @@ def plain_problem(problem: Any) -> Problem:
     raise ProblemError(f"expected a pear.Problem or a pear.Model, got {came}; {advice}")
 
 
-def recourse_model(problem: Any) -> Model | None:
-    """The argument where it is a model that predicts right-hand sides, else None.
+def model_with_predicted_rows(problem: Any) -> Model | None:
+    """Return the argument if it is a model with a constraint map, which predicts right-hand sides; else None.
 
     Raises:
-        ProblemError: it predicts right-hand sides and has no recourse, or it needs known values and gets none.
+        ProblemError: the model predicts right-hand sides and has no recourse, or its known values are missing.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
-        problem.known_map.read(None)  # which says what is missing
+        problem.known_map.read(None)  # raises the error about missing known values
     if not isinstance(problem, Model) or problem.constraint_map is None:
         return None
     if problem.recourse is None:
@@ -395,6 +383,6 @@ def recourse_model(problem: Any) -> Model | None:
     return problem
 
 
-def input_count(problem: Any) -> int:
-    """The number of values that are predicted for a sample of a ``Problem`` or ``Model``."""
-    return problem.inputs if isinstance(problem, Model) else plain_problem(problem).n
+def model_input_count(problem: Any) -> int:
+    """Return the number of values that are predicted for a sample of a ``Problem`` or ``Model``."""
+    return problem.inputs if isinstance(problem, Model) else problem_of_model(problem).n

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pear.problem.row_pairing import as_table
+from pear.problem.pandas_data import to_pandas
 
 
 class NamedDecisions(dict[str, Any]):
@@ -31,4 +31,4 @@ class NamedDecisions(dict[str, Any]):
 
     def _with_index(self, part: Tensor, name: str) -> Any:
         """Return the part as a table where the samples have an index."""
-        return part if self._index is None else as_table(part.numpy(), self._index, name)
+        return part if self._index is None else to_pandas(part.numpy(), self._index, name)

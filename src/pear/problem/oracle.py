@@ -11,11 +11,12 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import field_checks
-from pear.problem.array_conversion import sample_index
 from pear.problem.html_tables import html_table
-from pear.problem.model import Model, input_count, plain_problem
-from pear.problem.oracle_calls import CheckedDecision, OracleFunction, TensorFunction
-from pear.problem.problem import FIELDS, Problem
+from pear.problem.model import Model, model_input_count, problem_of_model
+from pear.problem.oracle_function import CheckedDecision, OracleFunction, TensorFunction
+from pear.problem.problem import Problem
+from pear.problem.problem_fields import FIELDS
+from pear.problem.sample_index import sample_index
 from pear.setting_checks import check_count_setting
 
 DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
@@ -88,7 +89,7 @@ class Oracle(Problem):
             if not callable(function) and (function is not None or name == "decide"):
                 raise ProblemError(f"{name} must be a function; got {function!r}")
         processes = check_count_setting("processes", processes)
-        size = _read_size(n, sense, relaxation)
+        size = _read_oracle_size(n, sense, relaxation)
         inner = relaxation if isinstance(relaxation, Problem) else None
         self.__dict__.update(
             dict.fromkeys(FIELDS),
@@ -168,7 +169,7 @@ class Oracle(Problem):
                 "oracle; pass a Problem as relaxation=, or train by PEARLoss"
             )
         if self.relaxation is None:
-            raise ProblemError(_no_program("this"))
+            raise ProblemError(_oracle_without_program("this"))
         return self.relaxation.relaxed()
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Oracle:
@@ -183,7 +184,7 @@ class Oracle(Problem):
 
     def canonical(self, *_: Any, **__: Any) -> Never:
         """Raise ProblemError: an oracle has no program."""
-        raise ProblemError(_no_program("this"))
+        raise ProblemError(_oracle_without_program("this"))
 
     checked = canonical
 
@@ -201,20 +202,20 @@ class Oracle(Problem):
         return self
 
 
-def decided_by(problem: Problem | Model, decide: Callable[..., Tensor]) -> Problem | Model:
+def make_oracle(problem: Problem | Model, decide: Callable[..., Tensor]) -> Problem | Model:
     """Return the same problem or model with a function of tensors instead of its solver.
 
     Args:
         problem: the problem, which becomes the relaxation.
         decide: maps costs (B, n), and ``keys`` where it takes them, to decisions (B, n).
     """
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     inner = plain.relaxation if isinstance(plain, Oracle) else plain
     oracle = Oracle(TensorFunction(decide), plain.n, plain.sense, batched=True, relaxation=inner)
     return replace(problem, problem=oracle) if isinstance(problem, Model) else oracle
 
 
-def program_of(problem: Problem | Model, asks: str) -> Problem | Model:
+def program_of_oracle(problem: Problem | Model, asks: str) -> Problem | Model:
     """Return what has derivatives: the problem or model itself, or the relaxation of an oracle.
 
     Args:
@@ -224,13 +225,13 @@ def program_of(problem: Problem | Model, asks: str) -> Problem | Model:
     Raises:
         ProblemError: an oracle has no relaxation.
     """
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     if plain.has_program:
         return problem
     assert isinstance(plain, Oracle)
     inner = plain.relaxation
     if inner is None:
-        raise ProblemError(_no_program(asks))
+        raise ProblemError(_oracle_without_program(asks))
     if not isinstance(problem, Model):
         return inner
     if isinstance(inner, Problem):
@@ -243,15 +244,15 @@ def program_of(problem: Problem | Model, asks: str) -> Problem | Model:
     return inner
 
 
-def same_decider(one: Problem | Model, other: Problem | Model) -> bool:
+def same_oracle(one: Problem | Model, other: Problem | Model) -> bool:
     """Whether two problems decide alike: both by programs, or by the same function."""
-    first, second = plain_problem(one), plain_problem(other)
+    first, second = problem_of_model(one), problem_of_model(other)
     if isinstance(first, Oracle) and isinstance(second, Oracle):
         return bool(first.function == second.function)
     return first.has_program and second.has_program
 
 
-def _no_program(asks: str) -> str:
+def _oracle_without_program(asks: str) -> str:
     """Say that an oracle has no program, and what to do about it."""
     return (
         f"{asks} needs a program, and an Oracle is a function without one; pass relaxation=, a Problem that contains "
@@ -259,7 +260,7 @@ def _no_program(asks: str) -> str:
     )
 
 
-def _read_size(n: int | None, sense: str, relaxation: Any) -> int:
+def _read_oracle_size(n: int | None, sense: str, relaxation: Any) -> int:
     """Return the number of variables, and check that the relaxation fits.
 
     Raises:
@@ -270,7 +271,7 @@ def _read_size(n: int | None, sense: str, relaxation: Any) -> int:
         if n is None:
             raise ProblemError("n, the number of variables, is needed where no relaxation tells it; pass n=…")
         return n
-    plain, count = plain_problem(relaxation), input_count(relaxation)
+    plain, count = problem_of_model(relaxation), model_input_count(relaxation)
     if not plain.has_program:
         raise ProblemError("the relaxation of an Oracle must be a Problem or a Model with a program; got an Oracle")
     if isinstance(relaxation, Model) and (

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, given_fields, shape_of, to_float64
-from pear.problem.constraint_map import SIDES, ConstraintMap, own_sides
+from pear.problem.constraint_map import SIDES, ConstraintMap, constraint_sides
 from pear.problem.problem import Problem
+from pear.problem.problem_fields import given_fields
+from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Penalty:
         Raises:
             ProblemError: a predicted row has no price, or a price is negative, not a number, or for no row.
         """
-        own, found = own_sides(problem), {}
+        own, found = constraint_sides(problem), {}
         for name in SIDES:
             rows = own[name].shape[-1]
             predicted, given = constraints.uncertain(name, rows), getattr(self, name)
@@ -104,8 +105,8 @@ class Projection:
         Raises:
             ProblemError: a weight or the price is not a positive number, or there are not n of them.
         """
-        given = to_float64("weights", 1.0 if self.weights is None else self.weights)
-        if shape_of(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
+        given = to_float64_tensor("weights", 1.0 if self.weights is None else self.weights)
+        if tensor_shape(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
             raise ProblemError(
                 f"Projection(weights=…) must be a positive number, or {problem.n} of them, one for each variable; got "
                 f"{self.weights!r}"
@@ -158,10 +159,10 @@ def _read_row_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
     rows = len(predicted)
     if given is None:
         return torch.full((rows,), torch.inf, dtype=torch.float64)
-    value = to_float64(f"the price of {name}", given).cpu()
-    if shape_of(value) not in ((), (rows,)):
+    value = to_float64_tensor(f"the price of {name}", given).cpu()
+    if tensor_shape(value) not in ((), (rows,)):
         raise ProblemError(
-            f"Penalty({name}=…) must be a number, or {rows} of them, one for each row; got shape {shape_of(value)}"
+            f"Penalty({name}=…) must be a number, or {rows} of them, one for each row; got shape {tensor_shape(value)}"
         )
     if bool((value.isnan() | (value < 0)).any()):
         raise ProblemError(f"Penalty({name}=…) must not be negative, nor NaN; got {given!r}")

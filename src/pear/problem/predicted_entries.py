@@ -11,8 +11,9 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.constraint_map import MATRICES, ConstraintMap, dense_if_small, own_sides
+from pear.problem.constraint_map import CONSTRAINT_MATRICES, ConstraintMap, constraint_sides
 from pear.problem.cost_map import CostMap
+from pear.problem.matrix import densify_small_matrix
 from pear.problem.problem import Problem
 
 Entries = bool | Sequence[Any]
@@ -40,21 +41,27 @@ def map_predicted_entries(
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
-    own = own_sides(problem) | {name: _dense_rows(problem, name, fields.get(name, False)) for name in MATRICES}
+    own = constraint_sides(problem) | {
+        name: _dense_rows(problem, name, fields.get(name, False)) for name in CONSTRAINT_MATRICES
+    }
     sizes = {"cost": problem.n}
-    sizes |= {name: own[name].shape[-2:].numel() if name in MATRICES else own[name].shape[-1] for name in fields}
+    sizes |= {
+        name: own[name].shape[-2:].numel() if name in CONSTRAINT_MATRICES else own[name].shape[-1] for name in fields
+    }
     chosen = {
-        name: _matrix_indices(name, which, own[name]) if name in MATRICES else _entry_indices(name, which, sizes[name])
+        name: _matrix_indices(name, which, own[name])
+        if name in CONSTRAINT_MATRICES
+        else _entry_indices(name, which, sizes[name])
         for name, which in {"cost": cost, **fields}.items()
     }
     k, first, maps, changed = sum(map(len, chosen.values())), 0, {}, {}
     for name, at in chosen.items():
         entries = np.ones(len(at)), (at, first + np.arange(len(at)))
-        maps[name] = dense_if_small(sparse.csr_array(entries, shape=(sizes[name], k)))
+        maps[name] = densify_small_matrix(sparse.csr_array(entries, shape=(sizes[name], k)))
         first += len(at)
         if name != "cost" and len(at):
             changed[name] = own[name].clone(memory_format=torch.contiguous_format)
-            flat = changed[name].flatten(-2) if name in MATRICES else changed[name]  # a view
+            flat = changed[name].flatten(-2) if name in CONSTRAINT_MATRICES else changed[name]  # a view
             flat[..., at] = 0.0
     if not k:
         raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
@@ -62,7 +69,9 @@ def map_predicted_entries(
     cost_map = CostMap(maps["cost"], torch.zeros(problem.n, dtype=torch.float64) if known is None else known, names)
     _check_known_costs(cost_map.known, chosen["cost"])
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
-    per_sample = [len(value) for name, value in changed.items() if value.ndim == (3 if name in MATRICES else 2)]
+    per_sample = [
+        len(value) for name, value in changed.items() if value.ndim == (3 if name in CONSTRAINT_MATRICES else 2)
+    ]
     batch = per_sample[0] if per_sample else problem.batch
     return problem._with(**changed, batch=batch), cost_map, rows
 
@@ -140,4 +149,4 @@ def _entry_name(name: str, at: int, n: int) -> str:
     """The name of a predicted entry: that of the variable for a cost."""
     if name == "cost":
         return f"x{at}"
-    return f"{name}[{at // n},{at % n}]" if name in MATRICES else f"{name}[{at}]"
+    return f"{name}[{at // n},{at % n}]" if name in CONSTRAINT_MATRICES else f"{name}[{at}]"

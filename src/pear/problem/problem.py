@@ -10,26 +10,29 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import field_checks
-from pear.problem.array_conversion import (
-    MATRICES,
-    ArrayLike,
-    check_size,
-    drop_huge_bounds,
-    fill_bounds,
+from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
+from pear.problem.html_tables import html_table, problem_facts
+from pear.problem.matrix import MATRICES, matvec
+from pear.problem.problem_fields import (
+    drop_huge_bound_fields,
+    fill_bound_fields,
     given_fields,
-    integer_mask,
-    is_per_sample,
-    read_field,
-    read_integer,
-    sample_index,
-    shared_device,
-    to_float64,
+    integer_field_mask,
+    is_field_per_sample,
+    read_integer_field,
+    read_problem_field,
+)
+from pear.problem.quadratic_program import QuadraticProgram, build_program, keeps_sparse
+from pear.problem.sample_index import sample_index
+from pear.problem.smooth_term import Smooth, check_phi
+from pear.problem.tensor_conversion import (
+    ArrayLike,
+    check_tensor_size,
+    shared_tensor_device,
+    to_float64_tensor,
     to_tensor,
 )
-from pear.problem.html_tables import html_table, problem_facts
-from pear.problem.matrix import matvec
-from pear.problem.quadratic_program import QuadraticProgram, build_program, keeps_sparse
-from pear.problem.smooth_term import Smooth, check_phi
+from pear.setting_checks import check_smoothing_setting
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
@@ -117,28 +120,30 @@ class Problem:
     ) -> None:
         given = given_fields(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         field_checks.check_sense(sense)
-        device = shared_device(given)
+        device = shared_tensor_device(given)
         sparse = keeps_sparse(given, n, smooth=phi is not None)
-        fields: dict[str, Any] = {name: read_field(name, value, sparse).to(device) for name, value in given.items()}
+        fields: dict[str, Any] = {
+            name: read_problem_field(name, value, sparse).to(device) for name, value in given.items()
+        }
         field_checks.check_dimensions(fields)
-        marks = read_integer(integer)
+        marks = read_integer_field(integer)
         size = field_checks.infer_n(fields, marks, n)
         if not sparse:
-            check_size("the curvature H", (size, size))
-        fields = {**fields, **fill_bounds(fields, size)}
+            check_tensor_size("the curvature H", (size, size))
+        fields = {**fields, **fill_bound_fields(fields, size)}
         field_checks.check_rows(fields)
         batch = field_checks.infer_batch(fields)
         field_checks.check_values(fields)
         field_checks.check_bounds(fields)
         field_checks.report_huge_bounds(fields)
-        fields = drop_huge_bounds(fields)
+        fields = drop_huge_bound_fields(fields)
         if "Q" in fields:
-            fields["Q"] = field_checks.symmetrise(fields["Q"], Q)
-            field_checks.check_definite(fields["Q"], sense)
+            fields["Q"] = symmetrise_curvature(fields["Q"], Q)
+            check_curvature_sign(fields["Q"], sense)
         self.__dict__.update(
             {name: fields.get(name) for name in FIELDS},
             sense=sense,
-            integer=integer_mask(marks, size, device),
+            integer=integer_field_mask(marks, size, device),
             n=size,
             phi=None if phi is None else check_phi(phi, size).to(device),
             batch=batch,
@@ -210,7 +215,7 @@ class Problem:
         if self.batch is None:
             return self
         rows = sample_index(index, self.batch, self.device)
-        taken = {name: v[rows] for name, v in self._fields().items() if is_per_sample(name, v)}
+        taken = {name: v[rows] for name, v in self._fields().items() if is_field_per_sample(name, v)}
         return self._with(**taken, batch=len(next(iter(taken.values()))))
 
     def canonical(
@@ -247,7 +252,7 @@ class Problem:
             >>> qp.c.tolist(), qp.H.tolist()
             ([[-1.0, 2.0]], [[[0.5, 0.0], [0.0, 0.5]]])
         """
-        field_checks.check_smoothing(smoothing, automatic=False)
+        check_smoothing_setting(smoothing, automatic=False)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
@@ -290,8 +295,8 @@ class Problem:
             >>> Problem(n=2, sense="max").objective(z, cost, smoothing=2.0)
             tensor([0.])
         """
-        field_checks.check_smoothing(smoothing, automatic=False)
-        shared_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
+        check_smoothing_setting(smoothing, automatic=False)
+        shared_tensor_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
         if self.is_sparse:
             _refuse_matrices(given_fields(Q=Q))
         curvature = {} if Q is None else {"Q": to_tensor("Q", Q).to(self.device, torch.float64)}
@@ -356,16 +361,16 @@ class Problem:
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
         """Check the fields that one call overrides, together with its cost, and return them as float64 tensors."""
-        shared_device({"cost": cost, **given}, home=("the problem", self.device))
+        shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             _refuse_matrices(given)
-        fields = {name: to_float64(name, value, copy=False).to(self.device) for name, value in given.items()}
+        fields = {name: to_float64_tensor(name, value, copy=False).to(self.device) for name, value in given.items()}
         field_checks.check_dimensions(fields)
-        fields = drop_huge_bounds(fill_bounds(fields, self.n))
+        fields = drop_huge_bound_fields(fill_bound_fields(fields, self.n))
         field_checks.check_columns(fields, self.n)
         field_checks.check_cost(cost, self.n, self.batch, fields)
         if "Q" in fields:
-            fields["Q"] = field_checks.symmetrise(fields["Q"], given["Q"])
+            fields["Q"] = symmetrise_curvature(fields["Q"], given["Q"])
         return fields
 
 

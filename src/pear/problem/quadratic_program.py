@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.array_conversion import MATRICES, is_per_sample
-from pear.problem.matrix import Matrix, SparseMatrix, is_sparse, matvec, to_csr
+from pear.problem.matrix import MATRICES, Matrix, SparseMatrix, is_sparse_matrix, matvec, to_csr_matrix
+from pear.problem.problem_fields import is_field_per_sample
 
 PreparedData = TypeVar("PreparedData")
 
@@ -157,7 +157,7 @@ class QuadraticProgram:
         count = sum(int(M.count_nonzero()) for M in matrices.values())
         if count > MAX_SPARSE_SHARE * entries or not all(bool(M.isfinite().all()) for M in matrices.values()):
             return None
-        converted: dict[str, Any] = {name: SparseMatrix(to_csr(M), shared=True) for name, M in matrices.items()}
+        converted: dict[str, Any] = {name: SparseMatrix(to_csr_matrix(M), shared=True) for name, M in matrices.items()}
         return replace(self, **converted, plan={})
 
 
@@ -179,7 +179,7 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     if not matrices:
         sizes = [n or 0, *(len(given[v]) for v in ("lb", "ub") if getattr(given.get(v), "ndim", 0) == 1)]
         return isinstance(n, int | None) and max(sizes) > MAX_DENSE
-    if not any(is_sparse(value) for value in matrices.values()):
+    if not any(is_sparse_matrix(value) for value in matrices.values()):
         return False
     shapes = {name: np.shape(value) for name, value in matrices.items()}
     if any(len(size) != 2 for size in shapes.values()):
@@ -214,7 +214,7 @@ def build_program(
     """
     cost = sign * cost.detach().to(torch.float64)
     n = cost.shape[1]
-    given = {name: v if is_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
+    given = {name: v if is_field_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
     empty: Matrix
     if sparse_matrices:
         plan = _plan_of_smoothing(plans, given.get("Q"), n, sign, smoothing)
@@ -257,5 +257,5 @@ def _count_nonzeros(value: Any) -> int:
     if sparse.issparse(value):
         return int(value.nnz)
     if isinstance(value, Tensor):
-        return int(value._nnz()) if is_sparse(value) else int(value.count_nonzero())
+        return int(value._nnz()) if is_sparse_matrix(value) else int(value.count_nonzero())
     return int(np.count_nonzero(value))

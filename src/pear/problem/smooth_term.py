@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import ArrayLike, shape_of, to_float64
+from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +55,10 @@ class Smooth:
                 )
         if self.start is None:
             return
-        start = to_float64("Smooth.start", self.start)
+        start = to_float64_tensor("Smooth.start", self.start)
         if start.ndim != 1 or not bool(torch.isfinite(start).all()):
             raise ProblemError(
-                f"Smooth.start must be one finite point of shape (n,), got shape {shape_of(start)}"
+                f"Smooth.start must be one finite point of shape (n,), got shape {tensor_shape(start)}"
                 + (" with NaN or infinity" if start.ndim == 1 else "")
             )
         object.__setattr__(self, "start", start)
@@ -75,8 +75,8 @@ class Smooth:
         """φ(z), (B,), checked to have this shape."""
         value = self.value(z)
         if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
-            came = f"shape {shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ProblemError(f"Smooth.value must turn z {shape_of(z)} into shape ({len(z)},); it gave {came}")
+            came = f"shape {tensor_shape(value)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ProblemError(f"Smooth.value must turn z {tensor_shape(z)} into shape ({len(z)},); it gave {came}")
         return value
 
 
@@ -85,5 +85,5 @@ def check_phi(phi: Any, n: int) -> Smooth:
     if not isinstance(phi, Smooth):
         raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
     if phi.start is not None and len(phi.start) != n:
-        raise ProblemError(f"Smooth.start of shape {shape_of(phi.start)} has {len(phi.start)} entries but n is {n}")
+        raise ProblemError(f"Smooth.start of shape {tensor_shape(phi.start)} has {len(phi.start)} entries but n is {n}")
     return phi

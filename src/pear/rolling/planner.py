@@ -14,8 +14,8 @@ from pear.errors import SolveError
 from pear.losses import DecisionLayer
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model
-from pear.problem.constraint_map import SIDES, own_sides
-from pear.problem.derived_problems import without_bounds
+from pear.problem.constraint_map import SIDES, constraint_sides
+from pear.problem.derived_problems import problem_without_bounds
 from pear.problem.elastic_problem import ElasticProblem
 from pear.rolling.states import StateEntry
 
@@ -50,7 +50,7 @@ class Program:
     def __init__(self, model: Model, states: tuple[StateEntry, ...]) -> None:
         self.model, self.states = model, states
         by_rows = [one.fixed for one in states if one.field != "bounds"]
-        self.problem = without_bounds(model.problem, torch.cat(by_rows)) if by_rows else model.problem
+        self.problem = problem_without_bounds(model.problem, torch.cat(by_rows)) if by_rows else model.problem
         self.elastic: ElasticProblem | None = None
         if model.constraint_map is not None and model.recourse is not None:
             prices = model.recourse.prices(self.problem, model.constraint_map)
@@ -74,7 +74,7 @@ class Program:
             found = model.known_map.fields(problem, known)
             if "cost" in model.known_map.targets:
                 cost = cost + model.known_map.change("cost", known)
-        own = {name: side.to(values) for name, side in own_sides(problem).items()}
+        own = {name: side.to(values) for name, side in constraint_sides(problem).items()}
         if model.constraint_map is not None:
             found |= model.constraint_map(values, {**own, **found})
         for one in self.states if state is not None else ():
@@ -135,7 +135,7 @@ class Planner(nn.Module):
     def _as_call(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The costs and fields of the problem to solve; bounds fix the variables that are decided already."""
         cost, fields, elastic = data.cost, dict(data.fields), self.program.elastic
-        own = own_sides(self.program.problem)
+        own = constraint_sides(self.program.problem)
         if held is not None:
             at = held["at"].to(cost.device)
             for name in ("lb", "ub"):

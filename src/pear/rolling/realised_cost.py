@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Penalty
-from pear.problem.matrix import to_csr
+from pear.problem.matrix import to_csr_matrix
 from pear.rolling.timeline import BEFORE, Timeline
 from pear.wording import list_names
 
@@ -69,7 +69,7 @@ class RealisedCost:
         """The rows and columns of Q at some variables, dense: (q, q) or (B, q, q)."""
         if Q.is_sparse:
             at = columns.cpu().numpy()
-            return torch.from_numpy(to_csr(Q)[at][:, at].toarray())
+            return torch.from_numpy(to_csr_matrix(Q)[at][:, at].toarray())
         return Q.to(columns.device)[..., columns[:, None], columns]
 
     def _violations(self, z: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
@@ -113,10 +113,10 @@ class RealisedCost:
         if model.cost_map is None:
             costly |= True
         elif model.cost_map.M is not None:
-            costly |= torch.from_numpy(abs(to_csr(model.cost_map.M)).sum(1) > 0)
+            costly |= torch.from_numpy(abs(to_csr_matrix(model.cost_map.M)).sum(1) > 0)
         if problem.Q is not None:
             Q = problem.Q if problem.Q.ndim == 2 else problem.Q.abs().sum(0)
-            costly |= torch.from_numpy(abs(to_csr(Q)).sum(1) > 0)
+            costly |= torch.from_numpy(abs(to_csr_matrix(Q)).sum(1) > 0)
         stray = (costly & (timeline.periods == timeline.horizon)).nonzero()[:, 0].tolist()
         if stray:
             raise ProblemError(

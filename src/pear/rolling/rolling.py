@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model
-from pear.problem.array_conversion import to_float64
-from pear.problem.constraint_map import refuse_coefficients
+from pear.problem.constraint_map import refuse_constraint_coefficients
+from pear.problem.tensor_conversion import to_float64_tensor
 from pear.rolling.planner import Planner, Program, State
 from pear.rolling.rollout import Rollout
 from pear.rolling.states import read_states
@@ -118,7 +118,7 @@ class Rolling:
                     f"a rollout must begin with a state {one.name!r}, and the model has no value of its own; pass "
                     f"initial={{{one.name!r}: …}}"
                 )
-            tensor = to_float64(f"initial {one.name}", value).cpu()
+            tensor = to_float64_tensor(f"initial {one.name}", value).cpu()
             if tuple(tensor.shape) not in (one.shape, (count, *one.shape)):
                 raise ProblemError(
                     f"initial {one.name} has shape {tuple(tensor.shape)}; expected {one.shape} or {(count, *one.shape)}"
@@ -264,7 +264,7 @@ def _check_model(model: Any) -> None:
         raise ProblemError(
             "Rolling takes no predicted weights of quadratic terms; give them a value, or name them known=[…]"
         )
-    refuse_coefficients(model.constraint_map, "Rolling")
+    refuse_constraint_coefficients(model.constraint_map, "Rolling")
     if model.constraint_map is not None and model.recourse is None:
         raise ProblemError(
             "the model predicts right-hand sides; say what their violation costs: model.with_recourse(…)"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pear.decisions.failures import OnFailure, report_failures
 from pear.errors import ProblemError
 from pear.losses.sample_weights import read_weights, weighted_mean
-from pear.problem.keys_and_columns import as_keys
+from pear.problem.sample_keys import as_keys
 from pear.rolling.planner import Planner, State
 from pear.rolling.rolling import Rolling
 from pear.rolling.steps import roll

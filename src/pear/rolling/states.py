@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model
-from pear.problem.matrix import to_csr
+from pear.problem.matrix import to_csr_matrix
 from pear.rolling.timeline import Timeline
 from pear.wording import list_names
 
@@ -145,7 +145,7 @@ def _known_entry(model: Model, entry: str) -> _Entry:
     fixed = torch.zeros(0, dtype=torch.int64)
     matrix = model.known_map.matrix("b")
     if matrix is not None and model.problem.A is not None:
-        touched = torch.from_numpy(abs(to_csr(matrix)[:, at.numpy()]).sum(1) > 0)
+        touched = torch.from_numpy(abs(to_csr_matrix(matrix)[:, at.numpy()]).sum(1) > 0)
         singles = _single_rows(model)
         fixed = torch.tensor([column for row, (column, _) in singles.items() if touched[row]], dtype=torch.int64)
     return "known", at, torch.ones(one.size, dtype=torch.float64), fixed, None, one.shape
@@ -188,7 +188,7 @@ def _single_rows(model: Model) -> dict[int, tuple[int, float]]:
     """The equality rows that hold a single variable: its column and factor, by the number of the row."""
     if model.problem.A is None or model.problem.A.ndim == 3:
         return {}
-    csr = to_csr(model.problem.A)
+    csr = to_csr_matrix(model.problem.A)
     csr.eliminate_zeros()
     starts, columns, entries = csr.indptr, csr.indices, csr.data
     single = [row for row in range(csr.shape[0]) if starts[row + 1] - starts[row] == 1]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.problem import Model
-from pear.problem.array_conversion import to_float64
+from pear.problem.tensor_conversion import to_float64_tensor
 from pear.rolling.timeline import Timeline
 from pear.wording import list_names
 
@@ -42,7 +42,7 @@ class TimeSeries:
         missing = [name for name in timeline.series if name not in table]
         if missing:
             raise ProblemError(f"data holds no series {missing[0]!r}; expected {list_names(list(timeline.series))}")
-        columns = {name: to_float64(name, np.asarray(table[name])) for name in timeline.series}
+        columns = {name: to_float64_tensor(name, np.asarray(table[name])) for name in timeline.series}
         self.length = len(next(iter(columns.values())))
         for name, column in columns.items():
             shape = (self.length, *timeline.series[name].shape[1:])
@@ -134,7 +134,7 @@ def read_forecasts(forecaster: Any, features: Any, series: TimeSeries, starts: T
         whose = "the forecasts"
     else:
         found, whose = rows_of(forecaster, starts, "the table of forecasts"), "the table of forecasts"
-    values = to_float64(whose, found.detach() if isinstance(found, Tensor) else np.asarray(found)).cpu()
+    values = to_float64_tensor(whose, found.detach() if isinstance(found, Tensor) else np.asarray(found)).cpu()
     values = values.reshape(len(starts), -1) if values.ndim == 1 else values.flatten(1)
     if values.shape != (len(starts), k):
         raise ProblemError(

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model
-from pear.problem.importers.indexed_names import group_indexed, indexed_layout
-from pear.problem.matrix import to_csr
+from pear.problem.indexed_names import group_indexed_names, indexed_layout
+from pear.problem.matrix import to_csr_matrix
 from pear.wording import list_names
 
 BEFORE = -1
@@ -87,7 +87,7 @@ class Timeline:
             if matrix is None:
                 found[name] = torch.zeros(0, dtype=torch.int64)
                 continue
-            pattern = to_csr(matrix if matrix.ndim == 2 else matrix.abs().sum(0)).tocoo()
+            pattern = to_csr_matrix(matrix if matrix.ndim == 2 else matrix.abs().sum(0)).tocoo()
             last = torch.full((pattern.shape[0],), BEFORE)
             rows, columns = (torch.from_numpy(part).long() for part in (pattern.row, pattern.col))
             found[name] = last.scatter_reduce(
@@ -102,7 +102,7 @@ class Timeline:
             matrix = getattr(problem, name)
             if matrix is None or not bool((periods == _UNKNOWN).any()):
                 continue
-            csr = to_csr(matrix if matrix.ndim == 2 else matrix.abs().sum(0))
+            csr = to_csr_matrix(matrix if matrix.ndim == 2 else matrix.abs().sum(0))
             for j in (periods == _UNKNOWN).nonzero()[:, 0].tolist():
                 rows = csr[:, [j]].nonzero()[0]
                 beside = periods[torch.from_numpy(csr[rows].nonzero()[1]).long()] if len(rows) else periods[:0]
@@ -119,7 +119,9 @@ def _indexed_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
         for name in names
         for head, _, tail in [name.rpartition(" ")]
     ]
-    return {name: torch.from_numpy(one.positions.reshape(one.shape)) for name, one in group_indexed(square).items()}
+    return {
+        name: torch.from_numpy(one.positions.reshape(one.shape)) for name, one in group_indexed_names(square).items()
+    }
 
 
 def _read_horizon(series: dict[str, Tensor], given: int | None) -> int:

@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.matrix import to_csr
+from pear.problem.matrix import to_csr_matrix
 
 
 class Block(NamedTuple):
@@ -45,7 +45,7 @@ def assemble(blocks: Sequence[Block], rows: int, columns: int) -> Any:
         for block in blocks:
             whole[:, block.rows[:, None], block.columns[None]] += block.matrix
         return whole
-    parts = [to_csr(block.matrix).tocoo() for block in blocks]
+    parts = [to_csr_matrix(block.matrix).tocoo() for block in blocks]
     at = [
         (block.rows.numpy()[part.coords[0]], block.columns.numpy()[part.coords[1]])
         for block, part in zip(blocks, parts, strict=True)

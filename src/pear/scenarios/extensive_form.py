@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.constraint_map import own_sides
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.constraint_map import constraint_sides
+from pear.problem.sample_keys import select_by_keys
 from pear.scenarios.blocks import Block, assemble, select
 from pear.scenarios.risk import Risk
 from pear.scenarios.two_stages import TwoStages
@@ -57,7 +57,7 @@ class ExtensiveForm:
 
     def _build(self) -> Problem:
         """Build the program without costs; predicted entries of its right-hand sides are those of ŷ = 0."""
-        stages, sides = self.stages, own_sides(self.stages.problem)
+        stages, sides = self.stages, constraint_sides(self.stages.problem)
         fields: dict[str, Any] = {"Q": self._curvature(), "n": self.n}
         for side, name in (("b", "A"), ("h", "G")):
             matrix = getattr(stages.problem, name)
@@ -205,7 +205,7 @@ class ExtensiveForm:
 
     def _varying_rows(self, costs: Tensor, keys: list[Hashable] | None) -> Tensor:
         """G (B, m, n) with the costs (B, S, N) of this call in the rows of the risk."""
-        own = select_rows(self.problem, keys).G
+        own = select_by_keys(self.problem, keys).G
         assert own is not None
         count, m = len(costs), own.shape[-2] - self.scenarios
         inside = self._risk_costs(costs)
@@ -228,7 +228,7 @@ class ExtensiveForm:
         """Compute what the decisions (B, S, N) cost in each scenario (B, S), minimised and without added curvature."""
         flat, repeated = values.reshape(len(values) * self.scenarios, -1), self._repeat(keys, len(values))
         z = each.flatten(0, 1)
-        exact = select_rows(self.stages.exact, repeated)
+        exact = select_by_keys(self.stages.exact, repeated)
         return exact.objective(z, self.stages.costs(flat, repeated)).reshape(len(values), self.scenarios)
 
     def scenario_decisions(self, x: Tensor) -> Tensor:

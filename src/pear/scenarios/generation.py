@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import to_float64
+from pear.problem.tensor_conversion import to_float64_tensor
 from pear.setting_checks import check_count_setting
 
 
@@ -93,7 +93,7 @@ class ResidualScenarios(nn.Module):
 
     def __init__(self, forecaster: nn.Module, residuals: Any, features: int) -> None:
         super().__init__()
-        errors = to_float64("residuals", residuals)
+        errors = to_float64_tensor("residuals", residuals)
         if errors.ndim != 2:
             raise ProblemError(f"residuals must have shape (S, k), a row for each scenario; got {tuple(errors.shape)}")
         self.forecaster = forecaster
@@ -114,7 +114,7 @@ class ResidualScenarios(nn.Module):
 
 def _read_pair(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
     """Read forecasts (B, k) and residuals (N, k) in float64."""
-    centre, errors = to_float64("forecasts", forecasts), to_float64("residuals", residuals)
+    centre, errors = to_float64_tensor("forecasts", forecasts), to_float64_tensor("residuals", residuals)
     if centre.ndim != 2 or errors.ndim != 2 or centre.shape[1] != errors.shape[1] or not len(errors):
         raise ProblemError(
             "forecasts must have shape (B, k) and residuals (N, k), with the same k; got "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import to_float64
+from pear.problem.tensor_conversion import to_float64_tensor
 from pear.setting_checks import check_count_setting
 
 _ROUNDS = 100  # of Lloyd's iteration, which ends by itself long before
@@ -42,14 +42,14 @@ def reduce(
     """
     if keep not in ("mean", "one"):
         raise ProblemError(f"keep must be 'mean' or 'one'; got {keep!r}")
-    given = to_float64("values", values)
+    given = to_float64_tensor("values", values)
     single = given.ndim == 2
     given = given[None] if single else given
     if given.ndim != 3 or not given.shape[1]:
         raise ProblemError(f"values must have shape (B, N, k) or (N, k); got {tuple(given.shape)}")
     count = check_count_setting("count", count)
     B, N, _ = given.shape
-    p = torch.ones(N, dtype=torch.float64) if weights is None else to_float64("weights", weights)
+    p = torch.ones(N, dtype=torch.float64) if weights is None else to_float64_tensor("weights", weights)
     if p.shape not in ((N,), (B, N)) or not bool((p >= 0).all()) or not bool((p.sum(-1) > 0).all()):
         raise ProblemError(
             f"weights must be {N} numbers a sample, not negative and not all zero; got shape {tuple(p.shape)}"

@@ -19,16 +19,16 @@ from pear.losses.eager import eager
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model
-from pear.problem.array_conversion import as_batch
-from pear.problem.field_checks import check_smoothing
-from pear.problem.keys_and_columns import as_keys, select_model_rows, select_rows
-from pear.problem.problem import FIELDS
+from pear.problem.problem_fields import FIELDS
+from pear.problem.sample_keys import as_keys, select_by_keys, select_model_by_keys
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.stochastic import Stochastic
 from pear.scenarios.two_stages import TwoStages
 from pear.sensitivity.derivatives import all_derivatives, derivatives_of_part
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.setting_checks import check_smoothing_setting
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ScenarioLoss(nn.Module):
         if not isinstance(plan, Stochastic):
             raise ProblemError(f"ScenarioLoss takes a pear.Stochastic; got {type(plan).__name__}")
         check_on_failure(on_failure)
-        check_smoothing(smoothing)
+        check_smoothing_setting(smoothing)
         check_weighted_reduction(reduction)
         self.plan, self.smoothing, self.on_failure, self.reduction = plan, smoothing, on_failure, reduction
         self.last: LastScenarios | None = None
@@ -111,7 +111,7 @@ class ScenarioLoss(nn.Module):
             λ.
         """
         if self._chosen is None:
-            true = as_batch(costs, "costs").detach().double()
+            true = to_batch_tensor(costs, "costs").detach().double()
             own = self.plan.model.problem.batch
             ids = as_keys(range(len(true)) if keys is None and own is not None else keys, len(true))
             self._use(_choose(self.plan.model, true, ids).times(times))
@@ -140,7 +140,7 @@ class ScenarioLoss(nn.Module):
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
         """
-        values, truth = self.plan.read_values(predicted), as_batch(true, "true").detach().double()
+        values, truth = self.plan.read_values(predicted), to_batch_tensor(true, "true").detach().double()
         if truth.shape != (len(values), self.plan.model.inputs):
             raise ProblemError(
                 f"true must have shape ({len(values)}, {self.plan.model.inputs}), the true values; got "
@@ -153,7 +153,7 @@ class ScenarioLoss(nn.Module):
             realised = self._second.realise(x.detach(), truth, ids)
             cost, fields = self._stages.costs(truth, ids), self._stages.sides(truth, ids)
             best, best_status = self._truths.solve_true(cost, 0.0, ids, **fields)
-            least = select_rows(self._stages.problem, ids).objective(best.x, cost)
+            least = select_by_keys(self._stages.problem, ids).objective(best.x, cost)
         for other, what in ((realised.status, "the second stage"), (best_status, "the truth")):
             report_failures(torch.where(status == 0, other, 0).to(torch.int8), self.on_failure, what)
             status = torch.where(status == 0, other, status)
@@ -235,6 +235,6 @@ def _choose(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing
     """Choose λ from true values (B, k) and the decisions of the model under them."""
     if model.constraint_map is not None and model.recourse is not None:
         return choose_recourse_smoothing(model, true, "auto", ids)
-    own = select_model_rows(model, ids).problem.relaxed()
+    own = select_model_by_keys(model, ids).problem.relaxed()
     sides = model.right_hand_sides(true, ids)
     return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)

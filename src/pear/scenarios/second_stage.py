@@ -12,9 +12,9 @@ from torch import Tensor
 from pear.decisions.decider import Decider
 from pear.decisions.integer_programs import solve_integer_programs
 from pear.problem import Problem
-from pear.problem.constraint_map import own_sides
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.constraint_map import constraint_sides
 from pear.problem.matrix import Matrix, SparseMatrix, matvec, tmatvec
+from pear.problem.sample_keys import select_by_keys
 from pear.scenarios.blocks import select
 from pear.scenarios.two_stages import TwoStages
 
@@ -63,7 +63,7 @@ class SecondStage:
         self._Q_mixed = None if whole.Q is None else _in_program(select(whole.Q, second, first))
         self.problem: Problem | None = None
         if len(second):
-            bounds = own_sides(whole)
+            bounds = constraint_sides(whole)
             fields |= {name: bounds[name][..., second] for name in ("lb", "ub")}
             if whole.Q is not None:
                 fields["Q"] = select(whole.Q, second, second)
@@ -100,7 +100,7 @@ class SecondStage:
         for side, linking in self._linking.items():
             fields[side] = sides[side][..., self.stages.own[side]] - matvec(_rows_of(linking, keys), x)
         if self.problem.is_integer:
-            found = solve_integer_programs(select_rows(self.problem, keys), c2, solver=self.solver, **fields)
+            found = solve_integer_programs(select_by_keys(self.problem, keys), c2, solver=self.solver, **fields)
             good, y, status = found.solved, found.x, found.status
         else:
             solved = self.decider.solve(c2, 0.0, keys, **fields)
@@ -113,7 +113,7 @@ class SecondStage:
         y = torch.where(good[:, None], y, 0.0)
         value = fixed + (c2 * y).sum(1)
         if self.problem.Q is not None:
-            value = value + 0.5 * (matvec(_in_program(select_rows(self.problem, keys).Q), y) * y).sum(1)
+            value = value + 0.5 * (matvec(_in_program(select_by_keys(self.problem, keys).Q), y) * y).sum(1)
         z[:, second] = y
         keep = good[:, None]
         return RealisedPlans(
@@ -122,7 +122,7 @@ class SecondStage:
 
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
         """Return the right-hand sides and bounds of the program, (r,) or (B, r)."""
-        return own_sides(select_rows(self.whole, keys)) | self.stages.sides(values, keys)
+        return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
 
 
 def _in_program(matrix: Any) -> Matrix:

@@ -15,8 +15,8 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import has_decision
 from pear.problem import Model
-from pear.problem.array_conversion import as_batch, to_tensor
-from pear.problem.keys_and_columns import as_keys, select_rows
+from pear.problem.sample_keys import as_keys, select_by_keys
+from pear.problem.tensor_conversion import to_batch_tensor, to_tensor
 from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.risk import Risk, read_risk
 from pear.scenarios.second_stage import SecondStage
@@ -142,7 +142,7 @@ class Stochastic:
         own = None if weights is None else self.read_call_weights(weights, len(given)).detach()
         cost, fields = self.extensive.data(given, ids, own)
         solution = solve(
-            select_rows(self.problem, ids),
+            select_by_keys(self.problem, ids),
             cost,
             solver=self.solver,
             on_failure=on_failure,
@@ -164,8 +164,8 @@ class Stochastic:
         Raises:
             SolveError: a sample has no recourse.
         """
-        truth = as_batch(true, "true").detach().double()
-        x = as_batch(x, "x").detach().double()
+        truth = to_batch_tensor(true, "true").detach().double()
+        x = to_batch_tensor(x, "x").detach().double()
         if x.shape != (len(truth), len(self.stages.first)):
             raise ProblemError(
                 f"x must have shape ({len(truth)}, {len(self.stages.first)}), a row for each sample and an entry for "
@@ -177,10 +177,10 @@ class Stochastic:
 
     def best(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
         """Compute the cost (B,) of the decisions that are best under true values (B, k), made with hindsight."""
-        truth = as_batch(true, "true").detach().double()
+        truth = to_batch_tensor(true, "true").detach().double()
         ids = as_keys(keys, len(truth), self.problem)
         cost, fields = self.stages.costs(truth, ids), self.stages.sides(truth, ids)
-        exact = select_rows(self.stages.exact, ids)
+        exact = select_by_keys(self.stages.exact, ids)
         return self.model.problem.sign * solve(exact, cost, solver=self.solver, **fields).value
 
     def regret(
@@ -194,7 +194,7 @@ class Stochastic:
             keys: B sample ids.
             weights: as for ``solve``.
         """
-        ids = as_keys(keys, len(as_batch(true, "true")), self.problem)
+        ids = as_keys(keys, len(to_batch_tensor(true, "true")), self.problem)
         paid = self.cost(self.solve(values, ids, weights).x, true, ids)
         return (self.model.problem.sign * (paid - self.best(true, ids))).clamp(min=0)
 

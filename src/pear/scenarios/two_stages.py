@@ -11,11 +11,11 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model, Penalty, Problem
-from pear.problem.array_conversion import is_per_sample
-from pear.problem.constraint_map import own_sides, refuse_coefficients
-from pear.problem.derived_problems import add_curvature
-from pear.problem.keys_and_columns import select_rows
+from pear.problem.constraint_map import constraint_sides, refuse_constraint_coefficients
+from pear.problem.derived_problems import problem_with_curvature
 from pear.problem.matrix import Matrix
+from pear.problem.problem_fields import is_field_per_sample
+from pear.problem.sample_keys import select_by_keys
 from pear.scenarios.blocks import select
 
 
@@ -53,7 +53,7 @@ class TwoStages:
         elif self.elastic is not None:
             self.problem = _minimised(self.elastic.smoothed(curvature))
         else:
-            self.problem = add_curvature(self.exact.relaxed(), curvature)
+            self.problem = problem_with_curvature(self.exact.relaxed(), curvature)
         chosen = first_columns(model, first)
         is_first = torch.zeros(plain.n, dtype=torch.bool)
         is_first[chosen] = True
@@ -104,20 +104,22 @@ class TwoStages:
 
         Only those come that are predicted or differ by sample; the others stand in ``problem``.
         """
-        own = own_sides(select_rows(self.model.problem, keys))
+        own = constraint_sides(select_by_keys(self.model.problem, keys))
         sides = own | self.model.right_hand_sides(values.double(), keys)
         if self.elastic is not None:
-            bounds = own_sides(self.problem if keys is None else select_rows(self.problem, keys))
+            bounds = constraint_sides(self.problem if keys is None else select_by_keys(self.problem, keys))
             sides = {"lb": bounds["lb"], "ub": bounds["ub"], **self.elastic.fields(sides)}
         return {name: side for name, side in sides.items() if side.ndim == 2}
 
     def _predicted_sides(self) -> dict[str, Tensor]:
         """Find which right-hand sides and bounds of the program are predicted."""
         rows, model = self.model.constraint_map, self.model
-        masks = {name: torch.zeros(side.shape[-1], dtype=torch.bool) for name, side in own_sides(self.problem).items()}
+        masks = {
+            name: torch.zeros(side.shape[-1], dtype=torch.bool) for name, side in constraint_sides(self.problem).items()
+        }
         if rows is None:
             return masks
-        given = {name: rows.predicted(name, side.shape[-1]) for name, side in own_sides(model.problem).items()}
+        given = {name: rows.predicted(name, side.shape[-1]) for name, side in constraint_sides(model.problem).items()}
         if self.elastic is None:
             return masks | given
         marks = self.elastic.fields({name: mask.double() for name, mask in given.items()})
@@ -176,7 +178,7 @@ def _check_model(model: Any) -> None:
         raise ProblemError("a smooth term phi cannot be decided in two stages; leave it out")
     if model.curvature_map is not None:
         raise ProblemError("the weight of a quadratic term cannot differ between scenarios; give it a value")
-    refuse_coefficients(model.constraint_map, "Stochastic")
+    refuse_constraint_coefficients(model.constraint_map, "Stochastic")
     if model.known_map is not None:
         model.known_map.read(None)  # which says what is missing
     if model.recourse is not None and not isinstance(model.recourse, Penalty):
@@ -200,4 +202,4 @@ def _touches(matrix: Any, columns: Tensor, rows: int) -> Tensor:
     if matrix.is_sparse:
         return torch.from_numpy(abs(matrix.csr[:, columns.numpy()]).sum(1) > 0)
     found = (matrix[..., columns] != 0).any(-1).cpu()
-    return found.any(0) if is_per_sample("G", matrix) else found
+    return found.any(0) if is_field_per_sample("G", matrix) else found

@@ -15,7 +15,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.inverse_curvature import apply_dense_inverse
 from pear.optimality.natural_sizes import positive
 from pear.optimality.rule import INDEFINITE
-from pear.problem.matrix import row_squares
+from pear.problem.matrix import matrix_row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.kept_by_sets import keep_by_sets
 
@@ -91,7 +91,7 @@ def _solve_sparse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) ->
     from scipy import sparse
     from scipy.sparse.linalg import SuperLU, splu
 
-    H, lengths = qp.H.csr, [positive(row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
+    H, lengths = qp.H.csr, [positive(matrix_row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
     A, G = (sparse.diags_array(1 / length) @ rows.csr for rows, length in zip((qp.A, qp.G), lengths, strict=True))
     size = float(H.diagonal().max(initial=0.0)) or 1.0
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.errors import NotUniqueError, SolveError
 from pear.optimality.duals_and_active_sets import ActiveSet, Status
 from pear.optimality.rule import DESCENT, PROJECTED
-from pear.problem.matrix import sample_of
+from pear.problem.matrix import matrix_of_sample
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.kept_by_sets import keep_by_sets
 from pear.sensitivity.program_curvature import is_singular_program
@@ -112,7 +112,7 @@ class _FlatDirections:
     """
 
     def __init__(self, qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> None:
-        H, A, G = (sample_of(v, i) for v in (qp.H, qp.A, qp.G))
+        H, A, G = (matrix_of_sample(v, i) for v in (qp.H, qp.A, qp.G))
         rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
         weak_rows, self.weak_lower, self.weak_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
         pinned = (lower & ~self.weak_lower) | (upper & ~self.weak_upper)

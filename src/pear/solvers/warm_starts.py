@@ -25,8 +25,8 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.optimality.duals_and_active_sets import Status, TensorRecord
-from pear.problem.array_conversion import MATRICES
-from pear.problem.problem import FIELDS
+from pear.problem.matrix import MATRICES
+from pear.problem.problem_fields import FIELDS
 
 MOST_BYTES = 2 * 2**30
 """Bytes that the rows of all keys may take together."""

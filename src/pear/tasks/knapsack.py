@@ -15,7 +15,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.adjacent_vertices import adjacent_vertices
 from pear.problem import Problem
-from pear.problem.array_conversion import ArrayLike, as_batch, to_float64
+from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float64_tensor
 from pear.setting_checks import check_count_setting
 from pear.tasks.synthetic_task import Array, SyntheticTask
 
@@ -103,7 +103,7 @@ class Knapsack(SyntheticTask):
             >>> task.adjacent(task.decide_relaxed([[5.0, 4.0, 1.0]]))[0].tolist()
             [[0.6666666666666667, 1.0, 0.0], [1.0, 0.25, 1.0], [1.0, 0.0, 0.0]]
         """
-        rows = as_batch(z).detach()
+        rows = to_batch_tensor(z).detach()
         G, h = self.weights.numpy(), self.capacity.numpy()
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
 
@@ -132,11 +132,11 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
         >>> task.decide([[5.0, 6.0, 3.0]])
         tensor([[0., 1., 1.]], dtype=torch.float64)
     """
-    G = to_float64("weights", weights)
+    G = to_float64_tensor("weights", weights)
     G = G[None] if G.ndim == 1 else G
     if G.ndim != 2:
         raise ProblemError(f"weights must have shape (k, n), or (n,) for one dimension; got {tuple(G.shape)}")
-    h = to_float64("capacity", capacity)
+    h = to_float64_tensor("capacity", capacity)
     if h.ndim > 1 or h.numel() not in (1, len(G)):
         raise ProblemError(
             f"capacity must be a number or have shape ({len(G)},), one for each row of weights; got {tuple(h.shape)}"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.array_conversion import ArrayLike, to_tensor
+from pear.problem.tensor_conversion import ArrayLike, to_tensor
 from pear.tasks.task import Task
 
 

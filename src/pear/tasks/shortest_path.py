@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.tasks.path_graph import PathGraph
 from pear.tasks.synthetic_task import SyntheticTask
 from pear.tasks.task import check_finite_costs
@@ -64,7 +64,7 @@ class ShortestPath(SyntheticTask):
             >>> task.adjacent(task.decide([[1.0, 2.0, 1.0, 1.0]]))
             [tensor([[0., 1., 0., 1.]], dtype=torch.float64)]
         """
-        rows = as_batch(z).detach()
+        rows = to_batch_tensor(z).detach()
 
         @cache
         def neighbours(*path: int) -> Tensor:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.setting_checks import check_count_setting
 from pear.tasks.task import Samples, Task
 
@@ -115,7 +115,7 @@ class SyntheticTask(Task):
 
     def _checked(self, cost: Any) -> Tensor:
         """Return costs (B, n), or raise an error where there is not one for each variable."""
-        costs, n = as_batch(cost).detach(), self.problem.n
+        costs, n = to_batch_tensor(cost).detach(), self.problem.n
         if costs.shape[1] != n:
             raise ProblemError(f"cost must have one column for each of the {n} {self.columns}; got {costs.shape[1]}")
         return costs

@@ -17,7 +17,7 @@ from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
 from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Problem
-from pear.problem.array_conversion import all_finite, as_batch
+from pear.problem.tensor_conversion import is_tensor_finite, to_batch_tensor
 
 
 class Samples(NamedTuple):
@@ -91,7 +91,7 @@ class Task:
         Returns:
             Decisions in the dtype of ``cost``.
         """
-        return solve(self.problem, as_batch(cost).detach(), Q=Q).x
+        return solve(self.problem, to_batch_tensor(cost).detach(), Q=Q).x
 
     def decide_relaxed(self, cost: Any) -> Tensor:
         """The optimal decisions (B, n) of the continuous relaxation under ``cost``.
@@ -99,7 +99,7 @@ class Task:
         Args:
             cost: (B, n) or (n,), in the problem's own sense.
         """
-        return solve(self.problem.relaxed(), as_batch(cost).detach()).x
+        return solve(self.problem.relaxed(), to_batch_tensor(cost).detach()).x
 
     def regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Tensor:
         """The regret (B,) of the decisions under ``predicted``, in float64.
@@ -130,7 +130,7 @@ class Task:
 
     def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> RegretOutcome:
         """Return the regret and the best value of every sample; the arguments are those of ``regret``."""
-        forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
+        forecast, costs = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
         check_cost_pair(forecast, costs)
         true_Q = true_curvature_of_pair(self.problem, Q, true_Q, len(forecast))
         return RegretOutcome.of_decisions(
@@ -145,14 +145,14 @@ class Task:
             true: (B, n) the true costs c.
             true_Q: the true curvature; the problem's own if omitted.
         """
-        costs = as_batch(true).detach()
+        costs = to_batch_tensor(true).detach()
         check_cost_pair(decisions, costs)
         return RegretOutcome.of_decisions(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
     """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
-    if all_finite(costs):
+    if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)
     report_failures(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

@@ -17,7 +17,7 @@ from pear.losses.methods import Method, as_method
 from pear.losses.own_problem import OwnProblem
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import CostMap, Model, Problem
-from pear.problem.keys_and_columns import takes_keys
+from pear.problem.sample_keys import takes_keys
 from pear.tasks import Samples, shortest_path
 from pear.testing.checks import Check, require, require_error, run_checks
 from pear.train.fit import fit

@@ -24,7 +24,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError, name_output_in_errors
-from pear.problem.matrix import is_sparse, to_csr
+from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
 
 DOCUMENT = "document"
 _HEADER = b'{"__metadata__":{"sha256":"'  # how every file begins, after eight bytes with the length of the header
@@ -185,8 +185,8 @@ def _encode_as_json(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
         if all(isinstance(key, str) and not key.startswith("$") for key in pairs):
             return pairs
         return {"$dict": [[_encode_as_json(key, where, tensors), one] for key, one in pairs.items()]}
-    if is_sparse(value) and not isinstance(value, Tensor):
-        rows = to_csr(value)
+    if is_sparse_matrix(value) and not isinstance(value, Tensor):
+        rows = to_csr_matrix(value)
         parts = [_encode_as_json(part, where, tensors) for part in (rows.data, rows.indices, rows.indptr)]
         return {"$sparse": parts, "shape": list(rows.shape)}
     return _encode_array(value, where, tensors)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
-from pear.problem.keys_and_columns import count_keyed_samples
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.base_forecast import Correction, fit_correction
 from pear.train.checkpoint import RunFile
 from pear.train.fit_config import FitConfig

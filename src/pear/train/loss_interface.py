@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Model
-from pear.problem.keys_and_columns import takes_keys
-from pear.problem.oracle_calls import argument_names
+from pear.problem.oracle_function import function_argument_names
+from pear.problem.sample_keys import takes_keys
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_source import SampleSource
@@ -54,7 +54,7 @@ def call_loss(loss: Callable[..., Tensor], predicted: Tensor, batch: SampleBatch
 
 def check_takes_weight(loss: Callable[..., Tensor]) -> None:
     """Raise ProblemError where a loss has no argument ``weight``."""
-    if "weight" not in argument_names(loss):
+    if "weight" not in function_argument_names(loss):
         name = getattr(loss, "__qualname__", type(loss).__qualname__)
         raise ProblemError(
             f"sample_weight came, and the loss {name} has no argument weight; take a loss of pear.losses (MSELoss for "

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from pear.problem import Model, Oracle, Penalty, Problem
 from pear.problem.constraint_map import SIDES
-from pear.problem.matrix import is_sparse, to_csr
-from pear.problem.problem import FIELDS
+from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
+from pear.problem.problem_fields import FIELDS
 from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import problem_of_loss
 from pear.train.sample_order import Order
@@ -159,8 +159,8 @@ def digest(*values: Any) -> str:
 
 def _add(found: Any, value: Any) -> None:
     """Add a value to a checksum, with its type and shape."""
-    if is_sparse(value):
-        rows = to_csr(value)
+    if is_sparse_matrix(value):
+        rows = to_csr_matrix(value)
         value = [rows.data, rows.indices, rows.indptr, list(rows.shape)]
     if isinstance(value, (tuple, list)):
         found.update(f"{len(value)} values".encode())

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model, Oracle, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.model import plain_problem
+from pear.problem.model import problem_of_model
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.base_forecast import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.samples.features import feature_tensors, map_features
@@ -175,7 +175,7 @@ def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
     if not config.normalise_costs or not isinstance(problem, (Problem, Model)):
         return
     why = ""
-    if plain_problem(problem).is_curved or getattr(problem, "curvature_map", None) is not None:
+    if problem_of_model(problem).is_curved or getattr(problem, "curvature_map", None) is not None:
         why = "its objective is not linear"
     elif getattr(problem, "constraint_map", None) is not None:
         why = "right-hand sides are predicted"
@@ -192,6 +192,6 @@ def _knows_samples(problem: Any) -> bool:
     """Whether a problem tells samples apart: it has fields per sample, or a function that takes their ids."""
     if not isinstance(problem, (Problem, Model)):
         return False
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     asks = isinstance(plain, Oracle) and plain.takes_keys
     return asks or count_keyed_samples(problem) is not None

@@ -17,9 +17,9 @@ from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.losses.methods import as_method, make_loss
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.model import plain_problem, recourse_model
+from pear.problem.model import model_with_predicted_rows, problem_of_model
 from pear.problem.oracle import DECISIONS_ALONE
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator.networks import make_network
 from pear.train.fit_config import FitConfig
 from pear.train.history import History
@@ -87,11 +87,11 @@ def default_candidates(problem: Problem | Model) -> list[Settings]:
     has a quadratic term, the smoothing is not varied. SPO+ is left out for such a problem and for
     predicted right-hand sides. An ``Oracle`` without a relaxation is trained by the methods that need decisions alone.
     """
-    if not (oracle := plain_problem(problem)).has_program and getattr(oracle, "relaxation", None) is None:
+    if not (oracle := problem_of_model(problem)).has_program and getattr(oracle, "relaxation", None) is None:
         weights = [0.0, 0.01]
         return [{"method": "mse"}, *({"method": name, "mse_weight": w} for name in _DECIDING for w in weights)]
-    costs_alone = recourse_model(problem) is None and getattr(problem, "curvature_map", None) is None
-    problem = plain_problem(problem)
+    costs_alone = model_with_predicted_rows(problem) is None and getattr(problem, "curvature_map", None) is None
+    problem = problem_of_model(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)
@@ -164,7 +164,7 @@ def tune(
     config = replace(config, seed=seed)
     if config.start in ("race", "mse"):  # the squared error is one of the candidates
         config = replace(config, start="standardised")
-    plain_problem(problem)  # raises for anything but a Problem or a Model
+    problem_of_model(problem)  # raises for anything but a Problem or a Model
     train, held_out = _split_samples(problem, X, C, validation)
     choices = default_candidates(problem) if candidates is None else [_read_candidate(one) for one in candidates]
     if not choices:

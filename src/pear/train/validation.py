@@ -13,8 +13,8 @@ from pear.losses.forecast_judge import judged_rows_and_costs
 from pear.losses.recourse_outcome import best_recourse_status
 from pear.optimality.duals_and_active_sets import Status
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import as_keys, count_keyed_samples
-from pear.problem.model import recourse_model
+from pear.problem.model import model_with_predicted_rows
+from pear.problem.sample_keys import as_keys, count_keyed_samples
 from pear.train.samples import ParquetSamples
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
@@ -111,7 +111,7 @@ def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> S
 def drop_unsolved_validation(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
     """Leave out samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
-    keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
+    keys, model = as_keys(validation.keys, len(costs)), model_with_predicted_rows(problem)
     if model is not None:
         status = best_recourse_status(model, costs.double(), keys)
         report_failures(status, "mask", "the problem")

@@ -13,8 +13,8 @@ from pear.errors import ProblemError
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import as_keys, count_keyed_samples
-from pear.problem.model import input_count
+from pear.problem.model import model_input_count
+from pear.problem.sample_keys import as_keys, count_keyed_samples
 from pear.train.loss_interface import accept_keys, problem_of_loss, weight_option
 from pear.train.samples.features import call_on_features
 from pear.train.samples.memory_samples import MemorySamples
@@ -129,7 +129,7 @@ def make_validation_outcomes(
 
 def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
     """Raise ProblemError unless costs have one column for each predicted value."""
-    wanted = input_count(problem)
+    wanted = model_input_count(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
             f"the costs of {name} must have shape (N, {wanted}), a column for each predicted cost of the problem; got "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pear.losses.methods import MethodTask
 from pear.losses.own_problem import OwnProblem
 from pear.problem import Problem
-from pear.problem.model import problem_and_cost_map
+from pear.problem.model import split_cost_model
 from pear.tasks import random_knapsack, shortest_path
 from pear_lab.benchmarks.random_programs import Rng
 
@@ -43,7 +43,7 @@ class StepTask:
     @property
     def n(self) -> int:
         """The number of variables."""
-        return problem_and_cost_map(self.decider.problem)[0].n
+        return split_cost_model(self.decider.problem)[0].n
 
     def draw_costs(self, random: Rng, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Draw true costs of this shape, uniform between 1 and 5."""
@@ -51,7 +51,7 @@ class StepTask:
 
     def arrays(self) -> dict[str, Any]:
         """Return the program as arrays for a peer; absent rows have length zero, absent bounds are infinite."""
-        problem, n = problem_and_cost_map(self.decider.problem)[0], self.n
+        problem, n = split_cost_model(self.decider.problem)[0], self.n
         empty = {"A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n)), "h": np.zeros(0)}
         given: dict[str, Any] = {**empty, "lb": np.full(n, -np.inf), "ub": np.full(n, np.inf)}
         for name in _FIELDS:

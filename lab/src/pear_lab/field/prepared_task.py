@@ -14,7 +14,7 @@ from pear.clock import read_clock
 from pear.losses.methods import make_loss
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
+from pear.problem.sample_keys import count_keyed_samples
 from pear.tasks import Samples, Split
 from pear.train import FitConfig, fit
 from pear.train.validation_score import make_validation_outcomes

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pear.evaluation.time_splits import TimeSplits
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
+from pear.problem.sample_keys import count_keyed_samples
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

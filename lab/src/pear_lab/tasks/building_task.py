@@ -16,7 +16,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.adjacent_vertices import adjacent_vertices
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.tasks.task import Task, check_finite_costs
 from pear_lab.data.building_data import BuildingData, load_building
@@ -113,7 +113,7 @@ class Building(Task):
 
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
         """Check prices (B, n) and keys, and return the prices as a tensor and the instances as integers (B,)."""
-        values = as_batch(cost).detach()
+        values = to_batch_tensor(cost).detach()
         check_finite_costs(values, "the integer problem")
         count, n = self.weights.shape
         rows = np.arange(count) if keys is None else np.asarray(keys)

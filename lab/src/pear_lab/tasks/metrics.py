@@ -13,7 +13,7 @@ from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.tasks.task import Task
 
 PUBLISHED_SHIFT = 1e-7
@@ -111,7 +111,7 @@ def active_change_metric(
         raise ProblemError(f"draws must be a whole number of at least 1; got {draws!r}")
     if not 0 <= scale < float("inf"):
         raise ProblemError(f"scale must be a number of at least 0; got {scale!r}")
-    forecast = as_batch(predicted).detach().double()
+    forecast = to_batch_tensor(predicted).detach().double()
     relaxed = problem.relaxed()
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     before = _active_metric_masks(relaxed, solve(relaxed, forecast, smoothing=smoothing))
@@ -136,6 +136,6 @@ def _active_metric_masks(problem: Problem, solution: Solution) -> Tensor:
 
 def _metric_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
     """Return predicted and true costs as two tensors (B, n), after a check that their shapes are equal."""
-    forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
+    forecast, costs = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
     check_cost_pair(forecast, costs)
     return forecast, costs

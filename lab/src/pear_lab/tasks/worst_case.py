@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
-from pear.problem.array_conversion import as_batch
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.solvers.binary.selection_search import Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task
@@ -49,7 +49,7 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
         >>> decide_worst(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]])
         tensor([[0., 1., 0., 1.]], dtype=torch.float64)
     """
-    forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
+    forecast, paid = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
     check_cost_pair(forecast, paid)
     check_finite_costs(forecast, "the worst decision")
     check_finite_costs(paid, "the worst decision")
@@ -81,7 +81,7 @@ def worst_case_regret(task: Task, predicted: Any, true: Any) -> float:
         >>> round(worst_case_regret(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]]), 6)
         1.0
     """
-    costs = as_batch(true).detach()
+    costs = to_batch_tensor(true).detach()
     return published_regret_metric(task.outcome_of(decide_worst(task, predicted, costs), costs))
 
 

@@ -21,7 +21,7 @@ from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
 from pear.problem import Model
-from pear.problem.derived_problems import forget_solutions
+from pear.problem.derived_problems import problem_without_plans
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.dense_factors import row_rank
@@ -306,7 +306,7 @@ def _measure_integrality_gap(s: Subject, rows: Tensor, x: Tensor, limit: float, 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)  # what is not solved in time is counted below
         solve(s.problem[rows[:1]], s.costs[rows[:1]], on_failure="mask", time_limit=limit / 2)  # compiles
-        timed = forget_solutions(s.problem[rows])
+        timed = problem_without_plans(s.problem[rows])
         began = time.perf_counter()
         found = solve(timed, s.costs[rows], on_failure="mask", time_limit=limit)
         each = (time.perf_counter() - began) / len(rows)

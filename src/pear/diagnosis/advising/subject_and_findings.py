@@ -15,12 +15,13 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import as_batch, is_per_sample
-from pear.problem.keys_and_columns import check_column_order, column_names, count_keyed_samples
-from pear.problem.matrix import to_csr
-from pear.problem.model import input_count, plain_problem, recourse_model
-from pear.problem.oracle import program_of
-from pear.problem.problem import FIELDS
+from pear.problem.matrix import to_csr_matrix
+from pear.problem.model import model_input_count, model_with_predicted_rows, problem_of_model
+from pear.problem.oracle import program_of_oracle
+from pear.problem.pandas_data import check_pandas_columns, pandas_columns
+from pear.problem.problem_fields import FIELDS, is_field_per_sample
+from pear.problem.sample_keys import count_keyed_samples
+from pear.problem.tensor_conversion import to_batch_tensor
 from pear.train.samples.sample_rows import read_sample_rows
 from pear.wording import count_noun
 
@@ -117,13 +118,13 @@ class Subject:
     """
 
     def __init__(self, problem: Problem | Model, costs: Any) -> None:
-        problem = program_of(problem, "advise")  # raises for anything that is not a problem
+        problem = program_of_oracle(problem, "advise")  # raises for anything that is not a problem
         columns = tuple(map(str, getattr(costs, "columns", ())))
         values, self.notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
         if values is not None:
             problem, values, dropped = _drop_not_finite(problem, values)
             self.notes += dropped
-        here, self.recourse = plain_problem(problem).to("cpu"), recourse_model(problem)
+        here, self.recourse = problem_of_model(problem).to("cpu"), model_with_predicted_rows(problem)
         if self.recourse is not None and values is not None:
             here = here._with(
                 **self.recourse.right_hand_sides(values), **self.recourse.coefficients(values), batch=len(values)
@@ -142,7 +143,7 @@ class Subject:
         self.variables, self.names = named.variables, named.names
         rows = tuple(f"{name}[{i}]" for name, M in (("A", self.A), ("G", self.G)) for i in range(M.shape[0]))
         self.rows = named.constraints if len(named.constraints) == len(rows) else rows
-        self.per_sample = [f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)]
+        self.per_sample = [f for f in FIELDS if (v := getattr(here, f)) is not None and is_field_per_sample(f, v)]
         self.first = ", in the first sample" if self.per_sample else ""
 
 
@@ -157,10 +158,10 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
 
 def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
     """Return the given values (N, k) in float64 on the CPU."""
-    check_column_order(problem, column_names(costs), "costs")
+    check_pandas_columns(problem, pandas_columns(costs), "costs")
     tensor = read_sample_rows(costs, "costs").detach().cpu()
-    values = as_batch(tensor, "costs").double()
-    wanted, own_samples = input_count(problem), count_keyed_samples(problem)
+    values = to_batch_tensor(tensor, "costs").double()
+    wanted, own_samples = model_input_count(problem), count_keyed_samples(problem)
     if values.shape[1] != wanted:
         raise ProblemError(
             f"costs must have shape (N, {wanted}), a column for each predicted value of the problem; got "
@@ -194,7 +195,7 @@ def _first_sample_matrix(field: Any, n: int) -> Any:
     """Return the first sample's matrix (r, n) in CSR form without stored zeros. An absent field has no rows."""
     if field is None:
         return sparse.csr_array((0, n))
-    return to_csr(field[0] if field.ndim == 3 else field)
+    return to_csr_matrix(field[0] if field.ndim == 3 else field)
 
 
 def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:

@@ -17,7 +17,7 @@ from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subjec
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
-from pear.problem.model import plain_problem
+from pear.problem.model import problem_of_model
 from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backends
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
@@ -211,7 +211,7 @@ def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
 def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
     """Time a forward and a backward pass of one sample in seconds, after a first pass that compiles and prepares."""
     assert s.values is not None
-    device, elapsed = plain_problem(s.given).device, 0.0
+    device, elapsed = problem_of_model(s.given).device, 0.0
     for row in (rows[:1], rows[-1:]):
         true = s.values[row].to(device)
         predicted = s.values.mean(0, keepdim=True).to(device).requires_grad_()
@@ -227,7 +227,7 @@ def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
 def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
     """Return the seconds of each epoch on these samples. At least two epochs run, more if they fit into the limit."""
     assert s.values is not None
-    device = plain_problem(s.given).device
+    device = problem_of_model(s.given).device
     clock, ends = Clock(limit), []
     features = torch.randn(len(rows), _FEATURES, generator=torch.Generator().manual_seed(0)).to(device)
     model: nn.Module = make_network(name, _FEATURES, len(s.names), _HIDDEN, seed=0).to(device)

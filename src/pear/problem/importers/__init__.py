@@ -3,7 +3,7 @@
 from pear.problem.importers.cvxpy_problem import from_cvxpy
 from pear.problem.importers.gurobi_model import from_gurobipy
 from pear.problem.importers.highs_model import from_highs
-from pear.problem.importers.importer_table import IMPORTERS, Importer, from_file, is_model_file
+from pear.problem.importers.importer_table import IMPORTERS, Importer, from_file, has_importer
 from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
@@ -28,5 +28,5 @@ __all__ = [
     "from_pyepo",
     "from_pyomo",
     "from_scipy",
-    "is_model_file",
+    "has_importer",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pear.errors import DataError
 from pear.problem.importers.cvxpy_names import WHERE, constraint_name, parameter_names, parameters_in, sign_of
-from pear.problem.importers.model_arrays import join_names
+from pear.wording import join_names
 
 _LINEAR_KINDS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
 _REFUSED = ("PSD", "NSD", "hermitian", "complex", "imag")

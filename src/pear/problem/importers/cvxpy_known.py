@@ -16,9 +16,10 @@ from pear.problem.curvature_map import CurvatureMap
 from pear.problem.importers.cvxpy_matrices import CanonicalForm
 from pear.problem.importers.cvxpy_names import WHERE, parameter_names, sign_of
 from pear.problem.importers.linear_map import linear_map
-from pear.problem.importers.model_arrays import ModelArrays, join_names
+from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.row_limits import Array
 from pear.problem.known_map import KnownMap, KnownValue
+from pear.wording import join_names
 
 
 @dataclass(frozen=True)

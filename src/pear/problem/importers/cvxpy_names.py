@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pear.problem.known_map import entry_names as names_of_entries
+from pear.problem.indexed_names import index_names as names_of_entries
 
 WHERE = "the CVXPY problem"
 

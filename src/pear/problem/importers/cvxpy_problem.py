@@ -28,9 +28,10 @@ from pear.problem.importers.cvxpy_known import (
 from pear.problem.importers.cvxpy_matrices import CanonicalForm, ProblemCopy, number_added
 from pear.problem.importers.cvxpy_names import WHERE, constraint_name, parameter_names
 from pear.problem.importers.cvxpy_structure import independent_names
-from pear.problem.importers.model_arrays import ModelArrays, join_names
+from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.row_limits import RowLimits, check_recourse_type
 from pear.problem.model import Model
+from pear.wording import join_names
 
 
 def from_cvxpy(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.problem.importers.row_limits import Array
-from pear.problem.known_map import entry_names
+from pear.problem.indexed_names import index_names
 
 STRUCTURES = ("symmetric", "diag", "sparsity")
 """The structures that are taken: entries that are equal to others, or always zero."""
@@ -41,7 +41,7 @@ def structure_of(leaf: Any) -> NDArray[np.int_]:
 
 def independent_names(leaf: Any) -> list[str]:
     """The names of the independent entries of a variable or parameter, each by the first entry that has it."""
-    index, names = structure_of(leaf).reshape(-1), entry_names(leaf.name(), leaf.shape)
+    index, names = structure_of(leaf).reshape(-1), index_names(leaf.name(), leaf.shape)
     _, first = np.unique(index, return_index=True)
     return [names[i] for i in first if index[i] >= 0]
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from pear.errors import DataError
 from pear.problem.importers.cvxpy_names import WHERE, parameter_names, parameters_in
-from pear.problem.importers.model_arrays import join_names
 from pear.problem.importers.row_limits import Array, read_price
-from pear.wording import count_noun
+from pear.wording import count_noun, join_names
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from pear.errors import DataError, PluginError
 from pear.plugins import load_all_plugins
 from pear.problem.importers import mps, osqp_mat
-from pear.problem.importers.packed_files import suffix_of
+from pear.problem.importers.packed_files import packed_file_suffix
 from pear.problem.model import Model
 
 
@@ -41,9 +41,9 @@ IMPORTERS = (
 OWN_NAMES = ("cvxpy", "file", "gurobipy", "highs", "mps", "osqp_mat", "pyepo", "pyomo", "scipy")
 
 
-def is_model_file(path: Path) -> bool:
+def has_importer(path: Path) -> bool:
     """True where some importer reads files that end like this one."""
-    suffix = suffix_of(path)
+    suffix = packed_file_suffix(path)
     return any(
         suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all_plugins("importer").plugins))
     )
@@ -56,7 +56,7 @@ def importer_of(path: Path) -> Importer:
         DataError: there is none; the message lists all endings, and the plug-ins that cannot be loaded.
         PluginError: several packages bring one.
     """
-    suffix = suffix_of(path)
+    suffix = packed_file_suffix(path)
     for row in IMPORTERS:
         if suffix in row.suffixes:
             return row

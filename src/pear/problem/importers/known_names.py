@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import ProblemError
-from pear.problem.importers.indexed_names import group_indexed
+from pear.problem.indexed_names import group_indexed_names
 from pear.problem.known_map import KnownMap, KnownValue
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class KnownNames:
         self._where, self._fixed = arrays.where, np.asarray(arrays.lb) == np.asarray(arrays.ub)
         self._named = {"rhs": list(arrays.rows.names), "cost": list(variables)}
         self._place = {kind: {name: i for i, name in enumerate(names)} for kind, names in self._named.items()}
-        self._groups = {kind: group_indexed(names) for kind, names in self._named.items()}
+        self._groups = {kind: group_indexed_names(names) for kind, names in self._named.items()}
         self._at: dict[str, list[tuple[int, int]]] = {kind: [] for kind in _KINDS}
         values, column = [], 0
         for name in known:

@@ -17,12 +17,12 @@ from pear.errors import ProblemError
 from pear.presolving import Reduction, RowProgram, reduce_program
 from pear.presolving.row_program import Mask
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.indexed_names import expand_groups, group_indexed, indexed_layout
 from pear.problem.importers.known_names import KnownNames
 from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
+from pear.problem.indexed_names import expand_indexed_names, group_indexed_names, indexed_layout
 from pear.problem.model import Model
 from pear.problem.problem import Problem
-from pear.wording import count_noun
+from pear.wording import count_noun, join_names
 
 Names = Sequence[Any] | None
 """Names of variables, of rows, and pairs of a row and a variable for a coefficient."""
@@ -139,8 +139,8 @@ class ModelArrays:
         chosen, more = ([name for name in part if isinstance(name, str)] for part in given)
         if predicted is None:
             return None, more, pairs
-        chosen = expand_groups(chosen, names)
-        rows = {*self.rows.names, *group_indexed(self.rows.names)} - {*names}
+        chosen = expand_indexed_names(chosen, names)
+        rows = {*self.rows.names, *group_indexed_names(self.rows.names)} - {*names}
         costs = [name for name in chosen if name not in rows]
         return costs, [*(name for name in chosen if name in rows), *more], pairs
 
@@ -319,10 +319,3 @@ def _describe_costs(made: Model) -> str:
         f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
         f"{'them' if own.inputs > 1 else 'it'}, the others are known."
     )
-
-
-def join_names(names: Sequence[str], most: int = 6) -> str:
-    """Names joined by commas. Where there are more than ``most``, those in the middle are left out."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 2])}, …, {names[-1]}"

@@ -14,7 +14,7 @@ from pear.errors import DataError
 from pear.optional_packages import import_optional
 from pear.problem.importers.highs_model import highs_arrays, semi_variable
 from pear.problem.importers.model_arrays import Names
-from pear.problem.importers.packed_files import plain_file, suffix_of
+from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
@@ -80,14 +80,14 @@ def from_mps(
         3.0
     """
     path = Path(path)
-    return highs_arrays(str(path), read_highs(path)).model(predicted, limits=rows, recourse=recourse, known=known)
+    return highs_arrays(str(path), read_mps_file(path)).model(predicted, limits=rows, recourse=recourse, known=known)
 
 
-def read_highs(path: Path) -> Any:
+def read_mps_file(path: Path) -> Any:
     """Read a file as a ``highspy.HighsModel``, and raise where the reader left something out or guessed."""
     highspy = import_optional("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
-    is_lp = suffix_of(path) == ".lp"
-    with plain_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
+    is_lp = packed_file_suffix(path) == ".lp"
+    with unpacked_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         highs = highspy.Highs()
         options: dict[str, bool | str | float] = {

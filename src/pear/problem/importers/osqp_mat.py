@@ -11,7 +11,7 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.importers.model_arrays import ModelArrays
-from pear.problem.importers.packed_files import plain_file
+from pear.problem.importers.packed_files import unpacked_file
 from pear.problem.importers.row_limits import RowLimits, read_finite, read_limits
 from pear.problem.model import Model
 
@@ -49,7 +49,7 @@ def load_osqp_arrays(path: Path) -> dict[str, Any]:
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
-    with plain_file(path, SUFFIXES) as file:
+    with unpacked_file(path, SUFFIXES) as file:
         try:
             found: dict[str, Any] = loadmat(str(file))
         except (MatReadError, ValueError, TypeError, OSError, EOFError, zlib.error, NotImplementedError) as error:

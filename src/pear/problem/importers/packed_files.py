@@ -13,12 +13,12 @@ from pathlib import Path
 from pear.errors import DataError
 
 
-def suffix_of(path: Path) -> str:
+def packed_file_suffix(path: Path) -> str:
     """The ending of a file's name in lower case, ignoring ``.gz``.
 
     Example:
         >>> from pathlib import Path
-        >>> suffix_of(Path("plan.MPS.gz")), suffix_of(Path("plan"))
+        >>> packed_file_suffix(Path("plan.MPS.gz")), packed_file_suffix(Path("plan"))
         ('.mps', '')
     """
     name = Path(path.name.lower())
@@ -26,7 +26,7 @@ def suffix_of(path: Path) -> str:
 
 
 @contextmanager
-def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
+def unpacked_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
     """A context with the file itself, or with a temporary copy that is unpacked and has the ending ``rename``.
 
     Args:
@@ -37,7 +37,7 @@ def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -
     Raises:
         DataError: the file is missing, a folder, empty, of another kind, or badly compressed.
     """
-    suffix = suffix_of(path)
+    suffix = packed_file_suffix(path)
     if suffix not in suffixes:
         raise DataError(
             f"{path} ends in '{suffix}'; expected one of {', '.join(suffixes)}, or one of these with .gz: rename or "
@@ -51,13 +51,13 @@ def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -
         here = path
         if packed or path.suffix != wanted:
             here = Path(folder) / f"model{wanted}"
-            _copy_unpacked(path, here, packed)
+            _copy_unpacked_file(path, here, packed)
         if not here.stat().st_size:
             raise DataError(f"{path} is empty; expected a model of kind {suffix}: write or download it again")
         yield here
 
 
-def _copy_unpacked(path: Path, to: Path, packed: bool) -> None:
+def _copy_unpacked_file(path: Path, to: Path, packed: bool) -> None:
     """Copy a file, and unpack it where it is compressed."""
     try:
         with gzip.open(path) if packed else path.open("rb") as source, to.open("wb") as target:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import DataError, ProblemError
-from pear.problem.array_conversion import NO_BOUND
 from pear.problem.constraint_map import ConstraintMap
-from pear.problem.importers.indexed_names import expand_groups
+from pear.problem.indexed_names import expand_indexed_names
 from pear.problem.penalty_and_projection import Penalty, Projection
+from pear.problem.problem_fields import NO_BOUND
 
 Array = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ class RowLimits:
         Raises:
             ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.
         """
-        chosen = expand_groups([names] if isinstance(names, str) else list(names or ()), self.names)
+        chosen = expand_indexed_names([names] if isinstance(names, str) else list(names or ()), self.names)
         for i, name in enumerate(chosen):
             found = self.names.count(name)
             if found != 1 or name in chosen[:i]:

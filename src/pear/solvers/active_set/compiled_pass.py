@@ -19,7 +19,7 @@ from pear.optimality.definiteness import is_convex, is_definite
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.inverse_curvature import apply_dense_inverse
 from pear.problem import Problem
-from pear.problem.problem import FIELDS
+from pear.problem.problem_fields import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports

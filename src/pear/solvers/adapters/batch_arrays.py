@@ -13,7 +13,7 @@ from scipy import sparse
 
 from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.screen import screen
-from pear.problem.matrix import is_sparse
+from pear.problem.matrix import is_sparse_matrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 
@@ -61,7 +61,7 @@ class ProgramArrays:
 
 def row(field: Any, i: int) -> Any:
     """Return the part of a field that belongs to sample ``i``; the field may be shared by all samples."""
-    if is_sparse(field):
+    if is_sparse_matrix(field):
         return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.optimality.natural_sizes import positive
-from pear.problem.matrix import row_squares
+from pear.problem.matrix import matrix_row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
 from pear.solvers.linalg import Array
@@ -111,7 +111,7 @@ def make_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
         return None
     largest = float(pattern.curvature.max(initial=0.0)) or 1.0
     lift, shift = (0.0, SHIFT) if definite else (LIFT, LIFT)
-    norms = [positive(row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
+    norms = [positive(matrix_row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
     everything = np.arange(pattern.n + pattern.rows)
     blocks, data, diagonal, taken = pattern.numbers
     return ExchangePlan(

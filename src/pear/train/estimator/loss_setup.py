@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.losses.methods import make_loss
 from pear.problem import Model, Oracle, Problem
-from pear.problem.model import plain_problem
-from pear.problem.oracle import same_decider
+from pear.problem.model import problem_of_model
+from pear.problem.oracle import same_oracle
 from pear.train.fit_config import FitConfig
 from pear.train.loss_interface import problem_of_loss
 from pear.train.successive_halving import multiple_of_auto
@@ -60,7 +60,7 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
 
 def default_method(problem: Problem | Model) -> str:
     """The method that the loss "auto" stands for: PEAR with our defaults, or SPO+ where an oracle has no relaxation."""
-    plain = plain_problem(problem)
+    plain = problem_of_model(problem)
     return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
 
 
@@ -77,8 +77,8 @@ def _check_same_decider(loss: Any, problem: Problem | Model) -> None:
     Such a loss has a ``decide`` of its own: it would be trained on its decisions, and scored on those of the problem.
     """
     judged = problem_of_loss(loss)
-    if isinstance(judged, (Problem, Model)) and not same_decider(judged, problem):
-        by_loss = not plain_problem(judged).has_program
+    if isinstance(judged, (Problem, Model)) and not same_oracle(judged, problem):
+        by_loss = not problem_of_model(judged).has_program
         came = "the loss decides by a function of its own" if by_loss else "the problem is an Oracle, the loss's is not"
         raise ProblemError(
             f"{came}, so that training and score would decide differently; pass the function once, "

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.problem.model import input_count
+from pear.problem.model import model_input_count
 from pear.train.base_forecast import Correction, typical_error
 from pear.train.estimator.loss_setup import seed_of
 
@@ -129,7 +129,7 @@ def build_model(estimator: DecisionRegressor, rows: TrainingRows) -> Standardise
         scaled: nn.Module = nn.Identity()
         network = copy.deepcopy(estimator.model)
     else:
-        outputs = 1 if estimator._long else input_count(estimator.problem)
+        outputs = 1 if estimator._long else model_input_count(estimator.problem)
         sizes = features.shape[-1], outputs, tuple(estimator.hidden_layer_sizes)
         network = make_network(estimator.model, *sizes, seed_of(estimator.random_state)).to(features)
         scaled = Standardise(features)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pear.errors import ProblemError
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator.daily_updates import DailyUpdates, deviation
 from pear.train.estimator.loss_setup import fit_config, make_estimator_loss, seed_of
 from pear.train.estimator.networks import build_model
@@ -37,7 +37,7 @@ def learn_more(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
             "call fit with all rows"
         )
     fresh = not hasattr(estimator, "model_")
-    check_paired_rows(given)
+    check_pandas_rows(given)
     rows = read_training_rows(estimator, given, dtype=None if fresh else next(estimator.model_.parameters()).dtype)
     if not hasattr(estimator, "loss_"):  # that of a model file may have been an object, which the file does not hold
         estimator.loss_ = make_estimator_loss(estimator, problem, rows.costs)

@@ -14,8 +14,8 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.intervals.cost_intervals import CostIntervals
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Oracle, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator import model_file
 from pear.train.estimator.daily_updates import deviation
 from pear.train.estimator.loss_setup import describe_method, fit_config, make_estimator_loss
@@ -191,7 +191,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 judged; with groups (N·k,), the same for all rows of a group. Only ratios matter; 0 leaves a row out.
         """
         tables = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "sample_weight": sample_weight}
-        check_paired_rows({**tables, "known": known})
+        check_pandas_rows({**tables, "known": known})
         given, order = sort_tables(tables)
         own, held_out, given = count_keyed_samples(self.problem), None, {**given, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
@@ -200,7 +200,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(rows.costs)} rows")
         if validation is not None:
             named = validation if isinstance(validation, Mapping) else dict(zip(("X", "y"), validation, strict=True))
-            check_paired_rows(named)
+            check_pandas_rows(named)
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
         problem = problem_of_rows(self.problem, rows, held_out)
         config, model, loss = fit_config(self), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
@@ -322,7 +322,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) the true values; with groups (N·k,).
             problem: the problem of these rows, where samples have fields or known costs of their own.
         """
-        check_paired_rows({"X": X, "sample_weight": sample_weight})
+        check_pandas_rows({"X": X, "sample_weight": sample_weight})
         rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
         weight = read_row_weights(sample_weight, rows.size, rows.table)
         return minus_regret(rows.problem, rows.values, rows.true, weight)

@@ -9,8 +9,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.regret_metrics import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import count_keyed_samples
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_tensor
 
 
@@ -46,7 +46,7 @@ class RegretScorer:
 
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
         """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
-        check_paired_rows({"X": X, "C": C})
+        check_pandas_rows({"X": X, "C": C})
         return minus_regret(self.problem, estimator.predict(X), C)
 
     def __repr__(self) -> str:

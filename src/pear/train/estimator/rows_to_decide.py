@@ -13,8 +13,8 @@ from pear.errors import ProblemError
 from pear.intervals.bounded_decisions import BoundedDecisions
 from pear.intervals.cost_intervals import CostIntervals
 from pear.problem import Model, Problem
-from pear.problem.model import plain_problem
-from pear.problem.row_pairing import check_paired_rows, is_frame
+from pear.problem.model import problem_of_model
+from pear.problem.pandas_data import check_pandas_rows, is_pandas_frame
 from pear.train.estimator.training_rows import (
     Array,
     check_columns,
@@ -50,7 +50,7 @@ def as_table(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) ->
     """A DataFrame with these columns, and with the index of ``like`` where that is a DataFrame."""
     import pandas
 
-    return pandas.DataFrame(values, index=like.index if is_frame(like) else None, columns=list(columns))
+    return pandas.DataFrame(values, index=like.index if is_pandas_frame(like) else None, columns=list(columns))
 
 
 def as_series(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
@@ -89,7 +89,7 @@ def forecast_rows(estimator: DecisionRegressor, X: Any, base_forecast: Any = Non
     from sklearn.utils.validation import check_is_fitted, validate_data
 
     check_is_fitted(estimator, "model_")
-    check_paired_rows({"X": X, "base_forecast": base_forecast, **beside})
+    check_pandas_rows({"X": X, "base_forecast": base_forecast, **beside})
     rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32])
     like, offset = next(estimator.model_.parameters()), forecast_offset(estimator, X, base_forecast)
     others = () if offset is None else (torch.from_numpy(offset).to(like),)
@@ -123,7 +123,7 @@ def read_rows_to_decide(
 
 def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
     """Decisions (N, n) as a DataFrame where X is one or the costs were one; otherwise the array."""
-    if not is_frame(X) and estimator._columns is None:
+    if not is_pandas_frame(X) and estimator._columns is None:
         return decisions
     if table is not None:
         return as_group_table(decisions, table, variable_names(estimator.problem, None))
@@ -171,7 +171,7 @@ def calibrated_intervals(
     made = own if append and own is not None else intervals or CostIntervals(estimator.problem)
     if not isinstance(made, CostIntervals):
         raise ProblemError(f"intervals must be pear.CostIntervals(problem, …); got {type(made).__name__}")
-    if plain_problem(made.problem).n != plain_problem(estimator.problem).n:
+    if problem_of_model(made.problem).n != problem_of_model(estimator.problem).n:
         raise ProblemError("intervals are those of another problem; pass the one that the estimator has")
     assert rows.true is not None
     return made.calibrate(rows.values, np.asarray(rows.true, dtype=np.float64), problem=rows.problem, append=append)

@@ -12,10 +12,10 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
-from pear.problem.keys_and_columns import check_column_order, column_names, count_keyed_samples
-from pear.problem.known_samples import bring_known, read_known, with_numbers
-from pear.problem.model import input_count, plain_problem
-from pear.problem.row_pairing import is_frame
+from pear.problem.known_samples import fill_known_samples, insert_known_samples, read_known_samples
+from pear.problem.model import model_input_count, problem_of_model
+from pear.problem.pandas_data import check_pandas_columns, is_pandas_frame, pandas_columns
+from pear.problem.sample_keys import count_keyed_samples
 from pear.train.base_forecast import as_offsets, forecast_of, training_forecast
 from pear.train.long_table import LongTable, group_long_table
 from pear.train.samples.sample_batch import SampleBatch
@@ -80,7 +80,7 @@ def problem_of_rows(problem: Problem | Model, rows: TrainingRows, held_out: Trai
     if not isinstance(problem, Model) or problem.known_map is None:
         return problem
     parts = [part.known for part in (rows, held_out) if part is not None and part.known is not None]
-    bound: Problem | Model = with_numbers(problem, torch.cat(parts))
+    bound: Problem | Model = insert_known_samples(problem, torch.cat(parts))
     return bound
 
 
@@ -99,9 +99,11 @@ def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known
             f"the problem has fields of its own for the {rows} rows of fit, and nobody says what those of "
             "other rows are; pass problem=…, with a row for each of X"
         )
-    if given is not None and input_count(given) != input_count(own):
-        raise ProblemError(f"the problem given takes {input_count(given)} values, and {input_count(own)} are predicted")
-    found: Problem | Model = bring_known(own if given is None else given, known, values)
+    if given is not None and model_input_count(given) != model_input_count(own):
+        raise ProblemError(
+            f"the problem given takes {model_input_count(given)} values, and {model_input_count(own)} are predicted"
+        )
+    found: Problem | Model = fill_known_samples(own if given is None else given, known, values)
     return found
 
 
@@ -132,10 +134,10 @@ def read_training_rows(
     if fresh:
         estimator._columns, estimator._flat = _names_of(y, groups), true.ndim == 1
         if groups is None:
-            check_column_order(estimator.problem, estimator._columns)
+            check_pandas_columns(estimator.problem, estimator._columns)
     else:
         check_columns(estimator, y)
-    device, features = plain_problem(estimator.problem).device, torch.from_numpy(np.array(rows))
+    device, features = problem_of_model(estimator.problem).device, torch.from_numpy(np.array(rows))
     kind = dtype or features.dtype
     costs = torch.from_numpy(np.array(values)).to(device, kind)
     table = given.get("base_forecast")
@@ -144,7 +146,7 @@ def read_training_rows(
         (features if groups is None else features[torch.from_numpy(groups.rows)]).to(device, kind),
         costs,
         None if offset is None else torch.from_numpy(offset).to(device, kind),
-        read_known(estimator.problem, given.get("known"), len(costs)),
+        read_known_samples(estimator.problem, given.get("known"), len(costs)),
         read_row_weights(given.get("sample_weight"), len(rows), groups),
     )
 
@@ -187,7 +189,7 @@ def read_groups(estimator: DecisionRegressor, groups: Any, count: int) -> LongTa
         raise ProblemError("fit was given groups=, a row for each predicted value; pass groups= here as well")
     if not estimator._long:
         raise ProblemError("fit was given a row for each sample, without groups=; leave groups= out here as well")
-    return group_long_table(groups, count, input_count(estimator.problem))
+    return group_long_table(groups, count, model_input_count(estimator.problem))
 
 
 def true_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
@@ -208,7 +210,7 @@ def true_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) 
 
 def check_columns(estimator: DecisionRegressor, y: Any) -> None:
     """Raise ProblemError unless the columns of a table of costs are those of ``fit``, in the same order."""
-    columns = column_names(y)
+    columns = pandas_columns(y)
     if columns is not None and estimator._columns is not None and columns != estimator._columns:
         raise ProblemError(f"the columns of y must be those of fit, {list(estimator._columns)}; got {list(columns)}")
 
@@ -222,7 +224,7 @@ def forecast_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array |
         table: ``base_forecast``, where ``fit`` was given it.
     """
     flat = estimator._long
-    size = 1 if flat else input_count(estimator.problem)
+    size = 1 if flat else model_input_count(estimator.problem)
     values = _base_values(estimator, X, table)
     if values is None:
         return None
@@ -270,9 +272,9 @@ def _base_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:
 
 def _in_order(estimator: DecisionRegressor, table: Any) -> Any:
     """A table of forecasts, whose columns must be those of y where both have names."""
-    columns = column_names(table)
+    columns = pandas_columns(table)
     if columns is not None and not estimator._long:
-        check_column_order(estimator.problem, columns, "base_forecast")
+        check_pandas_columns(estimator.problem, columns, "base_forecast")
         if estimator._columns is not None and columns != estimator._columns:
             raise ProblemError(
                 f"the columns of base_forecast must be those of y, {list(estimator._columns)}; got {list(columns)}"
@@ -284,7 +286,7 @@ def _names_of(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
     """Names of the columns of y; the name of a Series with the values of a long table; None for an array."""
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
-    return column_names(y)
+    return pandas_columns(y)
 
 
 def check_numbers(table: Any, name: str) -> None:
@@ -301,7 +303,7 @@ def check_numbers(table: Any, name: str) -> None:
         Traceback (most recent call last):
         pear.errors.ProblemError: X is NaN or infinite in row 1: fill these cells, or drop the rows
     """
-    if is_frame(table):
+    if is_pandas_frame(table):
         for at, column in enumerate(table.columns):
             _check_column(table.iloc[:, at], f"column {column!r} of {name}", column)
     elif isinstance(table, np.ndarray) and table.dtype.kind == "f":

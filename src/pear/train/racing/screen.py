@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
-from pear.problem.model import plain_problem
+from pear.problem.model import problem_of_model
 from pear.train.checkpoint import load_weights
 from pear.train.loss_interface import problem_of_loss
 from pear.train.racing.judge import Judge, Losses
@@ -30,7 +30,7 @@ FINALISTS = 2
 
 def is_search(problem: Any) -> bool:
     """Whether each decision needs a tree search, as in a large sparse problem with integers."""
-    plain = plain_problem(problem) if isinstance(problem, (Problem, Model)) else None
+    plain = problem_of_model(problem) if isinstance(problem, (Problem, Model)) else None
     return plain is not None and plain.is_integer and plain.is_sparse
 
 

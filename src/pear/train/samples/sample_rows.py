@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
-from pear.problem.array_conversion import to_tensor
-from pear.problem.model import input_count, plain_problem
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.model import model_input_count, problem_of_model
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.tensor_conversion import to_tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +75,7 @@ def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight:
         inputs = {f"input {number}": part for number, part in enumerate(features)}
     else:
         inputs = {"features": features}
-    check_paired_rows({**inputs, "costs": costs, "ids": ids, "sample_weight": sample_weight})
+    check_pandas_rows({**inputs, "costs": costs, "ids": ids, "sample_weight": sample_weight})
 
 
 def check_sample_weight_rows(data: Any, weight: Any, name: str) -> None:
@@ -125,7 +125,7 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
     Raises:
         ProblemError: another number of columns.
     """
-    array, inputs = np.asarray(values), input_count(problem)
+    array, inputs = np.asarray(values), model_input_count(problem)
     rows = array[:, None] if array.ndim == 1 else array
     if rows.ndim != 2 or rows.shape[1] != inputs:
         raise ProblemError(
@@ -137,4 +137,4 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
 
 def sample_rows_to_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
     """Convert values to a float64 tensor on the device of the problem."""
-    return torch.as_tensor(values.astype(float), device=plain_problem(problem).device)
+    return torch.as_tensor(values.astype(float), device=problem_of_model(problem).device)

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from scipy.io import loadmat
 
 from pear.errors import DataError
-from pear.problem.importers.mps import read_highs
+from pear.problem.importers.mps import read_mps_file
 from pear.problem.importers.osqp_mat import load_osqp_arrays
-from pear.problem.importers.packed_files import plain_file, suffix_of
+from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear_lab.judge.judged_program import Array, JudgedProgram, from_limits
 
 _NONE = 1e20  # limits of this size are none
@@ -49,7 +49,7 @@ def read_model_file(path: Path) -> ModelFile:
     Raises:
         DataError: the file cannot be read; the message is that of the importers.
     """
-    return _from_mat(path) if suffix_of(path) == ".mat" else _from_highs(read_highs(path))
+    return _from_mat(path) if packed_file_suffix(path) == ".mat" else _from_highs(read_mps_file(path))
 
 
 def _from_highs(model: Any) -> ModelFile:
@@ -80,7 +80,7 @@ def _from_highs(model: Any) -> ModelFile:
 def _from_mat(path: Path) -> ModelFile:
     """Read the arrays of a ``.mat`` file in OSQP's form."""
     load_osqp_arrays(path)  # raises the importer's errors
-    with plain_file(path, (".mat",)) as file:
+    with unpacked_file(path, (".mat",)) as file:
         found = loadmat(str(file))
     q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741
     if not np.isfinite(q).all() or np.isnan(l).any() or np.isnan(u).any():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
-from pear.problem.importers import IMPORTERS, is_model_file
+from pear.problem.importers import IMPORTERS, has_importer
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
 from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, is_ours
@@ -121,7 +121,7 @@ def _find_models(folder: Path) -> list[Path]:
         raise DataError(
             f"{folder} is no folder; expected one with models in it: check the path, or make one with --generate"
         )
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and is_model_file(path))
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and has_importer(path))
     if not paths:
         known = ", ".join(suffix for row in IMPORTERS for suffix in row.suffixes)
         raise DataError(f"{folder} holds no model; expected files that end in {known}, or in one of these and .gz")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pear.decisions.failures import report_failures
 from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
-from pear.problem.keys_and_columns import as_keys
+from pear.problem.sample_keys import as_keys
 from pear.tasks.portfolio import Portfolio
 from pear_lab.tasks.market.moments import moments, moments_factor
 from pear_lab.tasks.market.windows import AHEAD

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pear.problem.matrix import row_squares, tmatvec
+from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR, KernelMethod, KernelSolution, sample_stride
 from pear.solvers.linalg.dense_factors import row_rank
@@ -96,7 +96,7 @@ class DualMethod(KernelMethod):
     @cached_property
     def norm(self) -> Tensor:
         """(B or 1, n + R) the length of every constraint: 1 for a variable and for a row without entries."""
-        lengths = row_squares(self.J).sqrt()
+        lengths = matrix_row_squares(self.J).sqrt()
         return torch.cat([lengths.new_ones(len(lengths), self.n), torch.where(lengths > 0, lengths, 1.0)], 1)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> DualCurvature:

@@ -22,9 +22,9 @@ from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.problem import Problem
-from pear.problem.array_conversion import float_type
-from pear.problem.field_checks import SYMMETRY
+from pear.problem.curvature_checks import SYMMETRY
 from pear.problem.matrix import matvec
+from pear.problem.tensor_conversion import float_dtype
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu.dual_method import DualCurvature
 from pear.solvers.active_set.gpu.gpu_points import (
@@ -325,7 +325,7 @@ class GPUPass:
         largest = sizes.top[:, 0] - smoothing  # no entry of a definite matrix exceeds its diagonal
         factor, info = torch.linalg.cholesky_ex(H)
         usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
-        usable = usable & (asymmetry <= SYMMETRY[float_type(Q) or torch.float64] * largest)
+        usable = usable & (asymmetry <= SYMMETRY[float_dtype(Q) or torch.float64] * largest)
         return CurvedPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 

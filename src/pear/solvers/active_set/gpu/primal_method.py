@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pear.problem.matrix import matvec, row_squares
+from pear.problem.matrix import matrix_row_squares, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import kernel_arrays
 from pear.solvers.active_set import kernel_calls as batch
@@ -232,7 +232,7 @@ class ElasticPrimal(PrimalMethod):
         place = torch.where(unbounded, UNBOUNDED, torch.where(at_upper, AT_UPPER, AT_LOWER)).int()
         violation = matvec(J, x) - limit
         violation[:, qp.p :].clamp_(min=0)
-        norm = row_squares(J).sqrt()
+        norm = matrix_row_squares(J).sqrt()
         far = torch.where(norm > 0, violation.abs() / norm, 0.0)
         return cls(
             n=qp.n + 1,

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.presolving import Reduction, RowProgram, reduce_program
-from pear.problem.array_conversion import ArrayLike, shape_of, to_tensor
-from pear.problem.constraint_map import own_sides
+from pear.problem.constraint_map import constraint_sides
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.matrix import to_csr
+from pear.problem.matrix import to_csr_matrix
 from pear.problem.problem import Problem
+from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_tensor
 
 
 class Recovery:
@@ -40,7 +40,7 @@ class Recovery:
         self.n, self.columns, self.removed = problem.n, reduction.columns, dict(reduction.removed)
         self.T, self.t = reduction.T, reduction.t
         self._reduction, self._rows, self._sign = reduction, rows, problem.sign
-        self._Q = None if problem.Q is None else to_csr(problem.Q)
+        self._Q = None if problem.Q is None else to_csr_matrix(problem.Q)
         self._equalities = 0 if problem.b is None else problem.b.shape[-1]
         force = np.zeros(problem.n) if self._Q is None else self._Q @ self.t
         self._half_constant = float(0.5 * force @ self.t)
@@ -156,8 +156,8 @@ def presolve(problem: Problem) -> tuple[Problem, Recovery]:
 
 def _row_program(problem: Problem) -> RowProgram:
     """The arrays of a problem, with the rows of A before those of G."""
-    own = {name: side.detach().cpu().numpy().astype(float) for name, side in own_sides(problem).items()}
-    parts = [to_csr(part) for part in (problem.A, problem.G) if part is not None]
+    own = {name: side.detach().cpu().numpy().astype(float) for name, side in constraint_sides(problem).items()}
+    parts = [to_csr_matrix(part) for part in (problem.A, problem.G) if part is not None]
     rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, problem.n))
     return RowProgram(
         rows=sparse.csr_array(rows),
@@ -165,7 +165,7 @@ def _row_program(problem: Problem) -> RowProgram:
         high=np.concatenate([own["b"], own["h"]]),
         lb=own["lb"],
         ub=own["ub"],
-        Q=None if problem.Q is None else to_csr(problem.Q),
+        Q=None if problem.Q is None else to_csr_matrix(problem.Q),
         integer=None if problem.integer is None else problem.integer.cpu().numpy(),
         names=(*(f"A[{i}]" for i in range(len(own["b"]))), *(f"G[{i}]" for i in range(len(own["h"])))),
     )
@@ -185,5 +185,5 @@ def _checked(what: str, value: ArrayLike, n: int) -> Tensor:
     found = to_tensor(what, value)
     found = found if found.is_floating_point() else found.double()
     if found.ndim not in (1, 2) or found.shape[-1] != n:
-        raise ProblemError(f"{what} must have shape ({n},) or (B, {n}); got {shape_of(found)}")
+        raise ProblemError(f"{what} must have shape ({n},) or (B, {n}); got {tensor_shape(found)}")
     return found

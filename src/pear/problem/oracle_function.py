@@ -115,7 +115,7 @@ class OracleFunction:
         check: Callable[[Array], Any] | None,
         cache: bool,
     ) -> None:
-        names = argument_names(function.decide if isinstance(function, TensorFunction) else function)
+        names = function_argument_names(function.decide if isinstance(function, TensorFunction) else function)
         self.function, self.n, self.check = function, n, check
         self.takes_keys = "keys" in names or "key" in names
         self.batched = batched if batched is not None or not self.takes_keys else "keys" in names
@@ -252,7 +252,7 @@ def _run_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> 
     return results
 
 
-def argument_names(function: Function) -> set[str]:
+def function_argument_names(function: Function) -> set[str]:
     """Return the names of the arguments of a function, or of the ``forward`` of a module.
 
     There are none where it has no signature, as functions written in C.

@@ -7,7 +7,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.problem.row_pairing import check_paired_rows
+from pear.problem.pandas_data import check_pandas_rows
 
 DAYS = pd.date_range("2026-01-01", periods=12)
 PROBLEM = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
@@ -76,43 +76,43 @@ def test_the_same_index_and_no_index_are_taken(name):
 def test_what_the_sentence_says():
     rows = X[0]
     with pytest.raises(ProblemError) as shorter:
-        check_paired_rows({"X": X, "y": rows[2:]})
+        check_pandas_rows({"X": X, "y": rows[2:]})
     assert "of the 12 labels in the index of X, 10 are among the 10 of y; the two differ first in row 0" in str(
         shorter.value
     )
     assert "set_axis" not in str(shorter.value)
     with pytest.raises(ProblemError, match=r"first in row 10: 2026-01-11 00:00:00 in X, nothing in y"):
-        check_paired_rows({"X": X, "y": rows[:10]})
+        check_pandas_rows({"X": X, "y": rows[:10]})
     with pytest.raises(ProblemError, match=r"pass y\.set_axis\(X\.index\)"):
-        check_paired_rows({"X": X, "y": rows.set_axis(list("abcdefghijkl"))})
+        check_pandas_rows({"X": X, "y": rows.set_axis(list("abcdefghijkl"))})
     twice = pd.DataFrame({"a": [1, 2, 3]}, ["p", "p", "q"])
     with pytest.raises(ProblemError, match="sort both in the same way"):
-        check_paired_rows({"X": twice, "y": twice.set_axis(["p", "q", "p"])})
+        check_pandas_rows({"X": twice, "y": twice.set_axis(["p", "q", "p"])})
 
 
 def test_an_advice_of_the_sentence_helps():
     later = C.set_axis(DAYS + pd.Timedelta(days=1))
     both = X.index.intersection(later.index)
-    check_paired_rows({"X": X.loc[both], "y": later.loc[both]})
-    check_paired_rows({"X": X, "y": later.set_axis(X.index)})
-    check_paired_rows({"X": X, "y": C[::-1].loc[X.index]})
+    check_pandas_rows({"X": X.loc[both], "y": later.loc[both]})
+    check_pandas_rows({"X": X, "y": later.set_axis(X.index)})
+    check_pandas_rows({"X": X, "y": C[::-1].loc[X.index]})
 
 
 def test_the_default_index_names_nothing_unless_its_numbers_are_shuffled():
     plain = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
-    check_paired_rows({"X": plain, "y": plain.set_axis([7, 3, 9])})  # a test set and forecasts of it as a fresh table
-    check_paired_rows({"X": plain.set_axis([7, 3, 9]), "y": plain})
+    check_pandas_rows({"X": plain, "y": plain.set_axis([7, 3, 9])})  # a test set and forecasts of it as a fresh table
+    check_pandas_rows({"X": plain.set_axis([7, 3, 9]), "y": plain})
     for pair in (plain, plain.set_axis([2, 0, 1])), (plain.set_axis([2, 0, 1]), plain):
         with pytest.raises(ProblemError, match="same index in different orders"):
-            check_paired_rows({"X": pair[0], "y": pair[1]})
+            check_pandas_rows({"X": pair[0], "y": pair[1]})
 
 
 def test_known_data_is_paired_where_it_has_a_row_for_each_sample():
     later = pd.Series(1.0, DAYS + pd.Timedelta(days=1))
-    check_paired_rows({"X": X, "known": {"level": X[0], "limit": pd.Series([1.0], ["all"])}})
-    check_paired_rows({"X": X, "known": later[:3]})  # of the groups of a long table
+    check_pandas_rows({"X": X, "known": {"level": X[0], "limit": pd.Series([1.0], ["all"])}})
+    check_pandas_rows({"X": X, "known": later[:3]})  # of the groups of a long table
     with pytest.raises(ProblemError, match=r"the rows of X and known\['level'\] do not belong together"):
-        check_paired_rows({"X": X, "known": {"level": later}})
+        check_pandas_rows({"X": X, "known": {"level": later}})
     variables = pear.Problem(lb=0.0, ub=1.0, A=[[1.0, 1.0, 1.0]], b=[0.0])
     model = pear.Model(variables, known_map=pear.KnownMap({"level": ()}, b=[[1.0]]))
     assert len(pear.regret(model, C, C, known={"level": X[0].abs() % 1})) == 12

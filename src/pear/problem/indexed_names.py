@@ -26,14 +26,26 @@ class IndexedArray(NamedTuple):
     positions: NDArray[np.int_]
 
 
-def group_indexed(names: Sequence[str]) -> dict[str, IndexedArray]:
+def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of the entries of an array, row by row; the name alone for a number.
+
+    Example:
+        >>> index_names("level", ()), index_names("price", (2,)), index_names("Sigma", (1, 2))
+        (('level',), ('price[0]', 'price[1]'), ('Sigma[0,0]', 'Sigma[0,1]'))
+    """
+    if not len(shape):
+        return (name,)
+    return tuple(f"{name}[{','.join(str(i) for i in at)}]" for at in np.ndindex(*shape))
+
+
+def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
     """Find the arrays among names with indices.
 
     At least two names form an array if all have the same number of indices and every combination of indices occurs
     once. The first index may be any integer, as in ``charge[1]``. Round brackets are allowed.
 
     Example:
-        >>> group_indexed(["charge[1]", "profit", "charge[2]", "flow[0,1]"])
+        >>> group_indexed_names(["charge[1]", "profit", "charge[2]", "flow[0,1]"])
         {'charge': IndexedArray(shape=(2,), positions=array([0, 2]))}
     """
     found: dict[str, dict[tuple[int, ...], int]] = {}
@@ -43,11 +55,11 @@ def group_indexed(names: Sequence[str]) -> dict[str, IndexedArray]:
             index = tuple(int(part) for part in (match["square"] or match["round"]).split(","))
             found.setdefault(match["name"], {})[index] = position
     plain = set(names)
-    arrays = {name: _as_array(entries) for name, entries in found.items() if name not in plain}
+    arrays = {name: _as_indexed_array(entries) for name, entries in found.items() if name not in plain}
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def _as_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | None:
+def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | None:
     """The array of entries by their indices; None where they make none."""
     dimensions = {len(index) for index in entries}
     if len(entries) < 2 or len(dimensions) > 1:
@@ -58,11 +70,11 @@ def _as_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | None:
     return IndexedArray(shape, np.array([entries[index] for index in sorted(entries)]))
 
 
-def expand_groups(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
+def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
     """Names with those of arrays replaced by the names of their entries: charge by charge[0], charge[1], …."""
     if set(chosen) <= set(names):
         return list(chosen)
-    own, groups = set(names), group_indexed(names)
+    own, groups = set(names), group_indexed_names(names)
     found: list[str] = []
     for name in chosen:
         grouped = name not in own and name in groups
@@ -72,7 +84,7 @@ def expand_groups(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def indexed_layout(names: Sequence[str]) -> dict[str, Tensor]:
     """The columns of all variables by name, in the order of the names; names with indices are joined to arrays."""
-    groups = group_indexed(names)
+    groups = group_indexed_names(names)
     array_of = {int(i): name for name, array in groups.items() for i in array.positions}
     layout: dict[str, Tensor] = {}
     for i, name in enumerate(names):

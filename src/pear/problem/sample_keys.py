@@ -1,0 +1,105 @@
+"""Keys of samples, which name the rows of a batch, and the selection of samples by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.model import Model, problem_of_model
+from pear.problem.oracle import Oracle
+from pear.problem.oracle_function import function_argument_names
+from pear.problem.problem import Problem
+
+Result = TypeVar("Result")
+
+
+def as_keys(
+    keys: Tensor | Iterable[Hashable] | None, batch: int, problem: Problem | None = None
+) -> list[Hashable] | None:
+    """Return the keys of a batch as a list with one distinct key per sample; None stays None.
+
+    Args:
+        keys: ids of the samples, or None.
+        batch: the number of samples.
+        problem: a problem or None. If its fields differ between samples, every key must be one of its row numbers.
+
+    Raises:
+        ProblemError: the keys do not name every sample once, or name no row of ``problem``.
+    """
+    if keys is None:
+        return None
+    ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
+    if isinstance(keys, (Tensor, np.ndarray)) and keys.ndim > 1:
+        raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")
+    if len(ids) != batch:
+        raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
+    if len(set(ids)) != batch:
+        raise ProblemError("keys must be distinct within a batch; a sample came twice")
+    if problem is not None:
+        _check_row_keys(problem, ids)
+    return ids
+
+
+def takes_keys(function: Callable[..., Any]) -> bool:
+    """Return True if a function, or the ``forward`` of a module, has an argument ``keys`` for the sample ids."""
+    return "keys" in function_argument_names(function)
+
+
+def call_with_keys(function: Callable[..., Result], rows: Tensor, keys: list[Hashable] | None) -> Result:
+    """Call a function with ``rows`` (B, n), and also with the B sample ids if it has an argument ``keys``."""
+    return function(rows, keys=keys) if takes_keys(function) else function(rows)
+
+
+def select_by_keys(problem: Problem, keys: list[Hashable] | None) -> Problem:
+    """Return the samples of a problem that the keys name. A problem that all samples share is returned unchanged.
+
+    Raises:
+        ProblemError: a key names no row of ``problem``.
+    """
+    if isinstance(problem, Oracle) and problem.batch is None and keys is not None:
+        return problem.of_samples(keys)
+    if keys is None or problem.batch is None:
+        return problem
+    _check_row_keys(problem, keys)
+    return problem[torch.tensor(keys, device=problem.device)]
+
+
+def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
+    """Return the samples of a model that the keys name. A model that all samples share is returned unchanged.
+
+    Raises:
+        ProblemError: a key names no row of the model's problem.
+    """
+    own_costs = model.cost_map is not None and model.cost_map.batch is not None
+    if keys is None or (model.problem.batch is None and not own_costs):
+        return model
+    _check_row_keys(model.problem, keys)
+    return model[torch.tensor(keys, device=model.problem.device)]
+
+
+def count_keyed_samples(problem: Any) -> int | None:
+    """Return the number of samples that a problem or its cost map has rows for; None if all samples share its data.
+
+    The key of a sample is then its row number. An argument that is no ``Problem`` or ``Model`` gives None.
+    """
+    if not isinstance(problem, (Problem, Model)):
+        return None
+    plain, cost_map = problem_of_model(problem), problem.cost_map if isinstance(problem, Model) else None
+    return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
+
+
+def _check_row_keys(problem: Problem, keys: list[Hashable]) -> None:
+    """Check that every key is a row number, if the fields of the problem differ between samples."""
+    if problem.batch is None:
+        return
+    unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < problem.batch]
+    if unknown:
+        raise ProblemError(
+            f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
+            f"0 to {problem.batch - 1}; got {unknown[0]!r}"
+        )
