@@ -1,4 +1,4 @@
-"""Measure what a linear program costs each solver, for the constants ``lp_seconds`` of ``pear.solvers.registry``.
+"""Measure what a linear program costs each solver, for the constants ``lp_seconds`` of the backend registry.
 
 Draws dense linear programs of several sizes and prints milliseconds of processor time a sample, beside what the
 registry expects. Run it with ``OMP_NUM_THREADS=1 python tools/solver_costs.py``.
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import pear
-from pear.solvers.registry import BACKENDS
+from pear.solvers.backend_registry import BACKENDS
 
 _SIZES = ((400, 50), (400, 150), (400, 300))  # variables and rows
 _SAMPLES = 8

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pear.intervals.cost_intervals import CostIntervals
     from pear.intervals.safe_policy import SafeDecisions, SafePolicy
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
-    from pear.optimality.duals_and_active_sets import Status
+    from pear.optimality.status import Status
     from pear.plugins import register
     from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalty, Problem, Projection, Smooth
     from pear.problem.importers import (

@@ -35,7 +35,7 @@ class PluginKind(NamedTuple):
 
 
 KINDS = {
-    "solver": PluginKind("pear.solvers", "pear.solvers.registry"),
+    "solver": PluginKind("pear.solvers", "pear.solvers.backend_registry"),
     "loss": PluginKind("pear.losses", "pear.losses.methods"),
     "importer": PluginKind("pear.importers", "pear.problem.importers.importer_table"),
     "task": PluginKind("pear.tasks", "pear.tasks.task"),

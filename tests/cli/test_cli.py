@@ -19,7 +19,7 @@ from pear.cli import main
 from pear.cli.app import app
 from pear.cli.demo import gain_sentence
 from pear.cli.output_files import OutputError, writable_output_file, writable_output_folder, write_output_csv
-from pear.solvers.registry import BACKENDS, Backend
+from pear.solvers.backend_registry import BACKENDS, Backend
 from pear.train.compiled import LinearEpochs
 from pear_lab.benchmarks import exactness_benchmark
 
@@ -122,7 +122,7 @@ def test_solvers_lists_every_row_of_the_registry(run: Run, columns: int) -> None
 
 def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Backend("absent", "pear.solvers.absent", ("no_such_package",), "absent", note="is not here")
-    monkeypatch.setattr("pear.solvers.registry.BACKENDS", (absent,))
+    monkeypatch.setattr("pear.solvers.backend_registry.BACKENDS", (absent,))
     (line,) = (line for line in run("solvers").output.splitlines() if "is not here" in line)
     assert line.split() == ["absent", "lp,", "qp", "no", "no", "'pear-dfl[absent]'", "is", "not", "here"]
 

@@ -127,7 +127,7 @@ def test_a_user_hears_nothing_of_a_solver_that_is_helped_out(caplog: pytest.LogC
 def useless(qp, tol, **options):  # type: ignore[no-untyped-def]
     from pear.solvers.candidate import Candidate
 
-    found = pear.solvers.registry.get("active-set").solve(qp, tol, None)
+    found = pear.solvers.backend_registry.get_backend("active-set").solve(qp, tol, None)
     return Candidate(torch.full_like(found.x, NAN), found.duals, torch.ones_like(found.status))
 
 

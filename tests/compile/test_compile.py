@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.compile import jit
-from pear.compile.jit import address_of, call_address, entry, floor, inner, notice, refer, span
+from pear.compile.compilation_notice import notice
+from pear.compile.jit import address_of, call_address, entry, floor, inner, refer, span
 from pear.train.compiled.compile_all import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,14 +37,14 @@ if {broken}:
         raise PermissionError("read-only")
     tempfile.TemporaryFile = refuse
 
-from pear.compile.jit import cached
+from pear.compile.jit import cache_jit
 
-@cached
+@cache_jit
 @numba.njit
 def double(x):
     return 2 * x
 
-@cached
+@cache_jit
 @numba.njit
 def half(x):
     return x / 2
@@ -113,11 +114,12 @@ def test_pear_compile_compiles_everything_and_then_has_nothing_to_do() -> None:
 FILLED = """
 import numpy as np
 from pear.compile import jit
-from pear.solvers.binary.dynamic_programming import fill
+from pear.solvers.binary.dynamic_programming import solve_by_dynamic_programming
 
 assert jit.PRIVATE is {private}
 weights, capacities = np.array([[3, 4, 2]]), np.array([6])
-found = fill(np.array([[5.0, 6.0, 3.0], [5.0, 1.0, 3.0]]), weights, capacities, np.zeros(2, np.int64))
+values = np.array([[5.0, 6.0, 3.0], [5.0, 1.0, 3.0]])
+found = solve_by_dynamic_programming(values, weights, capacities, np.zeros(2, np.int64))
 print(found.chosen.tolist(), found.best.tolist())
 """
 REGRETS = """

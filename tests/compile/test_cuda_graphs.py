@@ -14,9 +14,9 @@ from zoo import ZOO
 
 from pear.compile import cuda_graphs as replay
 from pear.decisions import repair
-from pear.optimality.active_set_rule import guess_active
+from pear.optimality.active_set_rule import guess_active_set
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.screen import screen
+from pear.optimality.program_screen import screen_programs
 from pear.solvers.interior_point import dense_interior_point as dense
 from pear.solvers.interior_point.dense_scaling import scale_programs, scaled_rows
 
@@ -53,8 +53,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
         function()
         return function
 
-    monkeypatch.setattr(replay, "captured_function", captured)
-    monkeypatch.setattr(replay, "capture", capture)
+    monkeypatch.setattr(replay, "captured_graph", captured)
+    monkeypatch.setattr(replay, "capture_graph", capture)
     return kept
 
 
@@ -66,7 +66,7 @@ def test_objects_sequences_and_constants_pass_through(made: dict[Any, Any]) -> N
     results = []
     for start in (0.0, 10.0, 20.0):
         values = [torch.arange(start, start + 3) for _ in range(4)]
-        results.append(replay.replay("scaled", scaled, (Duals(*values[:3]), 2.0, values[3:]), 12))
+        results.append(replay.run_as_graph("scaled", scaled, (Duals(*values[:3]), 2.0, values[3:]), 12))
     assert len(made) == 1
     for start, (duals, factor, row, rows) in zip((0.0, 10.0, 20.0), results, strict=True):
         expected = torch.arange(start, start + 3)
@@ -75,18 +75,18 @@ def test_objects_sequences_and_constants_pass_through(made: dict[Any, Any]) -> N
         torch.testing.assert_close(duals.bound, 2 * expected)  # no later call has written over it
         torch.testing.assert_close(row, expected)
         torch.testing.assert_close(rows[0], expected + 1)
-    replay.replay("scaled", scaled, (Duals(*values[:3]), 3.0, values[3:]), 12)
+    replay.run_as_graph("scaled", scaled, (Duals(*values[:3]), 3.0, values[3:]), 12)
     assert len(made) == 2  # a constant is part of the name
 
 
 def test_what_is_no_tensor_is_refused(made: dict[Any, Any]) -> None:
     with pytest.raises(TypeError, match=r"came with function; expected tensors, constants"):
-        replay.replay("any", scaled, (torch.ones(1), lambda: None), 1)
+        replay.run_as_graph("any", scaled, (torch.ones(1), lambda: None), 1)
 
 
 def test_on_a_cpu_nothing_is_captured() -> None:
     for _ in range(3):
-        assert replay.captured_function("any", [torch.ones(1)], 1, lambda: pytest.fail("captured")) is None
+        assert replay.captured_graph("any", [torch.ones(1)], 1, lambda: pytest.fail("captured")) is None
 
 
 @pytest.mark.parametrize("name", CURVED)
@@ -95,7 +95,7 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
     for cost in (case.cost, case.true):
         qp = case.problem.canonical(cost, case.smoothing)
         candidate = dense.solve_dense(qp, 1e-8)
-        working: ActiveSet = guess_active(qp, candidate.x, candidate.duals)
+        working: ActiveSet = guess_active_set(qp, candidate.x, candidate.duals)
         systems, verdict = repair._solve_on_working_set(qp, candidate.x, candidate.duals, working)
         again, found = repair._solve_in_cuda_graph(qp, candidate.x, candidate.duals, working)
         assert found.qp is qp
@@ -115,15 +115,17 @@ def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) 
         size = rows.size.expand(qp.batch, 1)
         candidate = dense.solve_dense(qp, 1e-6)
         calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
-            (screen, (qp,)),
-            (guess_active, (qp, candidate.x, candidate.duals)),
+            (screen_programs, (qp,)),
+            (guess_active_set, (qp, candidate.x, candidate.duals)),
             (scale_programs, (qp, rows, size, 1e-6)),
         ]
         for function, arguments in calls:
             here: list[Tensor] = []
             there: list[Tensor] = []
-            form = replay._take_apart(function(*arguments), here)
-            assert replay._take_apart(replay.replay(function.__name__, function, arguments, 1), there) == form
+            form = replay._split_graph_value(function(*arguments), here)
+            assert (
+                replay._split_graph_value(replay.run_as_graph(function.__name__, function, arguments, 1), there) == form
+            )
             for a, b in zip(here, there, strict=True):
                 assert bool((a == b).all())
 
@@ -148,7 +150,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 def ask(name: str, numbers: float, make: Callable[[], Any] = object, shape: tuple[int, ...] = (2, 3)) -> Any:
-    return replay.captured_function(name, [OnGPU(shape)], int(numbers), make, replay._store)  # type: ignore[list-item]
+    return replay.captured_graph(name, [OnGPU(shape)], int(numbers), make, replay._store)  # type: ignore[list-item]
 
 
 def test_calls_in_another_queue_have_a_graph_of_their_own(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +197,8 @@ def test_what_was_lent_is_kept_only_by_who_is_still_there(monkeypatch: pytest.Mo
 
         return Graph()
 
-    monkeypatch.setattr(replay, "capture", capture)
-    graph = replay.CapturedFunction(lambda given: 2.0 * given[0], [torch.zeros(2)])
+    monkeypatch.setattr(replay, "capture_graph", capture)
+    graph = replay.CapturedGraph(lambda given: 2.0 * given[0], [torch.zeros(2)])
     first = Holder(graph([torch.ones(2)]))
     graph.lend(first)
     second = Holder(graph([torch.full((2,), 5.0)]))

@@ -17,9 +17,9 @@ import pear
 from pear import Status
 from pear.decisions.decider import Decider
 from pear.decisions.failures import name_failures
-from pear.optimality.certificate import proves_infeasible, proves_unbounded
+from pear.optimality.certificate import is_infeasibility_certificate, is_unboundedness_certificate
 from pear.optimality.duals_and_active_sets import Duals
-from pear.solvers import available
+from pear.solvers import available_backends
 
 INF, NAN = float("inf"), float("nan")
 BAD = 1  # the middle one of three samples
@@ -173,7 +173,7 @@ def kind(case: Case) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "solver"), [(name, b.name) for name in CASES for b in available() if kind(CASES[name]) in b.kinds]
+    ("name", "solver"), [(name, b.name) for name in CASES for b in available_backends() if kind(CASES[name]) in b.kinds]
 )
 def test_every_solver_gives_the_same_fates(name: str, solver: str) -> None:
     case = CASES[name]
@@ -473,15 +473,17 @@ def test_a_certificate_is_checked_and_not_believed() -> None:
     rows = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=0.0).canonical(torch.zeros(1, 2))
     nothing = torch.zeros(1, 0, dtype=torch.float64)
     for y, proven in ((1.0, True), (-1.0, False), (0.0, False), (1e-200, True)):
-        assert proves_infeasible(rows, Duals(tensor([[y]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [proven]
+        assert is_infeasibility_certificate(rows, Duals(tensor([[y]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [
+            proven
+        ]
     free = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=[0.0, -INF]).canonical(torch.zeros(1, 2))
-    assert proves_infeasible(free, Duals(tensor([[1.0]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [False]
+    assert is_infeasibility_certificate(free, Duals(tensor([[1.0]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [False]
     nearly_flat = pear.Problem(Q=np.diag([1.0, 1e-12]), ub=[INF, 5.0]).canonical(tensor([[0.0, -1.0]]))
     flat = pear.Problem(Q=np.diag([1.0, 0.0]), n=2).canonical(tensor([[0.0, -1.0]]))
-    assert proves_unbounded(flat, tensor([[0.0, 2.0]])).tolist() == [True]
-    assert proves_unbounded(flat, tensor([[0.0, -2.0]])).tolist() == [False]
-    assert proves_unbounded(flat, tensor([[1e-9, 2.0]])).tolist() == [False]
-    assert proves_unbounded(nearly_flat, tensor([[0.0, 2.0]])).tolist() == [False]
+    assert is_unboundedness_certificate(flat, tensor([[0.0, 2.0]])).tolist() == [True]
+    assert is_unboundedness_certificate(flat, tensor([[0.0, -2.0]])).tolist() == [False]
+    assert is_unboundedness_certificate(flat, tensor([[1e-9, 2.0]])).tolist() == [False]
+    assert is_unboundedness_certificate(nearly_flat, tensor([[0.0, 2.0]])).tolist() == [False]
 
 
 def test_a_curvature_of_1e_12_is_bounded() -> None:
@@ -558,11 +560,11 @@ def test_a_solution_says_what_it_holds_in_one_line() -> None:
 
 def test_a_bound_or_a_row_in_the_way_is_no_direction_without_end() -> None:
     bounded = pear.Problem(lb=[0.0, -INF], n=2).canonical(tensor([[1.0, 1.0]]))
-    assert proves_unbounded(bounded, tensor([[-1.0, 0.0]])).tolist() == [False]
-    assert proves_unbounded(bounded, tensor([[0.0, -1.0]])).tolist() == [True]
+    assert is_unboundedness_certificate(bounded, tensor([[-1.0, 0.0]])).tolist() == [False]
+    assert is_unboundedness_certificate(bounded, tensor([[0.0, -1.0]])).tolist() == [True]
     row = pear.Problem(G=[[1e-9, 0.0]], h=[1.0]).canonical(tensor([[-1.0, -1.0]]))
-    assert proves_unbounded(row, tensor([[1.0, 0.0]])).tolist() == [False]
-    assert proves_unbounded(row, tensor([[0.0, 1.0]])).tolist() == [True]
+    assert is_unboundedness_certificate(row, tensor([[1.0, 0.0]])).tolist() == [False]
+    assert is_unboundedness_certificate(row, tensor([[0.0, 1.0]])).tolist() == [True]
 
 
 def test_rows_that_differ_by_rounding_have_points_along_which_to_fall() -> None:

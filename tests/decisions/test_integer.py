@@ -24,7 +24,7 @@ from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary import tightened_rows as presolve
 from pear.solvers.binary.binary_plan import BinaryPlan
 from pear.solvers.binary.branch_and_bound import search_all
-from pear.solvers.binary.selection_search import PROVEN, Search
+from pear.solvers.binary.selection_search import PROVEN, SelectionSearch
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.candidate import Candidate
 from pear.tasks import knapsack, random_knapsack
@@ -34,7 +34,9 @@ from pear_lab.benchmarks.bench_settings import Callbacks
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
     """The best selections in the shape of ``value``, or None where none is proven."""
-    found = Search(np.atleast_2d(value), TightenedRows.of(G, h), None if start is None else np.atleast_2d(start)).run()
+    found = SelectionSearch(
+        np.atleast_2d(value), TightenedRows.of(G, h), None if start is None else np.atleast_2d(start)
+    ).run()
     proven = found.outcome == PROVEN
     assert np.array_equal(proven, ~np.isnan(found.z).any(1))
     values = np.atleast_2d(value)[proven]
@@ -46,7 +48,7 @@ def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | 
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plans.forget()
+    plans.forget_binary_plans()
 
 
 def fitting(G: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -116,7 +118,7 @@ def test_small_whole_weights_of_48_items(capacity: float, monkeypatch: pytest.Mo
     values = random.uniform(-0.2, 1, (20, 48))
     table = task.decide(values).numpy()
     monkeypatch.setattr(presolve, "_TABLE", -1)
-    plans.forget()
+    plans.forget_binary_plans()
     searched = knapsack(task.weights, capacity).decide(values).numpy()
     assert (table @ task.weights.numpy().T <= capacity).all()
     np.testing.assert_allclose((values * table).sum(1), (values * searched).sum(1), rtol=0, atol=1e-12)
@@ -226,13 +228,13 @@ def test_remembered_decisions_never_change_the_result(ties: bool) -> None:
     values = random.uniform(1, 5, (30, 25))
     values = 0.1 * np.round(values) if ties else values
     fresh = task.decide(values)
-    plans.forget()
+    plans.forget_binary_plans()
     for scale in (0.5, 0.1, 0.01):
         noise = scale * random.standard_normal(values.shape)
         task.decide(np.round(values + noise, 1) if ties else values + noise)
     assert len(plan_of(task.problem).recent) > 10
     assert torch.equal(task.decide(values), fresh)
-    plans.forget()
+    plans.forget_binary_plans()
     with thread_pools.limit_threads(1):
         assert torch.equal(torch.cat([task.decide(row[None]) for row in values]), fresh)
 
@@ -280,7 +282,7 @@ def test_the_benchmark_compares_equals() -> None:
 
 
 def test_the_benchmark_needs_highs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pear.solvers.registry.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("pear.solvers.backend_registry.importlib.util.find_spec", lambda name: None)
     with pytest.raises(pear.MissingExtraError, match=r"compares with HiGHS; run pip install 'pear-dfl\[highs\]'"):
         integers_benchmark.run(integers_benchmark.IntegerSettings(), Callbacks(print))
 

@@ -15,10 +15,10 @@ import pear
 from pear.decisions import integer_programs, relaxation_search
 from pear.decisions.relaxation_search import round_within_rows, search_relaxations
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers import registry
+from pear.solvers import backend_registry
 from pear.solvers.candidate import Candidate, empty_candidate
 
-LIAR = registry.Backend("liar", "tests_liar", kinds=("milp",))
+LIAR = backend_registry.Backend("liar", "tests_liar", kinds=("milp",))
 INFEASIBLE, UNBOUNDED, SOLVED = (int(s) for s in (pear.Status.INFEASIBLE, pear.Status.UNBOUNDED, pear.Status.SOLVED))
 # max 1.2 x + z with 5 x + 4 z ≤ 6.96, x ≤ 1 whole and z ≤ 3: the best is 1.74 at x = 0
 PROBLEM = pear.Problem(G=[[5.0, 4.0]], h=[6.96], lb=0.0, ub=[1.0, 3.0], integer=[0], sense="max")
@@ -35,9 +35,13 @@ class Liar:
         module = ModuleType("tests_liar")
         module.solve = self.solve  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "tests_liar", module)
-        rows = registry.BACKENDS if others else tuple(row for row in registry.BACKENDS if "milp" not in row.kinds)
-        lps = tuple(replace(row, kinds=("lp",)) for row in registry.BACKENDS if row.kinds == ("lp", "milp"))
-        monkeypatch.setattr(registry, "BACKENDS", (LIAR, *rows, *(() if others else lps)))
+        rows = (
+            backend_registry.BACKENDS
+            if others
+            else tuple(row for row in backend_registry.BACKENDS if "milp" not in row.kinds)
+        )
+        lps = tuple(replace(row, kinds=("lp",)) for row in backend_registry.BACKENDS if row.kinds == ("lp", "milp"))
+        monkeypatch.setattr(backend_registry, "BACKENDS", (LIAR, *rows, *(() if others else lps)))
 
     def solve(self, qp: QuadraticProgram, tol: float) -> Candidate:
         status, entry, bound = self.answer

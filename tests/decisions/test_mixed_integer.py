@@ -27,7 +27,7 @@ from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.candidate import Candidate, empty_candidate
-from pear.solvers.time_limit import seconds_left, within
+from pear.solvers.time_limit import limit_time, time_left
 
 INACCURATE, SOLVED, TIME_LIMIT = (int(s) for s in (pear.Status.INACCURATE, pear.Status.SOLVED, pear.Status.TIME_LIMIT))
 SOLVERS = ("auto", "highs", "scipy")
@@ -36,7 +36,7 @@ Array = np.ndarray
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plan.forget()
+    plan.forget_binary_plans()
 
 
 def exact(values: Any) -> Any:
@@ -272,9 +272,9 @@ def test_a_search_that_was_stopped_is_begun_again() -> None:
 
 
 def test_limits_of_time() -> None:
-    assert seconds_left() == float("inf")
-    with within(100.0), within(None), within(200.0):
-        assert 90 < seconds_left() <= 100
+    assert time_left() == float("inf")
+    with limit_time(100.0), limit_time(None), limit_time(200.0):
+        assert 90 < time_left() <= 100
     for wrong in (0, -1.0, float("nan"), True, "1"):
         with pytest.raises(pear.ProblemError, match="time_limit must be a positive number of seconds"):
             pear.solve(pear.Problem(lb=0.0, ub=1.0, n=1), [[1.0]], time_limit=wrong)  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from pear.decisions.pipeline import solve_in_pipeline
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.projection import project
+from pear.solvers.backend_registry import BACKENDS, Backend, get_backend, resolve_backends
 from pear.solvers.candidate import Candidate
-from pear.solvers.registry import BACKENDS, Backend, get, resolve
 
 BOX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
 COST = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [2.0, 3.0, 1.0]], dtype=torch.float64)
@@ -63,13 +63,13 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     from pear.decisions import failures
 
     asked: list[int] = []
-    solve = failures.solve_linear_program
+    solve = failures.solve_with_linprog
 
     def noted(*args: Any, **options: Any) -> Any:
         asked.append(len(args[0]))
         return solve(*args, **options)
 
-    monkeypatch.setattr(failures, "solve_linear_program", noted)
+    monkeypatch.setattr(failures, "solve_with_linprog", noted)
     return asked
 
 
@@ -114,7 +114,7 @@ def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pyt
     monkeypatch.setattr(time_limit, "_SECONDS", 1e-9)
     monkeypatch.setattr(time_limit, "_PER_UNKNOWN", 0.0)
     seen: dict[str, float] = {}
-    for limit in (time_limit.seconds_per_sample, time_limit.iterations_per_sample):
+    for limit in (time_limit.time_per_sample, time_limit.iteration_limit_per_sample):
 
         def noted(n: int, rows: int, limit: Any = limit) -> float:
             seen[limit.__name__] = limit(n, rows)
@@ -234,7 +234,7 @@ def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
     expected = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     for never in (False, True):
         calls.clear()
-        found = solve_in_pipeline(BOX.canonical(COST, 0.1), [get("osqp"), get("daqp")])
+        found = solve_in_pipeline(BOX.canonical(COST, 0.1), [get_backend("osqp"), get_backend("daqp")])
         assert bool(found.solved.all())
         torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
         last = [("daqp", 1e-10, [3.0])] if never else []
@@ -258,7 +258,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_guess_is_not_repaired_for_a_second_solver(asked: list[str], repaired: list[int]) -> None:
     """Two solvers that come to a guess that was tried in vain are enough: the others are not asked."""
-    solvers = [get(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
+    solvers = [get_backend(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
     found = solve_in_pipeline(BOX.canonical(COST, 0.1), solvers)
     assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
     assert repaired == [8, 60]  # a more accurate candidate of the same solver is worth another repair
@@ -268,7 +268,7 @@ def test_a_guess_is_not_repaired_for_a_second_solver(asked: list[str], repaired:
 def test_a_guess_that_is_new_is_repaired(
     asked: list[str], repaired: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    solve, solvers = Backend.solve, [get(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
+    solve, solvers = Backend.solve, [get_backend(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
 
     def other(self: Backend, qp: Any, tol: float, start: Any = None) -> Candidate:
         found = solve(self, qp, tol, start)
@@ -336,6 +336,6 @@ def test_every_row_says_what_it_can() -> None:
     qp = replace(BOX.canonical(COST, 0.1))
     for row in BACKENDS:
         if row.installed and "qp" in row.kinds:
-            verified, best = (solve_in_pipeline(qp, rows) for rows in ([row], resolve("auto", "qp")))
+            verified, best = (solve_in_pipeline(qp, rows) for rows in ([row], resolve_backends("auto", "qp")))
             assert bool(verified.solved.all()), row.name
             torch.testing.assert_close(project(verified, COST), project(best, COST))

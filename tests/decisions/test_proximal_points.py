@@ -10,7 +10,7 @@ import torch
 
 import pear
 from pear.decisions.pipeline import solve_in_pipeline
-from pear.solvers.registry import get
+from pear.solvers.backend_registry import get_backend
 
 SEEDS = [*range(24), 44, 148, 156, 184, 207, 290, 294]  # the last ones are given up by the active-set method itself
 RELATIVE = 1e-9  # of the objective, to the size of its terms
@@ -48,7 +48,7 @@ def test_the_first_solver_is_enough(seed: int) -> None:
     """Without another solver to ask, a sample that the method gives up is solved through its proximal points."""
     fields, c, best = random_program(seed)
     qp = pear.Problem(**fields).canonical(torch.from_numpy(c)[None], 0.0)
-    found = solve_in_pipeline(qp, [get("active-set")])
+    found = solve_in_pipeline(qp, [get_backend("active-set")])
     assert found.status.tolist() == [pear.Status.SOLVED]
     x = found.x[0].numpy()
     assert np.all(fields["G"] @ x <= fields["h"] + 1e-9)

@@ -15,7 +15,8 @@ from zoo import ZOO
 
 import pear
 from pear.losses import SPOPlusLoss
-from pear.solvers.warm_starts import WarmStarts, fingerprint
+from pear.solvers.fingerprints import fingerprint
+from pear.solvers.warm_starts import WarmStarts
 
 GRID = pear.tasks.shortest_path((5, 5)).problem
 
@@ -274,12 +275,12 @@ def test_what_auto_settles_on_is_state() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Solvers and linear programs that are asked, one entry each."""
     from pear.decisions import failures
-    from pear.solvers.registry import Backend
+    from pear.solvers.backend_registry import Backend
 
     names: list[str] = []
-    solve, program = Backend.solve, failures.solve_linear_program
+    solve, program = Backend.solve, failures.solve_with_linprog
     monkeypatch.setattr(Backend, "solve", lambda self, *args, **o: names.append(self.name) or solve(self, *args, **o))
-    monkeypatch.setattr(failures, "solve_linear_program", lambda *args, **o: names.append("lp") or program(*args, **o))
+    monkeypatch.setattr(failures, "solve_with_linprog", lambda *args, **o: names.append("lp") or program(*args, **o))
     return names
 
 

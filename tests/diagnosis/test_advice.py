@@ -234,9 +234,9 @@ def test_integers_with_curvature_are_taken_and_what_does_not_work_is_said() -> N
 
 def test_the_solver_is_the_one_of_the_registry() -> None:
     small = pear.Problem(**SIMPLEX)
-    assert pear.advise(small, costs(3, 3)).solver == pear.solvers.registry.choose("qp").name
+    assert pear.advise(small, costs(3, 3)).solver == pear.solvers.backend_registry.choose_backend("qp").name
     integer = pear.advise(pear.Problem(lb=0.0, ub=1.0, n=2, integer=True))
-    assert integer.numbers["solver_decisions"] == pear.solvers.registry.choose("milp").name
+    assert integer.numbers["solver_decisions"] == pear.solvers.backend_registry.choose_backend("milp").name
 
 
 def test_few_samples_are_compared_with_the_squared_error() -> None:

@@ -12,10 +12,10 @@ from scipy import sparse
 from torch import Tensor
 
 from compiled_verdict import judge
-from pear.optimality.active_set_rule import tight_constraints
+from pear.optimality.active_set_rule import exact_active_set
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.optimality.verify import verify
+from pear.optimality.verification import verify
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import kernel_arrays as layout
@@ -110,7 +110,7 @@ def flat(active: ActiveSet) -> list[bool]:
 
 def by_torch(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
     verdict = verify(qp, x, duals, working)
-    active, weak = tight_constraints(qp, verdict.relative, working)
+    active, weak = exact_active_set(qp, verdict.relative, working)
     return Verdict(bool(verdict.solved), float(verdict.kkt_residual), flat(active), flat(weak))
 
 

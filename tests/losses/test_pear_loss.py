@@ -21,7 +21,7 @@ import pear
 from pear import losses
 from pear.losses.pyepo import PyEPOLoss
 from pear.solvers import Candidate, Duals
-from pear.solvers.fused import RegretCall
+from pear.solvers.regret_call import RegretCall
 
 NAN, INF = float("nan"), float("inf")
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]

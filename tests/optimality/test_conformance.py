@@ -12,7 +12,7 @@ import torch
 from verdicts import INF, VERIFIERS, Array, Point, dense, point, tensors
 
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN, TIGHT, WEAK
-from pear.optimality.verify import verify
+from pear.optimality.verification import verify
 
 QP: dict[str, Any] = {
     "H": [[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 1.5]], "A": [[1.0, 1.0, 1.0]], "b": [1.0],

@@ -22,15 +22,15 @@ from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 import pear
 from pear.decisions.integer_checks import verify_integers
 from pear.optimality import rule
-from pear.optimality.active_set_rule import guess_active
-from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.definiteness import is_convex
+from pear.optimality.active_set_rule import guess_active_set
+from pear.optimality.certificate import is_infeasibility_certificate, is_unboundedness_certificate
+from pear.optimality.definiteness import is_semidefinite
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.screen import screen
+from pear.optimality.program_screen import screen_programs
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import ReducedKKT
-from pear.sensitivity.sparse_reduced import SparseReducedKKT
+from pear.sensitivity.dense_reduced import DenseReducedSystems
+from pear.sensitivity.sparse_reduced import SparseReducedSystem
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
@@ -270,13 +270,13 @@ def _() -> None:
     qp = program(np.eye(2), [-1.0, -1.0], ub=[1.0 + 1e-10, 2.0])
     none = torch.zeros(1, 0, dtype=torch.float64)
     x = torch.ones(1, 2, dtype=torch.float64)
-    assert not bool(guess_active(qp, x, Duals(none, none, torch.zeros_like(x))).fixed.any())
+    assert not bool(guess_active_set(qp, x, Duals(none, none, torch.zeros_like(x))).fixed.any())
 
 
-def reduced(H: Any, **fields: Any) -> ReducedKKT:
+def reduced(H: Any, **fields: Any) -> DenseReducedSystems:
     n = len(H)
     qp = program(H, [0.0] * n, lb=np.full(n, -INF), **fields)
-    return ReducedKKT(qp, ActiveSet(*(torch.zeros(1, k, dtype=torch.bool) for k in (0, n, n))))
+    return DenseReducedSystems(qp, ActiveSet(*(torch.zeros(1, k, dtype=torch.bool) for k in (0, n, n))))
 
 
 @holds("SHARP", "torch")
@@ -314,7 +314,7 @@ def _() -> None:
     qp = QuadraticProgram(
         **{name: SparseMatrix(sparse.csr_array(value), shared=True) for name, value in matrix.items()}, **vectors
     )
-    system = SparseReducedKKT(qp, np.zeros(2, bool), np.zeros(0, bool))
+    system = SparseReducedSystem(qp, np.zeros(2, bool), np.zeros(0, bool))
     assert system.solve(np.ones(2), np.zeros(0))[2]
     count = iter([1.0 + 1e-8, 0.0, 0.0])
     fake = SimpleNamespace(succeeded=True, solve=lambda f, r, refinements: (next(count) * f, r))
@@ -335,8 +335,8 @@ def _() -> None:
 @holds("INDEFINITE", "torch")
 def _() -> None:
     """An eigenvalue of −1e-8 is not rounding, and is said."""
-    assert is_convex(torch.diag(torch.tensor([1.0, -1e-13], dtype=torch.float64))[None]).tolist() == [True]
-    assert is_convex(torch.diag(torch.tensor([1.0, -1e-8], dtype=torch.float64))[None]).tolist() == [False]
+    assert is_semidefinite(torch.diag(torch.tensor([1.0, -1e-13], dtype=torch.float64))[None]).tolist() == [True]
+    assert is_semidefinite(torch.diag(torch.tensor([1.0, -1e-8], dtype=torch.float64))[None]).tolist() == [False]
 
 
 @holds("DESCENT", "torch")
@@ -345,7 +345,7 @@ def _() -> None:
     along = torch.ones(1, 2, dtype=torch.float64)
     for less, falls in ((1e-7, True), (1e-15, False)):
         qp = program(np.zeros((2, 2)), [1.0, -1.0 - less], lb=[0.0, 0.0])
-        assert proves_unbounded(qp, along).tolist() == [falls]
+        assert is_unboundedness_certificate(qp, along).tolist() == [falls]
 
 
 @holds("PROVEN", "torch")
@@ -354,13 +354,13 @@ def _() -> None:
     duals = Duals(torch.zeros(1, 0), torch.ones(1, 2), torch.zeros(1, 1))
     for apart, proven in ((2.4 * rule.FEASIBLE, True), (2.0 * rule.FEASIBLE, False)):
         qp = program(np.eye(1), [1.0], G=[[1.0], [-1.0]], h=[1.0, -1.0 - apart])
-        assert proves_infeasible(qp, duals.to(torch.float64)).tolist() == [proven]
+        assert is_infeasibility_certificate(qp, duals.to(torch.float64)).tolist() == [proven]
 
 
 @holds("LARGEST", "torch")
 def _() -> None:
     for size, status in ((1e149, pear.Status.SOLVED), (1e152, pear.Status.NOT_FINITE)):
-        assert screen(program(np.eye(1), [size])).tolist() == [status]
+        assert screen_programs(program(np.eye(1), [size])).tolist() == [status]
 
 
 def integer_status(x: float, bound: float) -> int:

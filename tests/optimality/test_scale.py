@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import pear
-from pear.optimality.active_set_rule import guess_active
+from pear.optimality.active_set_rule import guess_active_set
 from pear.optimality.duals_and_active_sets import Duals
-from pear.optimality.kkt_residual import kkt_residual, residuals
-from pear.optimality.natural_sizes import PointUnits, Sizes, is_noise, least_size, relative_residuals
+from pear.optimality.kkt_residual import kkt_residual, optimality_residuals
+from pear.optimality.natural_sizes import PointSizes, Sizes, divide_by_natural_sizes, is_naturally_zero, least_size
+from pear.optimality.program_screen import screen_programs
 from pear.optimality.rule import LARGEST
-from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
 
@@ -37,8 +37,8 @@ def point(force: float = 1.0, size: float = 1.0, rows: float = 1.0) -> tuple[Any
 
 
 def measured(qp: Any, x: Any, duals: Duals) -> Any:
-    left, sizes = residuals(qp, x, duals), Sizes.of(qp)
-    return relative_residuals(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
+    left, sizes = optimality_residuals(qp, x, duals), Sizes.of(qp)
+    return divide_by_natural_sizes(qp, duals, left, sizes, PointSizes.at(qp, x, duals, left, sizes))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_one_constraint_that_nothing_satisfies_is_enough(field: str) -> None:
     assert found.status.tolist() == [pear.Status.INFEASIBLE, pear.Status.SOLVED]
     # and nothing has to be solved to see it
     qp = problem.canonical(-torch.ones(2, 2), **{field: torch.tensor(sample[field])})
-    assert screen(qp).tolist() == found.status.tolist()
+    assert screen_programs(qp).tolist() == found.status.tolist()
 
 
 def test_an_equality_is_measured_by_its_own_terms() -> None:
@@ -98,8 +98,8 @@ def test_the_least_size_is_that_of_the_smallest_limit() -> None:
 def test_noise_is_small_beside_the_largest_error() -> None:
     qp = pear.Problem(Q=np.eye(2)).canonical(torch.ones(1, 2))
     e = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    assert is_noise(qp, 1e-14 * e, e).tolist() == [True]
-    assert is_noise(qp, 1e-10 * e, e).tolist() == [False]
+    assert is_naturally_zero(qp, 1e-14 * e, e).tolist() == [True]
+    assert is_naturally_zero(qp, 1e-10 * e, e).tolist() == [False]
 
 
 def test_a_point_that_runs_away_does_not_outweigh_the_cost() -> None:
@@ -116,7 +116,7 @@ def guessed(c: float, slack: float, multiplier: float, x: float = 1.0, unit: flo
     none = torch.zeros(1, 0, dtype=torch.float64)
     point, bound = (torch.tensor([[value]], dtype=torch.float64) for value in (unit * x, multiplier / unit))
     scale = none[0], torch.full((1,), unit, dtype=torch.float64)
-    return bool(guess_active(qp, point, Duals(none, none, bound), scale).upper)
+    return bool(guess_active_set(qp, point, Duals(none, none, bound), scale).upper)
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -130,7 +130,7 @@ def test_a_guess_compares_slack_and_multiplier_without_units(cost: float, size: 
 def test_the_largest_number_is_finite() -> None:
     for size, status in ((LARGEST, pear.Status.SOLVED), (1.1 * LARGEST, pear.Status.NOT_FINITE)):
         qp = pear.Problem(lb=0.0, n=1).canonical(torch.tensor([[size]], dtype=torch.float64))
-        assert screen(qp).tolist() == [status]
+        assert screen_programs(qp).tolist() == [status]
 
 
 def test_statuses_keep_their_numbers() -> None:

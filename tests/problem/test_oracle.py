@@ -10,7 +10,7 @@ import torch
 from tours import Tours
 
 import pear
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import oracle_function
 
 COSTS = np.random.default_rng(1).uniform(1, 5, (7, 10))

@@ -13,12 +13,12 @@ from scipy import sparse
 from scipy.linalg import hilbert
 
 import pear
-from pear.solvers import Status, available
+from pear.solvers import Status, available_backends
 from pear_lab.judge.judged_program import judged_fields, judged_programs
 
 Array = np.ndarray[Any, Any]
-LP_SOLVERS = ["auto", *(backend.name for backend in available() if "lp" in backend.kinds)]
-SOLVERS = ["auto", *(backend.name for backend in available() if "qp" in backend.kinds)]
+LP_SOLVERS = ["auto", *(backend.name for backend in available_backends() if "lp" in backend.kinds)]
+SOLVERS = ["auto", *(backend.name for backend in available_backends() if "qp" in backend.kinds)]
 HUGE = [1e15, 1e19, 1e30, 1e100, 1e150]
 PREDICTED = torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
 TRUE = torch.tensor([[1.5, -2.0, 2.0]], dtype=torch.float64)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pear
 import pear_lab
 from pear.optimality import rule
-from pear.solvers.registry import BACKENDS
+from pear.solvers.backend_registry import BACKENDS
 
 SOURCE = Path(pear.__file__).parent
 LAB = Path(pear_lab.__file__).parent
@@ -20,7 +20,7 @@ MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 KERNELS = {
     "solvers/active_set/gpu/dual_kernels.py:search_dual",
     "solvers/active_set/gpu/primal_kernels.py:search_primal",
-    "solvers/linalg/ordering.py:minimum_degree",
+    "solvers/linalg/elimination_order.py:minimum_degree",
 }
 
 
@@ -89,7 +89,7 @@ SETTINGS = {
     "sensitivity/dense_reduced.py": "the shift of a factorisation",
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
     "optimality/definiteness.py": "rounding of float32",
-    "sensitivity/program_curvature.py": "rounding of Lanczos estimates",
+    "sensitivity/curvature_sign.py": "rounding of Lanczos estimates",
     "decisions/continuous_programs.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
     "decisions/proximal_points.py": "the curvature that a proximal program adds; its solution is repaired without it",
@@ -137,7 +137,7 @@ def test_no_solver_is_chosen_by_its_name():
     pattern = re.compile(rf"""(==|!=|\bin\b)\s*\(?["']({names})["']|\b(get|resolve)\(["']({names})["']""")
     chosen = []
     for path in FILES:
-        if name(path) == "solvers/registry.py" or not name(path).startswith(ASKING):
+        if name(path) == "solvers/backend_registry.py" or not name(path).startswith(ASKING):
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if pattern.search(line) and ">>>" not in line:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pear
-from pear.solvers.registry import BACKENDS
+from pear.solvers.backend_registry import BACKENDS
 
 OPTIONAL = (
     *("osqp", "highspy", "qpsolvers", "daqp", "piqp", "clarabel", "proxsuite"),

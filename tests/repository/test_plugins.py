@@ -21,7 +21,7 @@ from pear.engines import EngineRow
 from pear.errors import EngineError
 from pear.losses import Method, make_loss
 from pear.problem.importers import Importer
-from pear.solvers import Backend, get, registry
+from pear.solvers import Backend, backend_registry, get_backend
 
 SIMPLEX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
 COST = torch.tensor([[3.0, 1.0, 2.0]], dtype=torch.float64)
@@ -30,9 +30,9 @@ import pear
 from pear.losses import MSELoss
 from pear.problem.importers import Importer
 from pear.engines import EngineRow
-from pear.solvers.registry import Backend, get
+from pear.solvers.backend_registry import Backend, get_backend
 
-SOLVER = Backend("mine", get("scipy").module, kinds=("lp",), note="from elsewhere")
+SOLVER = Backend("mine", get_backend("scipy").module, kinds=("lp",), note="from elsewhere")
 MISNAMED = Backend("other", "nowhere")
 IMPORTER = Importer("lines", (".line",), lambda path: pear.Model(pear.Problem(lb=0, ub=1, n=1)))
 TAKEN = Importer("more MPS", (".mps",), lambda path: None)
@@ -96,7 +96,7 @@ def test_an_installed_package_adds_one_of_each_kind(site_packages: Path) -> None
 def test_names_are_listed_where_one_is_unknown(site_packages: Path) -> None:
     package(site_packages, "pear-one", "[pear.solvers]\nmine = MODULE:SOLVER\n[pear.losses]\nplain = MODULE:Loss")
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'mime': did you mean 'mine'"):
-        get("mime")
+        get_backend("mime")
     with pytest.raises(pear.ProblemError, match=r"unknown method 'plan'; there are .*, plain\. Did you mean 'plain'"):
         make_loss("plan", SIMPLEX)
     with pytest.raises(AttributeError, match=r"module 'pear\.tasks' has no attribute 'nowhere'"):
@@ -109,8 +109,8 @@ def test_names_are_listed_where_one_is_unknown(site_packages: Path) -> None:
 
 def test_auto_never_chooses_a_plugin(site_packages: Path) -> None:
     package(site_packages, "pear-one", "[pear.solvers]\nmine = MODULE:SOLVER")
-    assert get("mine").name not in [row.name for row in registry.resolve("auto", "lp")]
-    assert [row.name for row in registry.resolve("mine", "lp")][:2] == ["mine", "active-set"]
+    assert get_backend("mine").name not in [row.name for row in backend_registry.resolve_backends("auto", "lp")]
+    assert [row.name for row in backend_registry.resolve_backends("mine", "lp")][:2] == ["mine", "active-set"]
 
 
 def test_a_broken_package_is_named_and_leaves_the_others_alone(site_packages: Path) -> None:
@@ -122,13 +122,13 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(site_packages: Pa
     with pytest.raises(pear.PluginError, match=said):
         pear.solve(SIMPLEX, COST, solver="bad")
     with pytest.raises(pear.PluginError, match=r"'gone' of pear-empty 1\.2 cannot be loaded .* no attribute 'NO'"):
-        get("gone")
+        get_backend("gone")
     with pytest.raises(
         pear.PluginError, match=r"'odd' of pear-empty 1\.2 cannot be used: expected a pear.solvers.Back"
     ):
-        get("odd")
+        get_backend("odd")
     with pytest.raises(pear.PluginError, match=r"'third' of pear-empty 1\.2 cannot be used: its row is called 'other'"):
-        get("third")
+        get_backend("third")
     assert pear.solve(SIMPLEX, COST, solver="mine").x.tolist() == [[0.0, 1.0, 0.0]]
     assert pear.from_file("a.line").problem.n == 1
     with pytest.raises(pear.DataError, match=r"\.mat, \.line, or one of these with \.gz; the importer 'b' of pear-"):
@@ -141,7 +141,7 @@ def test_solvers_lists_origins_and_problems(
     monkeypatch.setattr(console.out, "_width", 200)  # rich keeps the width that it found when it was imported
     package(site_packages, "pear-one", "[pear.solvers]\nmine = MODULE:SOLVER")
     package(site_packages, "pear-broken", "[pear.solvers]\nbad = MODULE:S", "1 / 0")
-    pear.register("solver", "local", replace(get("scipy"), name="local"))
+    pear.register("solver", "local", replace(get_backend("scipy"), name="local"))
     result = CliRunner().invoke(app, ["solvers"])
     lines = {words[0]: line for line in result.output.splitlines() if (words := line.split())}
     assert "pear-one 1.2" in lines["mine"]
@@ -169,7 +169,7 @@ def test_names_of_ours_cannot_be_taken(site_packages: Path) -> None:
         "[pear.solvers]\nhighs = MODULE:SOLVER\n[pear.importers]\nmine = MODULE:TAKEN\n"
         "[pear.losses]\nmse = MODULE:Loss",
     )
-    assert get("highs").module == "pear.solvers.adapters.highs"
+    assert get_backend("highs").module == "pear.solvers.adapters.highs"
     assert type(make_loss("mse", SIMPLEX)).__module__ == "pear.losses.mse"
     (problem,) = plugins.load_all_plugins("solver").problems
     assert problem.startswith("the solver 'highs' comes from pear itself and from pear-thief 1.2")
@@ -177,7 +177,7 @@ def test_names_of_ours_cannot_be_taken(site_packages: Path) -> None:
     assert "files that end in '.mps' are read as MPS, QPS and LP files" in problem
 
 
-ROW = replace(get("scipy"), name="mine")
+ROW = replace(get_backend("scipy"), name="mine")
 REFUSED: dict[str, tuple[tuple[str, str, Any], str]] = {
     "kind": (("solvers", "mine", ROW), "no kind of plug-in 'solvers'; there are solver, loss, importer, task, engine"),
     "name": (("loss", "", nn.Module), "must be a word; got ''"),
@@ -236,12 +236,12 @@ def test_a_script_registers_a_solver_once() -> None:
     with pytest.raises(pear.PluginError, match=r"'corner' is there already, from registered in .*replace=True"):
         pear.register("solver", "corner", box)
     pear.register("solver", "corner", replace(box, note="again"), replace=True)
-    assert get("corner").note == "again"
+    assert get_backend("corner").note == "again"
     with pytest.raises(pear.UnknownSolverError, match="solver 'corner' does not take 3 variables with 1 rows"):
         pear.solve(SIMPLEX, COST, solver="corner")
     plugins.unregister("solver", "corner")
     with pytest.raises(pear.UnknownSolverError, match="unknown solver 'corner'"):
-        get("corner")
+        get_backend("corner")
 
 
 def test_a_missing_package_of_a_plugin_is_named() -> None:

@@ -14,13 +14,9 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from torch import Tensor
 
 import pear
-from pear.optimality.definiteness import is_convex, is_definite
-from pear.sensitivity.program_curvature import (
-    _find_curvature_sign,
-    _sign_by_lanczos,
-    apply_inverse_curvature,
-    is_singular_program,
-)
+from pear.optimality.definiteness import is_definite, is_semidefinite
+from pear.sensitivity.curvature_sign import _curvature_sign_by_lanczos, _find_curvature_sign, has_singular_curvature
+from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 
 SCALES = [1e-6, 1.0, 1e6]
 every_scale = pytest.mark.parametrize("scale", SCALES)
@@ -42,19 +38,19 @@ def test_definite_semidefinite_and_indefinite(scale: float, sign: float) -> None
     assert bool(is_definite(curved, sign).all())
     assert not bool(is_definite(flat, sign).any())
     assert not bool(is_definite(saddle, sign).any())
-    assert bool(is_convex(curved, sign).all())
-    assert bool(is_convex(flat, sign).all())
-    assert not bool(is_convex(saddle, sign).any())
+    assert bool(is_semidefinite(curved, sign).all())
+    assert bool(is_semidefinite(flat, sign).all())
+    assert not bool(is_semidefinite(saddle, sign).any())
     # a sample is judged by itself, and smoothing lifts it
-    assert is_convex(torch.cat([saddle[:2], flat[:1], curved[:1]]), sign).tolist() == [False, False, True, True]
+    assert is_semidefinite(torch.cat([saddle[:2], flat[:1], curved[:1]]), sign).tolist() == [False, False, True, True]
     assert bool(is_definite(saddle, sign, smoothing=0.1 * scale).all())
-    assert bool(is_convex(saddle, sign, smoothing=1e-5 * scale).all())
+    assert bool(is_semidefinite(saddle, sign, smoothing=1e-5 * scale).all())
     assert not bool(is_definite(curved, sign, smoothing=-0.2 * scale).any())
 
 
 def test_zero_curvature_is_convex_and_not_definite() -> None:
     zero = torch.zeros(1, n, n, dtype=torch.float64)
-    assert is_convex(zero).tolist() == [True]
+    assert is_semidefinite(zero).tolist() == [True]
     assert is_definite(zero).tolist() == [False]
 
 
@@ -70,7 +66,7 @@ def test_a_flat_curvature_that_comes_with_the_call_is_solved() -> None:
 def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: bool) -> None:
     V = np.array([[0.6, -0.8], [0.8, 0.6]]) if turned else np.eye(2)
     qp = pear.Problem(Q=(V * diagonal) @ V.T, n=2).canonical(torch.zeros(1, 2))
-    assert bool(is_singular_program(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
+    assert bool(has_singular_curvature(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
 
 
 @every_scale
@@ -78,7 +74,7 @@ def test_singular_whatever_the_sign_of_the_last_pivot(scale: float) -> None:
     """In half of the directions rounding leaves the zero pivot of a flat curvature above zero."""
     for least, flat in ((0.0, True), (1e-9, False)):
         qp = pear.Problem(Q=scale * spectrum(least)).canonical(torch.zeros(20, n))
-        assert is_singular_program(qp).tolist() == [flat] * 20
+        assert has_singular_curvature(qp).tolist() == [flat] * 20
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
@@ -109,7 +105,7 @@ def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
         H = scale * chain(shift)
         assert _find_curvature_sign(one_program(H)) == expected
-        assert _sign_by_lanczos(H, float(H.diagonal().max())) == expected
+        assert _curvature_sign_by_lanczos(H, float(H.diagonal().max())) == expected
 
 
 @every_scale
@@ -134,7 +130,7 @@ def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known:
         raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))
 
     monkeypatch.setattr("scipy.sparse.linalg.eigsh", never)
-    assert _sign_by_lanczos(chain(1.0), 3.0) == expected
+    assert _curvature_sign_by_lanczos(chain(1.0), 3.0) == expected
 
 
 def test_a_large_neighbour_makes_nobody_indefinite() -> None:

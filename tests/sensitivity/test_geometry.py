@@ -15,11 +15,11 @@ from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solu
 
 import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
-from pear.optimality.active_set_rule import guess_active
+from pear.optimality.active_set_rule import guess_active_set
 from pear.optimality.duals_and_active_sets import Duals
-from pear.sensitivity.dense_reduced import ReducedKKT
-from pear.solvers import available
-from pear.solvers.fused import add_normal
+from pear.sensitivity.dense_reduced import DenseReducedSystems
+from pear.solvers import available_backends
+from pear.solvers.normal_component import add_normal_component
 
 INF = float("inf")
 TOL = 1e-11
@@ -36,10 +36,10 @@ def parts(name: str, i: int) -> tuple[Planted, Arrays, np.ndarray, np.ndarray]:
 
 
 def project_by_columns(case: Planted, i: int) -> np.ndarray:
-    """P from ``ReducedKKT.project``, one unit vector after the other."""
+    """P from ``DenseReducedSystems.project``, one unit vector after the other."""
     verified = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
     copies = torch.full((case.n,), i)
-    kkt = ReducedKKT(verified.qp[copies], verified.active[copies])
+    kkt = DenseReducedSystems(verified.qp[copies], verified.active[copies])
     columns, _, _, unique = kkt.project(torch.eye(case.n, dtype=torch.float64))
     assert bool(unique.all())
     return columns.T.numpy()
@@ -77,8 +77,8 @@ def test_planted_solution_is_found(name: str) -> None:
     assert float(s.kkt_residual.max()) <= 1e-10
 
 
-SOLVERS = [backend.name for backend in available() if "qp" in backend.kinds]
-LP_SOLVERS = [backend.name for backend in available() if "lp" in backend.kinds]
+SOLVERS = [backend.name for backend in available_backends() if "qp" in backend.kinds]
+LP_SOLVERS = [backend.name for backend in available_backends() if "lp" in backend.kinds]
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
 
 
@@ -308,7 +308,7 @@ def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
         share = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in vars(exact.duals).values()]
         values = vars(exact.duals).values()
         duals = Duals(*(v * (1 + 1e-6 * some) for v, some in zip(values, share, strict=True)))
-        assert guess_active(exact.qp, x, duals).same(exact.active).tolist() == [True] * case.B, name
+        assert guess_active_set(exact.qp, x, duals).same(exact.active).tolist() == [True] * case.B, name
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
@@ -316,10 +316,10 @@ def test_rounding_is_no_normal_component(scale: float) -> None:
     """Blown up to the size of the gradient it would turn it; a real component counts in any unit."""
     rescaled = scale * torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
     g = rescaled * (1 + torch.tensor([[3e-15, 0.0, -2e-15]], dtype=torch.float64))
-    torch.testing.assert_close(add_normal(rescaled, g, 0.5), g, rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(add_normal_component(rescaled, g, 0.5), g, rtol=1e-13, atol=0.0)
     tangent = rescaled * torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
     expected = tangent + 0.5 * scale * 5**0.5 * torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
-    torch.testing.assert_close(add_normal(rescaled, tangent, 0.5), expected, rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(add_normal_component(rescaled, tangent, 0.5), expected, rtol=1e-13, atol=0.0)
 
 
 @pytest.mark.parametrize("injection", [0.0, 0.1])

@@ -13,12 +13,13 @@ from scipy import sparse
 from torch import Tensor
 
 import pear
+from pear.compile.thread_pools import map_in_threads
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem import quadratic_program as sizes
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import ReducedKKT, _spread_of_rows
-from pear.sensitivity.sparse_reduced import SparseReducedKKT, SparseSystems, SparseThenDenseSystems, map_in_threads
+from pear.sensitivity.dense_reduced import DenseReducedSystems, _spread_of_rows
+from pear.sensitivity.sparse_reduced import SparseReducedSystem, SparseReducedSystems, SparseThenDenseReducedSystems
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -74,7 +75,7 @@ def test_solutions(kind: str, carefully: bool) -> None:
     qp, active = programs(kind)
     f, r_eq, r_in = right_hand_sides(qp, active)
     f[active.fixed] = torch.nan  # ignored too
-    systems = ReducedKKT(qp, active)
+    systems = DenseReducedSystems(qp, active)
     x, v_eq, v_in, good = (systems.solve_carefully if carefully else systems.solve)(f, r_eq, r_in)
     assert good.tolist() == [True] * B
     assert systems.usable.tolist() == [True] * B
@@ -102,7 +103,7 @@ def test_solutions(kind: str, carefully: bool) -> None:
 def test_projection_and_dimension(kind: str, least: bool) -> None:
     qp, active = programs(kind)
     e = right_hand_sides(qp, active)[0]
-    systems = ReducedKKT(qp, active)
+    systems = DenseReducedSystems(qp, active)
     g, _, _, curved = systems.project(e, least_multipliers=least)
     assert curved.tolist() == [True] * B
     dimensions = []
@@ -127,7 +128,7 @@ def test_flat_directions(unit: float, seed: int) -> None:
     _, active = programs("dense")
     qp = pear.Problem(Q=Q, G=rng.standard_normal((m, n)), h=np.zeros(m), lb=-1.0, ub=1.0).canonical(torch.zeros(B, n))
     f = torch.randn(B, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    systems = ReducedKKT(qp, active)
+    systems = DenseReducedSystems(qp, active)
     flat = systems.flat(f)
     unique = []
     for i in range(B):
@@ -152,7 +153,9 @@ def test_flat_directions(unit: float, seed: int) -> None:
 def residual(qp: QuadraticProgram, active: ActiveSet, rng: np.random.Generator) -> tuple[bool, float]:
     """What the fast path says of random right-hand sides, and the residual relative to its terms."""
     f, r, H, G = rng.standard_normal(n), rng.standard_normal(qp.m), qp.H[0].numpy(), qp.G[0].numpy()
-    x, _, v, good = ReducedKKT(qp, active).solve(*(torch.from_numpy(side)[None] for side in (f, np.zeros(0), r)))
+    x, _, v, good = DenseReducedSystems(qp, active).solve(
+        *(torch.from_numpy(side)[None] for side in (f, np.zeros(0), r))
+    )
     x, v = x[0].numpy(), v[0].numpy()
     over_f = np.abs(f - H @ x - G.T @ v).max() / (np.abs(H) @ np.abs(x) + np.abs(G.T) @ np.abs(v) + np.abs(f)).max()
     over_r = np.abs((r - G @ x) / np.linalg.norm(G, axis=1)).max() / (np.abs(x).max() + np.abs(r).max())
@@ -198,7 +201,7 @@ def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) 
     for i in range(B):
         _, J, free, rows = blocks(dense, active, i)
         H = Q[np.ix_(free, free)]
-        system = SparseReducedKKT(qp, active.fixed[i].numpy(), active.rows[i].numpy())
+        system = SparseReducedSystem(qp, active.fixed[i].numpy(), active.rows[i].numpy())
         N = null_space(J, free.sum())
         reduced = N.T @ H @ N
         seen.append(len(reduced) == 0 or float(np.linalg.eigvalsh(reduced).min()) > 1e-9 * scale)
@@ -220,7 +223,7 @@ def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) 
         assert not x[~free].any()
     assert True in seen
     assert (False in seen) == flat
-    systems = SparseSystems(qp, active, [None] * B)
+    systems = SparseReducedSystems(qp, active, [None] * B)
     assert systems.curved(torch.ones(B, dtype=torch.bool)).tolist() == seen
     assert (systems.kept == [None] * B) == (not flat)  # where H is definite no system is asked
 
@@ -240,7 +243,7 @@ def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() ->
     for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
         qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))
         active = ActiveSet(torch.zeros(1, 0, dtype=torch.bool), nothing, nothing)
-        assert ReducedKKT(qp, active)._mixes_units().tolist() == [mixed]
+        assert DenseReducedSystems(qp, active)._mixes_units().tolist() == [mixed]
 
 
 def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +251,8 @@ def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: py
     none = torch.zeros(2, 2, dtype=torch.bool)
     active, e = ActiveSet(none[:, :0], none, none), torch.tensor([[1.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
     fast = torch.zeros_like(e), e.new_zeros(2, 1), e.new_zeros(2, 0), torch.tensor([True, False])
-    monkeypatch.setattr(SparseSystems, "project", lambda self, e: fast)
-    x, v_eq, _, good = SparseThenDenseSystems(qp, qp, active).project(e)  # type: ignore[arg-type]
+    monkeypatch.setattr(SparseReducedSystems, "project", lambda self, e: fast)
+    x, v_eq, _, good = SparseThenDenseReducedSystems(qp, qp, active).project(e)  # type: ignore[arg-type]
     assert good.tolist() == [True, True]
     torch.testing.assert_close(x, torch.tensor([[0.0, 0.0], [1.0, -1.0]], dtype=torch.float64))
     torch.testing.assert_close(v_eq, torch.tensor([[0.0], [2.0]], dtype=torch.float64))
@@ -262,4 +265,4 @@ def test_what_a_factor_holds_is_counted_with_its_rows() -> None:
         H=Q, c=dense.c, A=A, b=dense.c[:, :1], G=G, h=dense.h, lb=dense.lb, ub=dense.ub, diagonal=True
     )
     nothing = np.zeros(9, dtype=bool)
-    assert SparseReducedKKT(qp, nothing, nothing[:0]).fill > 4 * 9
+    assert SparseReducedSystem(qp, nothing, nothing[:0]).fill > 4 * 9

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from zoo import ZOO, solution_kkt
 
 import pear
-from pear.compile import jit, kernel_cache, thread_pools
-from pear.compile.kernel_cache import discard_if_stale
+from pear.compile import kernel_cache
+from pear.compile import openmp as torch_openmp
+from pear.compile.kernel_cache import discard_stale_kernels
 from pear.decisions.decider import Decider
 from pear.optimality import rule
 from pear.solvers.active_set import batch_kernel as kernels
@@ -28,7 +29,7 @@ from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP
-from pear.solvers.fused import RegretCall
+from pear.solvers.regret_call import RegretCall
 from pear.solvers.warm_starts import WarmStarts
 
 every_case = pytest.mark.parametrize("name", sorted(ZOO))
@@ -224,7 +225,7 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(batch, "_PARTS", parts)
     if not openmp:
-        monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)
+        monkeypatch.setattr(torch_openmp, "openmp_address", lambda: 0)
     several, _ = run(P, cost)
     for mine, theirs in zip(one, several, strict=True):
         assert np.array_equal(mine, theirs)
@@ -249,7 +250,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     kept = batch.regret_batch(batch.program_pair(P, P.Q), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
-        monkeypatch.setattr(thread_pools, "openmp_address", lambda: 0)
+        monkeypatch.setattr(torch_openmp, "openmp_address", lambda: 0)
     for threads in (1, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         found, x = regrets(P, cost)
@@ -481,18 +482,18 @@ def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
     shared = tmp_path / "constants.py"
     source.write_text("x = 1")
     shared.write_text("TIGHT = 1")
-    discard_if_stale((package, shared), cached)
+    discard_stale_kernels((package, shared), cached)
     compiled.write_text("machine code")
-    discard_if_stale((package, shared), cached)
+    discard_stale_kernels((package, shared), cached)
     assert compiled.exists()
     source.write_text("x = 2")
-    discard_if_stale((package, shared), cached)
+    discard_stale_kernels((package, shared), cached)
     assert not compiled.exists()
     assert not list(cached.glob("*.sha256.*"))
     for changed in (package / "another.py", shared):
         compiled.write_text("machine code")
         changed.write_text("TIGHT = 2")
-        discard_if_stale((package, shared), cached)
+        discard_stale_kernels((package, shared), cached)
         assert not compiled.exists()
 
 
@@ -503,8 +504,8 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
 
     def stranger() -> None: ...
 
-    assert jit.sources_of(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert jit.sources_of(kernels.run_batch.py_func) == shared
+    assert kernel_cache.kernel_sources(stranger) == (*shared, Path(__file__).resolve().parent)
+    assert kernel_cache.kernel_sources(kernels.run_batch.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,7 +518,7 @@ def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch:
 
     for name in ("unlink", "write_text", "mkdir"):
         monkeypatch.setattr(Path, name, refuse)
-    discard_if_stale((tmp_path,), tmp_path)
+    discard_stale_kernels((tmp_path,), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "f-1.nbi"]
 
 
@@ -525,8 +526,8 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
-    load = f"import runpy; discard_if_stale = runpy.run_path({kernel_cache.__file__!r})['discard_if_stale']"
-    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard_if_stale((p,), p)"
+    load = f"import runpy; discard_stale_kernels = runpy.run_path({kernel_cache.__file__!r})['discard_stale_kernels']"
+    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard_stale_kernels((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]

@@ -17,10 +17,10 @@ from pear.compile import thread_pools
 from pear.decisions.integer_checks import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.backend_registry import get_backend, resolve_backends
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.binary.binary_solver import supports
 from pear.solvers.candidate import Candidate
-from pear.solvers.registry import get, resolve
 from pear.tasks import random_knapsack
 
 Random = np.random.Generator
@@ -31,7 +31,7 @@ COUNT = 12
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plan.forget()
+    plan.forget_binary_plans()
 
 
 # --- programs -------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     problem, cost = programs(kind, seed, sense)
     qp = problem.canonical(torch.from_numpy(cost))
     assert supports(qp)
-    ours, theirs = (verify_integers(qp, get(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
+    ours, theirs = (verify_integers(qp, get_backend(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
     free = (qp.ub.floor() > qp.lb.ceil()).any(1).expand(COUNT)  # where nothing is left to choose, others are asked
     assert ours.status[free].tolist() == theirs.status[free].tolist()
     assert set(theirs.status.tolist()) <= {SOLVED, INFEASIBLE}
@@ -114,13 +114,15 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     torch.testing.assert_close((x * qp.c[solved]).sum(1), (theirs.x * qp.c)[solved].sum(1), rtol=0, atol=1e-8)
     assert bool((ours.residual[solved] <= 1e-11).all())
     with thread_pools.limit_threads(3):
-        plan.forget()
-        assert torch.equal(verify_integers(qp, get("binary").solve(qp, OPTIMAL)).x[solved], x)
+        plan.forget_binary_plans()
+        assert torch.equal(verify_integers(qp, get_backend("binary").solve(qp, OPTIMAL)).x[solved], x)
 
 
 def test_some_programs_of_the_test_have_no_solution() -> None:
     made = [programs(kind, 1, "max") for kind in KINDS]
-    found = [get("binary").solve(problem.canonical(torch.from_numpy(cost)), OPTIMAL).status for problem, cost in made]
+    found = [
+        get_backend("binary").solve(problem.canonical(torch.from_numpy(cost)), OPTIMAL).status for problem, cost in made
+    ]
     assert int((torch.cat(found) == INFEASIBLE).sum()) > 10
 
 
@@ -146,13 +148,13 @@ def test_what_is_no_binary_program_goes_to_branch_and_cut() -> None:
     G, cost = random.uniform(1, 5, (2, 6)), random.uniform(1, 5, (3, 6))
     for fields in ({"ub": 3.0, "integer": True}, {"ub": 1.0, "integer": [0, 2, 3]}, {"ub": 0.0, "integer": True}):
         problem = pear.Problem(G=G, h=0.4 * G.sum(1), lb=0.0, sense="max", **fields)
-        left = get("binary").solve(problem.canonical(torch.from_numpy(cost)), OPTIMAL)
+        left = get_backend("binary").solve(problem.canonical(torch.from_numpy(cost)), OPTIMAL)
         assert left.status.tolist() == [INACCURATE] * 3
         ours, theirs = (pear.solve(problem, cost, solver=name) for name in ("auto", "highs"))
         torch.testing.assert_close(ours.value, theirs.value, rtol=1e-12, atol=0)
         assert float(ours.kkt_residual.max()) <= OPTIMAL
     mixed = pear.Problem(G=G, h=0.4 * G.sum(1), lb=0.0, ub=[[1.0] * 6, [2.0] * 6, [1.0] * 6], sense="max", integer=True)
-    assert get("binary").solve(mixed.canonical(torch.from_numpy(cost)), OPTIMAL).status.tolist() == [0, 1, 0]
+    assert get_backend("binary").solve(mixed.canonical(torch.from_numpy(cost)), OPTIMAL).status.tolist() == [0, 1, 0]
     torch.testing.assert_close(pear.solve(mixed, cost).value, pear.solve(mixed, cost, solver="highs").value)
 
 
@@ -166,7 +168,7 @@ def test_callers_in_several_threads_get_their_own_answers() -> None:
     task = random_knapsack(20, 3, seed=1)
     values = torch.rand(8, 40, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = [task.decide(part) for part in values]
-    plan.forget()
+    plan.forget_binary_plans()
     with ThreadPoolExecutor(8) as pool:
         for _ in range(3):
             assert all(map(torch.equal, pool.map(task.decide, values), expected))
@@ -180,7 +182,7 @@ def solved_knapsack(solver: str = "binary") -> tuple[QuadraticProgram, Candidate
     _, values = task.samples(4, degree=4, dtype=torch.float64)
     noise = torch.rand(values.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     qp = task.problem.canonical(values + noise)
-    return qp, get(solver).solve(qp, OPTIMAL)
+    return qp, get_backend(solver).solve(qp, OPTIMAL)
 
 
 def second_best(qp: QuadraticProgram, x: Tensor) -> Tensor:
@@ -239,7 +241,7 @@ def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.
         assert float(found.residual.max()) == pytest.approx(residual, rel=1e-3)
     # the whole way: nobody else is asked, and nothing is returned
     monkeypatch.setattr("pear.solvers.binary.binary_solver.solve", lambda qp, tol: candidate)
-    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve(*args)[:1])
+    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve_backends(*args)[:1])
     problem = pear.Problem(G=qp.G[0], h=qp.h.expand(4, -1), lb=0.0, ub=1.0, integer=True)
     with pytest.warns(pear.FailedSamplesWarning, match="INACCURATE"):
         s = pear.solve(problem, qp.c, on_failure="mask")

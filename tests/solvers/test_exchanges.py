@@ -17,7 +17,7 @@ from pear.decisions.repair import repair_sparse
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import quadratic_program as rule
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import exchange_plan
+from pear.sensitivity.sparse_reduced import sparse_exchange_plan
 from pear.sensitivity.uniqueness import _FlatDirections
 from pear.solvers.candidate import Start
 from pear.solvers.exchanges.sparse_exchanges import solve_sets
@@ -114,7 +114,7 @@ def test_reduced_systems_are_those_of_dense_algebra(curved: int) -> None:
         torch.from_numpy(rng.random((BATCH, M)) < 0.2), torch.from_numpy(held), torch.zeros(BATCH, N) > 0
     )
     f, r = torch.randn(2, BATCH, N).double(), torch.randn(2, BATCH, P + M).double()
-    plan = exchange_plan(qp)
+    plan = sparse_exchange_plan(qp)
     assert plan is not None
     x, _, good = solve_sets(plan, active, f, r)
     J = np.concatenate([given["A"], given["G"]])

@@ -14,7 +14,7 @@ import torch
 import triton_reference
 from torch import Tensor
 
-from pear.optimality.verify import verify
+from pear.optimality.verification import verify
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set

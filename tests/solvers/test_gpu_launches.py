@@ -17,7 +17,7 @@ import pear
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_pass
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
-from pear.solvers.fused import RegretCall
+from pear.solvers.regret_call import RegretCall
 
 
 class Counter(TorchDispatchMode):

@@ -14,14 +14,14 @@ from zoo import ZOO, Planted
 import pear
 from pear.compile import cuda_graphs as replay
 from pear.decisions.decider import Decider
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.gpu import gpu_pass, gpu_points
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
-from pear.solvers.candidate import Projector
+from pear.solvers.candidate import CandidateProjector
 
 PLAIN_SUPPORTS = GPUPass.supports
 
@@ -39,7 +39,7 @@ class StandInSolution:
     optimal: Tensor
     no_room: Tensor
     singular: Tensor
-    projector: Projector
+    projector: CandidateProjector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         return self.projector.project(e)
@@ -214,7 +214,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
 
     @dataclass
     class Halfway:
-        projector: Projector
+        projector: CandidateProjector
 
         def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
             g, converged = self.projector.project(e)
@@ -415,8 +415,8 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             store.found[key] = make(), numbers
         return store.found[key][0]  # type: ignore[index]
 
-    monkeypatch.setattr(gpu_pass, "captured_function", asked)
-    monkeypatch.setattr(replay, "capture", Graph)
+    monkeypatch.setattr(gpu_pass, "captured_graph", asked)
+    monkeypatch.setattr(replay, "capture_graph", Graph)
     return made
 
 

@@ -10,12 +10,12 @@ import torch
 from zoo import ZOO, Planted
 
 import pear
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point import dense_interior_point, dense_iterates
 from pear.solvers.interior_point.dense_iterates import DenseIterates, _normal_matrix, _normal_matrix_from_pairs
 from pear.solvers.interior_point.dense_scaling import _find_row_pairs, scale_programs, scaled_rows
-from pear.solvers.linalg.dense_factors import factor_cholesky
+from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 TOL = 1e-8
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]

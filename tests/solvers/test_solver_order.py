@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 import pear
 from pear.diagnosis.advising.subject_and_findings import Findings, Subject
 from pear.diagnosis.advising.training_advice import name_solvers
-from pear.solvers.registry import order_by_cost, resolve
+from pear.solvers.backend_registry import order_backends_by_cost, resolve_backends
 
 pytest.importorskip("highspy")
 
@@ -22,13 +22,13 @@ def draw_program(rows: int, density: float, equalities: bool = False) -> pear.Pr
 
 def names_in_order(problem: pear.Problem, smoothing: float = 0.0) -> list[str]:
     qp = problem.canonical(torch.ones(1, problem.n, dtype=torch.float64), smoothing)
-    return [row.name for row in order_by_cost(resolve("auto", "lp" if smoothing == 0 else "qp"), qp)]
+    return [row.name for row in order_backends_by_cost(resolve_backends("auto", "lp" if smoothing == 0 else "qp"), qp)]
 
 
 def test_the_simplex_method_comes_before_the_interior_point_where_it_is_faster():
     names = names_in_order(draw_program(150, 0.02))
     assert names[:2] == ["active-set", "highs"]
-    assert sorted(names) == sorted(row.name for row in resolve("auto", "lp"))
+    assert sorted(names) == sorted(row.name for row in resolve_backends("auto", "lp"))
 
 
 def test_the_interior_point_comes_first_for_many_equalities_with_many_entries():
@@ -38,7 +38,7 @@ def test_the_interior_point_comes_first_for_many_equalities_with_many_entries():
 
 def test_curved_and_sparse_programs_keep_the_order_of_the_table():
     problem = draw_program(150, 0.02)
-    assert names_in_order(problem, smoothing=1.0) == [row.name for row in resolve("auto", "qp")]
+    assert names_in_order(problem, smoothing=1.0) == [row.name for row in resolve_backends("auto", "qp")]
 
 
 def test_auto_agrees_with_another_solver_where_the_order_has_changed():

@@ -15,11 +15,11 @@ import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.sparse_reduced import SparseSystems
+from pear.sensitivity.sparse_reduced import SparseReducedSystems
+from pear.solvers.backend_registry import get_backend
 from pear.solvers.exchanges import exchange_arrays
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import SymbolicFactor
-from pear.solvers.registry import get
 
 EXACT = 1e-9
 n, BATCH = 60, 5
@@ -324,7 +324,7 @@ class TestMemory:
         monkeypatch.setattr(exchange_arrays, "MOST_UNKNOWNS", 0)  # smaller systems are factored whole, and again
         thin, _ = both(**ZOO["smoothed lp"][0])
         verified = solve_continuous_programs(thin, costs(), 0.1, "auto")
-        assert isinstance(verified.systems, SparseSystems)
+        assert isinstance(verified.systems, SparseReducedSystems)
         assert all(system is not None for system in verified.systems.kept)
 
 
@@ -472,6 +472,6 @@ class TestFactor:
 
     def test_the_builtin_solver_gives_a_hint(self, keep_small_ones_sparse: None) -> None:
         thin, _ = both(**ZOO["qp"][0])
-        hint = get("interior-point").solve(thin.canonical(costs()), 1e-9)
+        hint = get_backend("interior-point").solve(thin.canonical(costs()), 1e-9)
         assert hint.status.tolist() == [0] * BATCH
         assert torch.allclose(hint.x, pear.solve(thin, costs()).x, atol=1e-5)

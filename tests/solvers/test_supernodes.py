@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.sensitivity.sparse_reduced import SparseSystems
+from pear.sensitivity.sparse_reduced import SparseReducedSystems
 from pear.solvers.linalg.ldl import SymbolicFactor
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.tasks import shortest_path
@@ -144,5 +144,5 @@ def test_an_exchange_is_cheap_where_few_variables_are_free() -> None:
     qp = shortest_path((30, 30)).problem.canonical(torch.zeros(1, 1740, dtype=torch.float64), smoothing=0.1)
     few, many = (ActiveSet.none(1, qp.n, qp.m, torch.device("cpu")) for _ in range(2))
     few.lower[:, 60:] = True
-    assert SparseSystems(qp, few, [None]).cheap  # type: ignore[arg-type]
-    assert not SparseSystems(qp, many, [None]).cheap  # type: ignore[arg-type]
+    assert SparseReducedSystems(qp, few, [None]).cheap  # type: ignore[arg-type]
+    assert not SparseReducedSystems(qp, many, [None]).cheap  # type: ignore[arg-type]

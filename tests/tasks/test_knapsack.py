@@ -11,20 +11,20 @@ import torch
 
 import pear
 from pear.compile import thread_pools
+from pear.solvers.backend_registry import resolve_backends
 from pear.solvers.binary import binary_plan as plans
-from pear.solvers.binary.selection_search import NOTHING, SPENT, Search, SearchOutcomes
+from pear.solvers.binary.selection_search import NOTHING, SPENT, SearchOutcomes, SelectionSearch
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.bounded_cache import BoundedCache
-from pear.solvers.registry import resolve
 from pear.tasks import knapsack, random_knapsack
 
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plans.forget()
+    plans.forget_binary_plans()
 
 
-def give_up(self: Search) -> SearchOutcomes:
+def give_up(self: SelectionSearch) -> SearchOutcomes:
     B = len(self.values)
     return SearchOutcomes(np.full(self.values.shape, np.nan), np.full(B, np.nan), np.full(B, SPENT, np.int8))
 
@@ -124,19 +124,19 @@ def test_the_search_does_not_depend_on_a_good_start() -> None:
     G, value = random.uniform(1, 9, (2, 12)), random.uniform(1, 9, 12)
     h = 0.5 * G.sum(1)
     rows = TightenedRows.of(G, h)
-    best = Search(value[None], rows).run().z[0]
+    best = SelectionSearch(value[None], rows).run().z[0]
     assert value @ best == pytest.approx(best_by_enumeration(value, G, h), abs=1e-9)
     for start in (np.zeros(12), np.eye(12)[3], best, np.ones(12)):  # the last does not fit
-        assert np.array_equal(Search(value[None], rows, start[None]).run().z[0], best)
+        assert np.array_equal(SelectionSearch(value[None], rows, start[None]).run().z[0], best)
 
 
 def test_the_search_gives_up_rather_than_guess() -> None:
     random = np.random.default_rng(0)
     G, value = random.uniform(1, 9, (5, 60)), random.uniform(4, 5, 60)
-    found = Search(value[None], TightenedRows.of(G, 0.5 * G.sum(1)), budget=np.array([5])).run()
+    found = SelectionSearch(value[None], TightenedRows.of(G, 0.5 * G.sum(1)), budget=np.array([5])).run()
     assert found.outcome.tolist() == [SPENT]
     assert np.isnan(found.z).all()
-    nothing = Search(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([-1.0]))).run()
+    nothing = SelectionSearch(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([-1.0]))).run()
     assert nothing.outcome.tolist() == [NOTHING]
     assert np.isnan(nothing.z).all()
 
@@ -145,16 +145,16 @@ def test_what_the_search_leaves_goes_to_branch_and_cut(monkeypatch: pytest.Monke
     task = random_knapsack(20, 2, seed=1)
     _, values = task.samples(5, degree=3)
     expected = (values * task.decide(values)).sum(1)
-    monkeypatch.setattr(Search, "run", give_up)
-    plans.forget()
+    monkeypatch.setattr(SelectionSearch, "run", give_up)
+    plans.forget_binary_plans()
     other = random_knapsack(20, 2, seed=1)
     assert torch.equal((values * other.decide(values)).sum(1), expected)
 
 
 def test_each_distinct_value_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     solved: list[int] = []
-    run = Search.run
-    monkeypatch.setattr(Search, "run", lambda self: (solved.append(len(self.values)), run(self))[1])
+    run = SelectionSearch.run
+    monkeypatch.setattr(SelectionSearch, "run", lambda self: (solved.append(len(self.values)), run(self))[1])
     task = random_knapsack(12, 2, seed=0, jobs=1)
     _, values = task.samples(4, degree=2)
     repeated = torch.cat([values, values.flip(0), -0.0 * values[:1], 0.0 * values[:1]])
@@ -172,7 +172,7 @@ def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatc
     task = random_knapsack(10, 2, seed=0)
     _, values = task.samples(30, degree=2, dtype=torch.float64)
     expected = task.decide(values)
-    plans.forget()
+    plans.forget_binary_plans()
     monkeypatch.setattr(plans, "_SHARE", 3000)
     with thread_pools.limit_threads(2):
         fresh = random_knapsack(10, 2, seed=0)  # which keeps no solutions yet
@@ -222,8 +222,8 @@ def test_values_that_are_none_are_refused_by_name() -> None:
 
 def test_a_failed_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_knapsack(5, 1, seed=0)
-    monkeypatch.setattr(Search, "run", give_up)
-    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve(*args)[:1])
+    monkeypatch.setattr(SelectionSearch, "run", give_up)
+    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve_backends(*args)[:1])
     with pytest.raises(pear.SolveError, match=r"samples 0, 1 \(INACCURATE\)"):
         task.decide(torch.ones(2, 5))
 

@@ -18,7 +18,7 @@ import pear
 from pear.errors import DataError
 from pear.losses import MSELoss, SPOPlusLoss
 from pear.problem.importers import Importer, from_mps
-from pear.solvers import Backend, Candidate, Status, get
+from pear.solvers import Backend, Candidate, Status, get_backend
 from pear.solvers.adapters import scipy as linprog
 from pear.tasks import Samples, Task
 from pear.testing import (
@@ -113,7 +113,7 @@ MISTAKES: dict[str, tuple[Callable[[Any, Candidate], Candidate], str, str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_of_a_solver_are_named(name: str) -> None:
     change, check, said = MISTAKES[name]
-    checks = solver_checks(replace(get("scipy"), name="mistaken", module=Mistaken(change)))
+    checks = solver_checks(replace(get_backend("scipy"), name="mistaken", module=Mistaken(change)))
     with pytest.raises(ConformanceError, match=f"the solver 'mistaken' fails the check '{check}': {said}"):
         check_of(checks, check)()
 

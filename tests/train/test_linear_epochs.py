@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 import pear
-from pear.compile.jit import sources_of
+from pear.compile.kernel_cache import kernel_sources
 from pear.solvers.active_set import batch_kernel as kernels
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs
@@ -140,7 +140,7 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
 
 
 def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> None:
-    sources = sources_of(epoch.linear_epoch.py_func)
+    sources = kernel_sources(epoch.linear_epoch.py_func)
     for module in (kernels, epoch):
         assert any(Path(module.__file__).resolve().is_relative_to(source) for source in sources)
 

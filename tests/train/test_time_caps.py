@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pear
 from pear.errors import SolveError
 from pear.losses import forecast_judge
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.solvers import time_limit
 from pear.train import FitConfig
 from pear.train.successive_halving import LATE
@@ -149,7 +149,7 @@ def test_a_judgement_that_is_cut_off_ends_the_race_with_what_was_judged(clock: C
     calls: list[float] = []
 
     def metric(predicted: Tensor, true: Tensor) -> float:
-        calls.append(time_limit.seconds_left())
+        calls.append(time_limit.time_left())
         clock.now += 0.01
         if len(calls) == 17:
             clock.now += 100.0
@@ -175,8 +175,8 @@ def test_only_the_time_ends_a_judgement_quietly() -> None:
 
 
 def test_a_hard_program_may_use_the_time_of_the_others() -> None:
-    assert time_limit.has_even_shares()
-    with time_limit.within(5.0, even=False):
-        assert not time_limit.has_even_shares()
-        assert time_limit.seconds_left() <= 5.0
-    assert time_limit.has_even_shares()
+    assert time_limit.has_even_time_shares()
+    with time_limit.limit_time(5.0, even=False):
+        assert not time_limit.has_even_time_shares()
+        assert time_limit.time_left() <= 5.0
+    assert time_limit.has_even_time_shares()

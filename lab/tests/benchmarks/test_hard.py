@@ -16,8 +16,8 @@ from scipy.optimize import linprog
 import pear
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set import compiled_pass
+from pear.solvers.backend_registry import Backend
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
-from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard_models import HardModel, as_dense_problem, hard_instances
 from pear_lab.judge.judged_program import judged_fields, judged_programs
 

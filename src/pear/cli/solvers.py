@@ -12,7 +12,7 @@ from rich.text import Text
 from pear.cli.console import out, print_plain
 
 if TYPE_CHECKING:
-    from pear.solvers.registry import Backend
+    from pear.solvers.backend_registry import Backend
 
 
 _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other solver of the qpsolvers package."
@@ -21,7 +21,7 @@ _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other
 def solvers() -> None:
     """List all solvers, plug-ins included: what each solves, whether it is installed, and how to get it."""
     from pear.plugins import load_all_plugins
-    from pear.solvers.registry import BACKENDS
+    from pear.solvers.backend_registry import BACKENDS
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_CAPTION, caption_justify="left")
     for heading in ("name", "solves", "GPU", "installed", "how to get it:\npip install …"):

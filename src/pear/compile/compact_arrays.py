@@ -19,7 +19,6 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba import typeof
 from numba.core import types
 from numba.core.cgutils import alloca_once, pack_array, unpack_tuple
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
@@ -84,7 +83,7 @@ def _mark_memory(instruction: Any, module: Any, memory: str) -> Any:
 
 
 def _block(context: Any, builder: Any, kind: Block, data: Any, shape: list[Any]) -> Any:
-    return _pair(context, builder, kind, data, pack_array(builder, shape))
+    return build_pair(context, builder, kind, data, pack_array(builder, shape))
 
 
 def _convert(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -212,117 +211,7 @@ def _set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return context.get_dummy_value()
 
 
-class Span(types.IterableType):
-    """The numba type of the result of ``span``."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Span")
-        self._iterator = SpanIterator()
-
-    @property
-    def iterator_type(self) -> Any:
-        """The type of the iterator over a span."""
-        return self._iterator
-
-
-class SpanIterator(types.SimpleIteratorType):  # type: ignore[name-defined]
-    """The numba type of the iterator over a span: the address of the next integer, and the end of the span."""
-
-    def __init__(self) -> None:
-        super().__init__(name="SpanIterator", yield_type=types.intp)
-
-
-@register_model(Span)
-class _SpanModel(models.StructModel):
-    def __init__(self, manager: Any, kind: Span) -> None:
-        super().__init__(manager, kind, [("first", types.intp), ("last", types.intp)])
-
-
-@register_model(SpanIterator)
-class _SpanIteratorModel(models.StructModel):
-    def __init__(self, manager: Any, kind: SpanIterator) -> None:
-        super().__init__(manager, kind, [("next", types.CPointer(types.intp)), ("last", types.intp)])
-
-
-def span(*bounds: int) -> range:
-    """``range`` with a step of 1. In compiled code it takes a tenth of the instructions of ``range``."""
-    return range(*bounds)
-
-
-@infer_global(span)
-class _SpanTemplate(AbstractTemplate):
-    def generic(self, arguments: Any, _: Any) -> Any:
-        return signature(Span(), *(types.intp for _ in arguments))
-
-
-@lower_builtin(span, types.VarArg(types.intp))
-def _span(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    first = arguments[0] if len(arguments) == 2 else context.get_constant(types.intp, 0)
-    return _pair(context, builder, call.return_type, first, arguments[-1])
-
-
-@lower_builtin("getiter", Span)
-def _iterator(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    first, last = unpack_tuple(builder, arguments[0])
-    address = alloca_once(builder, first.type)
-    builder.store(first, address)
-    return _pair(context, builder, call.return_type, address, last)
-
-
-@lower_builtin("iternext", SpanIterator)
-def _next(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    address, last = unpack_tuple(builder, arguments[0])
-    here = builder.load(address)
-    builder.store(builder.add(here, here.type(1), flags=["nsw"]), address)
-    return _pair(context, builder, call.return_type, here, builder.icmp_signed("<", here, last))
-
-
-def _pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any:
+def build_pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any:
+    """Generate code that builds a struct value of type ``kind`` from its two members."""
     value = builder.insert_value(ir.Constant(context.get_value_type(kind), ir.Undefined), first, 0)
     return builder.insert_value(value, second, 1)
-
-
-def _floor(typing: Any, x: Any) -> Any:
-    """The greatest integer not above x, as a float64, in one machine instruction."""
-
-    def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-        return builder.call(builder.module.declare_intrinsic("llvm.floor", [arguments[0].type]), arguments)
-
-    return signature(types.float64, types.float64), generate
-
-
-floor: Any = intrinsic(_floor)
-
-
-def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
-    """Call the compiled function at an address. It returns nothing and takes arguments of exactly these types.
-
-    A function that is called by its name would be compiled again as part of the caller.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kinds = [types.unliteral(kind) for kind in signature.args[1]]
-        convention = context.call_conv.get_function_type(types.none, kinds)
-        function = builder.inttoptr(values[0], convention.as_pointer())
-        context.call_conv.call_function(builder, function, types.none, kinds, unpack_tuple(builder, values[1]))
-        return context.get_dummy_value()
-
-    return signature(types.none, types.intp, arguments), generate
-
-
-call_address: Any = intrinsic(_call_address)  # compiled code calls call_address(address, arguments)
-
-
-def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-    """The address of the machine code of a function for arguments of these types.
-
-    The function is compiled, or loaded from the cache, where that has not been done yet.
-
-    Args:
-        function: a function that numba compiles.
-        arguments: example arguments, of which only the types matter.
-    """
-    kinds = tuple(map(typeof, arguments))
-    function.compile(kinds)
-    code = function.overloads[kinds]
-    return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))

@@ -66,7 +66,7 @@ class GraphStore(threading.local):
 _store = GraphStore()
 
 
-def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
+def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
     """Call ``function(*arguments)``, by a CUDA graph where that saves time.
 
     Args:
@@ -76,24 +76,24 @@ def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any
         numbers: about how many numbers the function works on.
     """
     tensors: list[Tensor] = []
-    form = _take_apart(list(arguments), tensors)
+    form = _split_graph_value(list(arguments), tensors)
 
     def flat(given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
         results: list[Tensor] = []
-        return _take_apart(function(*_put_together(form, given)), results), results
+        return _split_graph_value(function(*_join_graph_value(form, given)), results), results
 
-    found = captured_function((name, form), tensors, numbers, lambda: CapturedFunction(flat, tensors))
-    return function(*arguments) if found is None else _replay_and_copy(found, tensors)
+    found = captured_graph((name, form), tensors, numbers, lambda: CapturedGraph(flat, tensors))
+    return function(*arguments) if found is None else _replay_graph_and_copy(found, tensors)
 
 
-def replay_programs(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
+def run_programs_as_graph(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
     """Call ``function(qp, *given)``, by a CUDA graph where the programs are on a GPU and that saves time."""
     if not qp.c.is_cuda:
         return function(qp, *given)
-    return replay(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
+    return run_as_graph(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
 
 
-def captured_function(
+def captured_graph(
     name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Captured], store: GraphStore = _store
 ) -> Captured | None:
     """The captured function for tensors of these shapes; None where the caller should run it step by step.
@@ -121,7 +121,7 @@ def captured_function(
     found.move_to_end(key)
     entry = found[key]
     if entry is None:
-        _make_room(store, numbers, int(_KEPT * room))
+        _drop_old_graphs(store, numbers, int(_KEPT * room))
         try:
             with torch.cuda.device(device):
                 entry = found[key] = make(), numbers
@@ -134,7 +134,7 @@ def captured_function(
     return made
 
 
-def capture(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def capture_graph(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """Capture a function without arguments and without a result as a CUDA graph.
 
     It runs once before the capture, so that libraries create their handles and workspaces.
@@ -155,7 +155,7 @@ def capture(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+def copy_graph_tensors(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
     """Copy ``tensors`` into the tensors ``into`` of the same shapes, with one operation for each type."""
     for dtype in {tensor.dtype for tensor in into}:
         pairs = [(a, b) for a, b in zip(into, tensors, strict=True) if a.dtype == dtype and a.numel()]
@@ -163,14 +163,14 @@ def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
             torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs])
 
 
-class Borrower(Protocol):
+class GraphBorrower(Protocol):
     """An object that holds results in memory that the next replay overwrites."""
 
     def keep(self) -> None:
         """Copy the results to memory of its own."""
 
 
-class CapturedFunction:
+class CapturedGraph:
     """A function captured as a CUDA graph, with input tensors of its own into which each call copies its tensors.
 
     A call overwrites the results of the call before. Results that are large and seldom needed for long can be lent
@@ -185,8 +185,8 @@ class CapturedFunction:
         self.given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self.result: Any = None
         self._function = function
-        self._borrower: weakref.ref[Borrower] | None = None
-        self._graph = capture(self._run)
+        self._borrower: weakref.ref[GraphBorrower] | None = None
+        self._graph = capture_graph(self._run)
 
     def _run(self) -> None:
         self.result = self._function(self.given)
@@ -197,26 +197,26 @@ class CapturedFunction:
         if borrower is not None:
             borrower.keep()
         self._borrower = None
-        copy_all(self.given, tensors)
+        copy_graph_tensors(self.given, tensors)
         self._graph.replay()
         return self.result
 
-    def lend(self, borrower: Borrower) -> None:
+    def lend(self, borrower: GraphBorrower) -> None:
         """Lend the last result to ``borrower``."""
         self._borrower = weakref.ref(borrower)
 
 
-def _replay_and_copy(found: CapturedFunction, tensors: Sequence[Tensor]) -> Any:
+def _replay_graph_and_copy(found: CapturedGraph, tensors: Sequence[Tensor]) -> Any:
     """Replay a function and copy its result to new memory. Inputs that it returns come back as the caller's tensors."""
     form, results = found(tensors)
     same = {id(mine): given for mine, given in zip(found.given, tensors, strict=True)}
     own = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in results]
     new = [(a, b) for a, b in zip(own, results, strict=True) if id(b) not in same]
-    copy_all([a for a, _ in new], [b for _, b in new])
-    return _put_together(form, own)
+    copy_graph_tensors([a for a, _ in new], [b for _, b in new])
+    return _join_graph_value(form, own)
 
 
-def _take_apart(value: Any, tensors: list[Tensor]) -> Hashable:
+def _split_graph_value(value: Any, tensors: list[Tensor]) -> Hashable:
     """Append the tensors of a value to the list ``tensors`` and return the structure of the value without them."""
     if isinstance(value, Tensor):
         tensors.append(value)
@@ -224,9 +224,9 @@ def _take_apart(value: Any, tensors: list[Tensor]) -> Hashable:
     if isinstance(value, dict):
         return dict, ()
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(_take_apart(one, tensors) for one in value)
+        return type(value), tuple(_split_graph_value(one, tensors) for one in value)
     if type(value).__module__.startswith("pear."):
-        return type(value), tuple((name, _take_apart(one, tensors)) for name, one in vars(value).items())
+        return type(value), tuple((name, _split_graph_value(one, tensors)) for name, one in vars(value).items())
     if value is None or isinstance(value, (bool, int, float, str)):
         return None, value
     raise TypeError(
@@ -235,8 +235,8 @@ def _take_apart(value: Any, tensors: list[Tensor]) -> Hashable:
     )
 
 
-def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
-    """Build the value with this structure and these tensors; the inverse of ``_take_apart``."""
+def _join_graph_value(form: Any, tensors: Sequence[Tensor]) -> Any:
+    """Build the value with this structure and these tensors; the inverse of ``_split_graph_value``."""
     kind, parts = form
     if kind is None:
         return parts
@@ -245,14 +245,14 @@ def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
     if kind is dict:
         return {}
     if issubclass(kind, (list, tuple)):
-        values = [_put_together(part, tensors) for part in parts]
+        values = [_join_graph_value(part, tensors) for part in parts]
         return kind(*values) if hasattr(kind, "_fields") else kind(values)
     made = object.__new__(kind)
-    vars(made).update((name, _put_together(part, tensors)) for name, part in parts)
+    vars(made).update((name, _join_graph_value(part, tensors)) for name, part in parts)
     return made
 
 
-def _make_room(store: GraphStore, numbers: int, most: int) -> None:
+def _drop_old_graphs(store: GraphStore, numbers: int, most: int) -> None:
     """Drop the functions used least recently until a new one fits.
 
     Args:

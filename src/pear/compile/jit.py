@@ -8,7 +8,6 @@ numba, or from ``pear.compile.plain_numba``; see ``pear.compile``.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from functools import cache
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event
 
-from pear.compile.kernel_cache import discard_if_stale
+from pear.compile.compilation_notice import notice
+from pear.compile.kernel_cache import discard_stale_kernels, kernel_sources
 
 logger = logging.getLogger("pear")
 
@@ -31,7 +30,7 @@ def _uses_private_parts() -> bool:
     if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
         return False
     try:
-        from pear.compile import compact_arrays, linking, openmp  # noqa: F401
+        from pear.compile import intrinsics, linking, span  # noqa: F401
     except (ImportError, AttributeError) as error:
         logger.warning("numba %s lacks a part that pear uses (%s): compiling takes longer", numba.__version__, error)
         return False
@@ -48,9 +47,10 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ENTRY, _INNER = dict(_OPTIONS), dict(_OPTIONS)
 
 if PRIVATE:
-    from pear.compile.compact_arrays import address_of, call_address, floor, refer, span
+    from pear.compile.compact_arrays import refer
+    from pear.compile.intrinsics import address_of, call_address, fetch_add, floor, in_threads
     from pear.compile.linking import EntryCompiler, InnerCompiler
-    from pear.compile.openmp import fetch_add, in_threads
+    from pear.compile.span import span
 
     _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
     _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
@@ -69,20 +69,16 @@ __all__ = [
     "PRIVATE",
     "address_of",
     "allocating",
-    "cached",
+    "cache_jit",
     "call_address",
     "entry",
     "fetch_add",
     "floor",
     "in_threads",
     "inner",
-    "notice",
     "refer",
-    "sources_of",
     "span",
 ]
-
-_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def inner(function: Any, any_order: bool = True) -> Any:
@@ -102,19 +98,19 @@ def entry(function: Any, any_order: bool = True) -> Any:
         function: the function to compile.
         any_order: whether sums may be taken in any order.
     """
-    return cached(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
+    return cache_jit(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
 
 
 def allocating(function: Any) -> Any:
     """Compile a function that Python calls and that returns new arrays, and keep the result on disk."""
-    return cached(numba.njit(**_OPTIONS)(function))
+    return cache_jit(numba.njit(**_OPTIONS)(function))
 
 
 def _fastmath(any_order: bool) -> Any:
     return set(_ANY_ORDER) if any_order else False
 
 
-def cached(dispatcher: Any) -> Any:
+def cache_jit(dispatcher: Any) -> Any:
     """Keep a compiled function on disk until one of its sources changes, and log a message when it is compiled.
 
     Args:
@@ -126,67 +122,8 @@ def cached(dispatcher: Any) -> Any:
     except RuntimeError as error:  # no directory can be written to; the message at the next compilation says so
         logger.debug("%s", error)
     else:
-        _discard_once(sources_of(dispatcher.py_func), Path(dispatcher.stats.cache_path))
+        _discard_once(kernel_sources(dispatcher.py_func), Path(dispatcher.stats.cache_path))
     return dispatcher
 
 
-def sources_of(function: Any) -> tuple[Path, ...]:
-    """The packages and files whose code may be compiled into the machine code of a function that Python calls."""
-    own = Path(inspect.getfile(function)).resolve().parent
-    shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
-    return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
-
-
-_discard_once = cache(discard_if_stale)
-
-
-class CompilationNotice(event.Listener):
-    """A listener that tells the user, once in a process, that kernels are being compiled because the cache has none.
-
-    Attributes:
-        compiled: names of the functions that were compiled in this process.
-        silent: True where no message is logged, because one was logged before or the caller wants none.
-    """
-
-    def __init__(self) -> None:
-        self.compiled: list[str] = []
-        self.silent = False
-        self._watched: set[Any] = set()
-
-    def watch(self, dispatcher: Any) -> None:
-        """Report later compilations of this function."""
-        self._watched.add(dispatcher.py_func)
-
-    def on_start(self, happening: event.Event) -> None:
-        """Log that kernels are compiled, how long it takes, where the result is kept, and how to compile in advance."""
-        dispatcher = happening.data["dispatcher"]
-        if dispatcher.py_func not in self._watched:
-            return
-        self.compiled.append(dispatcher.py_func.__name__)
-        if not self.silent:
-            self.silent = True
-            logger.warning("%s", message(dispatcher.stats.cache_path))
-
-    def on_end(self, happening: event.Event) -> None:
-        """Do nothing. The base class requires this method."""
-
-
-def message(cache_path: str | None) -> str:
-    """The message for a user who has to wait for a compilation.
-
-    Args:
-        cache_path: the directory of the cache; None where no directory can be written to.
-    """
-    if cache_path is None:
-        return (
-            "pear compiles its solvers, which takes 10 to 20 s, and will do so again in every process: no directory "
-            "for the result can be written to; set the environment variable NUMBA_CACHE_DIR to one that can"
-        )
-    return (
-        f"pear compiles its solvers, once, which takes 10 to 20 s; the result is kept in {cache_path} "
-        "(the command 'pear compile' does this ahead)"
-    )
-
-
-notice = CompilationNotice()
-event.register("numba:compile", notice)
+_discard_once = cache(discard_stale_kernels)

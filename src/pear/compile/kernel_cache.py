@@ -1,23 +1,33 @@
 """A cache on disk that never runs outdated machine code.
 
-numba keeps compiled code on disk and compiles a function again when the file that defines it has changed. It does not
-notice changes in other files whose functions are compiled into the same machine code. ``discard_if_stale`` therefore
-stores a digest of all these source files beside the cache, and empties the cache when the digest changes.
+numba keeps compiled code on disk and compiles a function again when the file that defines it has changed. numba does
+not notice changes in other files whose functions are compiled into the same machine code. ``discard_stale_kernels``
+therefore stores a digest of all these source files beside the cache, and empties the cache when the digest changes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 logger = logging.getLogger("pear")
 
 _DIGEST = "sources.sha256"
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def discard_if_stale(sources: tuple[Path, ...], cached: Path) -> None:
+def kernel_sources(function: Any) -> tuple[Path, ...]:
+    """The packages and files whose code may be compiled into the machine code of a function that Python calls."""
+    own = Path(inspect.getfile(function)).resolve().parent
+    shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
+    return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
+
+
+def discard_stale_kernels(sources: tuple[Path, ...], cached: Path) -> None:
     """Empty a numba cache whose sources have changed since it was filled.
 
     Callers do this before they load anything from the cache. A cache that cannot be written to is left as it is.
@@ -28,7 +38,7 @@ def discard_if_stale(sources: tuple[Path, ...], cached: Path) -> None:
         sources: the source files: single Python files, and packages with all Python files below them.
         cached: the directory of the compiled code.
     """
-    digest, note = _digest(sources), cached / _DIGEST
+    digest, note = _kernel_digest(sources), cached / _DIGEST
     try:
         if note.is_file() and note.read_text() == digest:
             return
@@ -42,7 +52,7 @@ def discard_if_stale(sources: tuple[Path, ...], cached: Path) -> None:
         logger.debug("the cache of compiled code in %s cannot be looked after: %s", cached, error)
 
 
-def _digest(sources: tuple[Path, ...]) -> str:
+def _kernel_digest(sources: tuple[Path, ...]) -> str:
     """The SHA-256 digest of the names and contents of all source files."""
     total = hashlib.sha256()
     for source in sources:

@@ -1,73 +1,31 @@
-"""Functions that run compiled code in the threads of torch's OpenMP library.
-
-After every parallel operation, torch's OpenMP threads spin for some milliseconds, so that the next operation starts at
-once. Other threads would compete with them for the cores and take longer to wake. The function ``GOMP_parallel``, which
-the OpenMP libraries of GNU, LLVM and Intel all have, runs a function in exactly these threads.
-"""
+"""The address of ``GOMP_parallel`` in torch's OpenMP library."""
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
 
-from llvmlite import ir
-from numba.core import types
-from numba.core.cgutils import alloca_once_value, unpack_tuple
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic
+import torch
 
-from pear.compile.compact_arrays import Block
-
-_ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
+_PROCESS = os.getpid()  # a process with another id is a fork of the one that imported this module
 
 
-def _in_threads(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    """Call a compiled function in several threads at once, with the same arguments in each. It returns nothing.
+def openmp_address() -> int:
+    """The address of ``GOMP_parallel`` in the OpenMP library that torch uses; 0 where there is none.
 
-    Compiled code calls ``in_threads`` with the address of ``GOMP_parallel``, the number of threads, the function and
-    its arguments. The calling thread is one of the threads. OpenMP may start fewer threads than requested.
+    It is 0 in a forked child, where the library would wait for the parent's threads, which the child does not have.
     """
-    kinds = tuple(arguments)
-    function.get_call_type(typing, kinds, {})
-    compiled = function.dispatcher.overloads[kinds]
-
-    def generate(context: Any, builder: Any, call: Any, values: Any) -> Any:
-        module = builder.module
-        plain = ir.FunctionType(ir.VoidType(), [_ADDRESS])
-        one = ir.Function(module, plain, module.get_unique_name("pear_one_thread"))
-        one.linkage = "internal"
-        place = builder.bitcast(alloca_once_value(builder, values[3]), _ADDRESS)
-        inside = ir.IRBuilder(one.append_basic_block())
-        here = inside.load(inside.bitcast(one.args[0], values[3].type.as_pointer()))
-        context.add_linking_libs([compiled.library])
-        target = context.declare_function(module, compiled.fndesc)
-        context.call_conv.call_function(inside, target, types.none, kinds, unpack_tuple(inside, here))
-        inside.ret_void()
-        several = builder.icmp_signed(">", values[1], values[1].type(1))
-        with builder.if_else(several) as (team, alone):
-            with team:
-                parallel = ir.FunctionType(ir.VoidType(), [plain.as_pointer(), _ADDRESS, _INTEGER, _INTEGER])
-                start = builder.inttoptr(values[0], parallel.as_pointer())
-                builder.call(start, [one, place, builder.trunc(values[1], _INTEGER), _INTEGER(0)])
-            with alone:
-                builder.call(one, [place])
-        return context.get_dummy_value()
-
-    return signature(types.none, types.intp, types.intp, function, arguments), generate
+    return _find_openmp() if os.getpid() == _PROCESS else 0
 
 
-in_threads: Any = intrinsic(_in_threads)
-
-
-def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``array[place]`` and add ``count`` to it in one atomic step: no two threads get the same number."""
-    if not isinstance(array, Block):
-        return None
-
-    def generate(context: Any, builder: Any, call: Any, values: Any) -> Any:
-        address = builder.gep(builder.extract_value(values[0], 0), [values[1]], inbounds=True)
-        return builder.atomic_rmw("add", address, values[2], "monotonic")
-
-    return signature(types.intp, array, types.intp, types.intp), generate
-
-
-fetch_add: Any = intrinsic(_fetch_add)
+@cache
+def _find_openmp() -> int:
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    if not library.exists():
+        return 0
+    function = getattr(
+        ctypes.CDLL(str(library)), "GOMP_parallel", None
+    )  # also searches the libraries that torch is linked with
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

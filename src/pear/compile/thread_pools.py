@@ -1,8 +1,7 @@
-"""Thread pools: the number of threads, work that can be stopped, and the address of torch's OpenMP function."""
+"""Thread pools: the number of threads, and work that can be stopped."""
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import time
@@ -12,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from multiprocessing import parent_process
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -22,7 +20,6 @@ Result = TypeVar("Result")
 
 _PARTS = 8  # parts of a batch for each thread
 _TICK = 0.1  # seconds between two checks of the clock, at which Ctrl-C is noticed too
-_PROCESS = os.getpid()  # a process with another id is a fork of the one that imported this module
 _JOBS: ContextVar[int | None] = ContextVar("jobs", default=None)
 
 
@@ -60,7 +57,7 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def split_samples(size: int) -> list[slice]:
+def split_for_threads(size: int) -> list[slice]:
     """Split ``size`` samples into small slices, so that no thread is left alone with a large one at the end."""
     step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
@@ -83,7 +80,7 @@ def run_in_threads(
         seconds: the time after which ``stop`` is called.
     """
     end = time.monotonic() + seconds
-    futures = [shared_pool(thread_count(), "integer").submit(function, item) for item in items]
+    futures = [shared_thread_pool(thread_count(), "integer").submit(function, item) for item in items]
     pending = set(futures)
     try:
         while pending:
@@ -100,30 +97,22 @@ def run_in_threads(
             wait(begun)
 
 
-def shared_pool(threads: int, name: str) -> ThreadPoolExecutor:
+def map_in_threads(function: Callable[[int], None], count: int) -> None:
+    """Call ``function(i)`` for i = 0, …, count − 1, in as many threads as torch uses."""
+    threads = min(torch.get_num_threads(), count)
+    if threads < 2:
+        for i in range(count):
+            function(i)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
+        list(pool.map(function, range(count)))
+
+
+def shared_thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
     """The thread pool of this name and size, of which the process has one. Python ends its threads at exit."""
-    return _pool(threads, name, os.getpid())  # a forked child has none of its parent's threads
+    return _thread_pool(threads, name, os.getpid())  # a forked child has none of its parent's threads
 
 
 @cache
-def _pool(threads: int, name: str, process: int) -> ThreadPoolExecutor:
+def _thread_pool(threads: int, name: str, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=f"pear-{name}")
-
-
-def openmp_address() -> int:
-    """The address of ``GOMP_parallel`` in the OpenMP library that torch uses; 0 where there is none.
-
-    It is 0 in a forked child, where the library would wait for the parent's threads, which the child does not have.
-    """
-    return _find_openmp() if os.getpid() == _PROCESS else 0
-
-
-@cache
-def _find_openmp() -> int:
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    if not library.exists():
-        return 0
-    function = getattr(
-        ctypes.CDLL(str(library)), "GOMP_parallel", None
-    )  # also searches the libraries that torch is linked with
-    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from pear.decisions.pipeline import solve_in_pipeline
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.backend_registry import Backend, order_backends_by_cost, resolve_backends
 from pear.solvers.candidate import Start
-from pear.solvers.registry import Backend, order_by_cost, resolve
 
 _MAX_STEPS = 100
 _HALVINGS = 40  # of a step in the line search
@@ -51,14 +51,14 @@ def solve_continuous_programs(
     """
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"
-    solvers = resolve(solver, kind, problem.is_sparse)
+    solvers = resolve_backends(solver, kind, problem.is_sparse)
     named = solver != "auto"
     if problem.phi is not None:
         return _solve_by_newton(problem, qp, solvers, named)
     # the problem's own curvature was checked at construction; that of a call has not been checked
     given = overrides.get("Q") is not None
     vertex = not named and problem.is_sparse
-    solvers = solvers if named else order_by_cost(solvers, qp)
+    solvers = solvers if named else order_backends_by_cost(solvers, qp)
     return solve_in_pipeline(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 

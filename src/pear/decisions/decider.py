@@ -12,17 +12,19 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status, solved_status
 from pear.problem import Problem
 from pear.problem.problem_fields import given_fields, is_field_per_sample
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivatives, derivatives_at
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.backend_registry import choose_backend, get_backend
 from pear.solvers.candidate import Start
-from pear.solvers.fused import FusedDecisions, FusedPass, RowPass, solved_status
-from pear.solvers.registry import choose, get
-from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
+from pear.solvers.fingerprints import fingerprint
+from pear.solvers.fused_pass import FusedDecisions, FusedPass, FusedRowPass
+from pear.solvers.warm_starts import WarmStarts, WarmStartTable
 
 _ROWS = "constraints"
 
@@ -135,7 +137,7 @@ class Decider:
 
         It is None where the solver has no such pass for this problem.
         """
-        row = choose("qp") if self.solver == "auto" else get(self.solver)
+        row = choose_backend("qp") if self.solver == "auto" else get_backend(self.solver)
         return row.fused_pass(self.problem, self.starts)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -226,7 +228,7 @@ class Decider:
         if not by_rows:
             return None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
         one = self.fused
-        return one.decide_with_rows(cost, smoothing, keys, fields) if isinstance(one, RowPass) else None
+        return one.decide_with_rows(cost, smoothing, keys, fields) if isinstance(one, FusedRowPass) else None
 
     def solve(
         self,
@@ -335,7 +337,7 @@ class Decider:
 
     def _start_table(
         self, name: str, cost: Tensor, keys: list[Hashable], fields: dict[str, Any]
-    ) -> tuple[SampleTable[Start], Any]:
+    ) -> tuple[WarmStartTable[Start], Any]:
         """Return the table of warm starts for costs of this name, and the samples' row numbers in it."""
         slots, n = self.starts.slots(keys), self.problem.n
         sides = (getattr(self.problem, side) if fields.get(side) is None else fields[side] for side in ("b", "h"))
@@ -372,7 +374,7 @@ def _replace_rows(whole: Derivative, part: Derivative, rows: Tensor) -> Derivati
     return derivative
 
 
-def _stored_starts(table: SampleTable[Start], slots: Any) -> Start:
+def _stored_starts(table: WarmStartTable[Start], slots: Any) -> Start:
     """Return the warm starts that a table holds at these row numbers."""
     rows: Start = table.rows[torch.from_numpy(slots).to(table.rows.x.device)]
     return rows

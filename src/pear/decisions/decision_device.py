@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import TensorRecord
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem import Model, Problem
 from pear.problem.model import problem_of_model
-from pear.solvers.registry import choose
+from pear.solvers.backend_registry import choose_backend
 
 logger = logging.getLogger("pear")
 
@@ -54,7 +54,7 @@ def estimate_times(problem: Problem, samples: int, fused: bool) -> tuple[float, 
     """
     rows = sum(side.shape[-1] for side in (problem.b, problem.h) if side is not None)
     core = samples * CPU_ENTRY * (problem.n + rows) * (rows + CPU_ROWS)
-    return core, GPU_STEP if fused and choose("qp").fits_gpu(problem.n, rows) else GPU_PIPELINE
+    return core, GPU_STEP if fused and choose_backend("qp").fits_gpu(problem.n, rows) else GPU_PIPELINE
 
 
 def choose_device(

@@ -21,15 +21,16 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError
-from pear.optimality.certificate import proves_infeasible, proves_unbounded
-from pear.optimality.duals_and_active_sets import Duals, Status, has_decision
+from pear.optimality.certificate import is_infeasibility_certificate, is_unboundedness_certificate
+from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.rule import RANK, ROUNDOFF
+from pear.optimality.status import Status, has_decision_status
 from pear.problem.matrix import matrix_of_sample
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.program_curvature import is_nearly_singular
+from pear.sensitivity.curvature_sign import has_nearly_singular_curvature
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import stack
-from pear.solvers.adapters.scipy import solve_linear_program
+from pear.solvers.adapters.batch_arrays import stack_matrices
+from pear.solvers.adapters.scipy import solve_with_linprog
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.wording import list_positions
 
@@ -57,7 +58,7 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
     """
     kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
     status = _status_per_sample(qp, _FEASIBILITY, range(qp.batch), _test_feasibility, kept)
-    flat = is_nearly_singular(qp)
+    flat = has_nearly_singular_curvature(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)
     rest = [i for i, flat in enumerate(endless.expand(qp.batch).tolist()) if flat and status[i] == Status.SOLVED]
     for i, name in zip(rest, _status_per_sample(qp, _RECESSION, rest, _test_boundedness, {}), strict=True):
@@ -153,7 +154,7 @@ def _test_feasibility(qp: QuadraticProgram, i: int) -> Status:
         rows = np.zeros(len(s.present))
         rows[s.present] = u
         duals = (torch.from_numpy(np.ascontiguousarray(v)).to(qp.c.device)[None] for v in (y, rows, np.zeros(qp.n)))
-        return bool(proves_infeasible(one, Duals(*duals)).any())
+        return bool(is_infeasibility_certificate(one, Duals(*duals)).any())
 
     if sparse.issparse(s.A):  # contradicting equalities are found by a factorisation, which is cheaper than an LP
         y = _find_contradiction(s.A, s.b)
@@ -205,7 +206,7 @@ def _test_by_least_violation(s: _SampleConstraints, proven: Callable[[Array, Arr
     lower, upper = np.append(s.lb / unit, np.zeros(extra)), np.append(s.ub / unit, np.full(extra, np.inf))
     b, h, met = b / unit, h / unit, False
     for _ in range(2):
-        found = solve_linear_program(cost, A, b, G, h, lower, upper, **_certificate_options(n, p + m))
+        found = solve_with_linprog(cost, A, b, G, h, lower, upper, **_certificate_options(n, p + m))
         if found.status != 0:
             return Status.SOLVED if met else Status.INACCURATE
         y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
@@ -235,7 +236,7 @@ def _refine_certificate(s: _SampleConstraints, y: Array, u: Array) -> tuple[Arra
 def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     """Test sample i: UNBOUNDED where a direction proves it, otherwise INACCURATE."""
     s, one = _read_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
-    c, flat = qp.c[i].cpu().numpy(), stack(s.A, matrix_of_sample(qp.H, i))
+    c, flat = qp.c[i].cpu().numpy(), stack_matrices(s.A, matrix_of_sample(qp.H, i))
     flat, rows = (
         _scale_certificate_rows(1.0 / _largest_entries(flat), flat),
         _scale_certificate_rows(1.0 / _largest_entries(s.G), s.G),
@@ -243,7 +244,7 @@ def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     lower, upper = np.where(np.isfinite(s.lb), 0.0, -1.0), np.where(np.isfinite(s.ub), 0.0, 1.0)
     cost, zeros = c / (np.abs(c).max() or 1.0), (np.zeros(flat.shape[0]), np.zeros(rows.shape[0]))
     options = _certificate_options(qp.n, flat.shape[0] + rows.shape[0])
-    steepest = solve_linear_program(cost, flat, zeros[0], rows, zeros[1], lower, upper, **options)
+    steepest = solve_with_linprog(cost, flat, zeros[0], rows, zeros[1], lower, upper, **options)
     if steepest.status != 0:
         return Status.INACCURATE
     d = steepest.x
@@ -252,7 +253,7 @@ def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
     )
     for d in tries:
         d = np.where(np.abs(d) <= ROUNDOFF * np.abs(d).max(), 0.0, np.clip(d, lower, upper))
-        if bool(proves_unbounded(one, torch.from_numpy(d).to(qp.c.device)[None]).any()):
+        if bool(is_unboundedness_certificate(one, torch.from_numpy(d).to(qp.c.device)[None]).any()):
             return Status.UNBOUNDED
     return Status.INACCURATE
 
@@ -260,7 +261,7 @@ def _test_boundedness(qp: QuadraticProgram, i: int) -> Status:
 def _certificate_options(n: int, rows: int) -> dict[str, float]:
     """Return the options for the highest accuracy of linprog, and a time limit for n variables and these rows."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
-    return {**tolerances, "time_limit": time_limit.seconds_per_sample(n, rows)}
+    return {**tolerances, "time_limit": time_limit.time_per_sample(n, rows)}
 
 
 def _refine_direction(d: Array, rows: Array) -> Array:
@@ -318,7 +319,7 @@ def report_failures(
     """
     if not bool(status.any()):  # all of them SOLVED, which is 0
         return
-    bad = (~has_decision(status)).nonzero()[:, 0].tolist()
+    bad = (~has_decision_status(status)).nonzero()[:, 0].tolist()
     if not bad:
         return
     statuses = [Status(int(status[i])) for i in bad]

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from pear.decisions.pipeline import solve_in_pipeline
-from pear.optimality.duals_and_active_sets import ActiveSet, Status, TensorRecord
-from pear.optimality.natural_sizes import finite_abs, mixed_decision_sizes, positive
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import finite_size, mixed_decision_sizes, positive_size
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
+from pear.optimality.status import Status
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.backend_registry import resolve_backends
 from pear.solvers.candidate import Candidate
-from pear.solvers.registry import resolve
 
 _LP_SOLVERS = 2  # tried for the continuous variables; where both fail, the integer solver's own values are kept
 
@@ -77,7 +79,7 @@ def complete_continuous(qp: QuadraticProgram, candidate: Candidate) -> Candidate
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _programs_with_fixed_integers(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_in_pipeline(lp, resolve("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
+    solved = solve_in_pipeline(lp, resolve_backends("auto", "lp", qp.is_sparse)[:_LP_SOLVERS])
     chosen = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     x[:, rest] = chosen.clamp(lp.lb, lp.ub)  # by rounding; a row that this violates is checked with its own terms
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
@@ -119,12 +121,12 @@ def _relative_slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, T
     terms = mixed_decision_sizes(qp, x)
     size = torch.where(qp.integer, terms.clamp(min=1.0), terms)
     equality = matvec(qp.A.abs(), terms) + qp.b.abs() + _smallest_coefficients(qp.A, qp.integer)
-    rows = matvec(qp.G.abs(), terms) + finite_abs(qp.h) + _smallest_coefficients(qp.G, qp.integer)
+    rows = matvec(qp.G.abs(), terms) + finite_size(qp.h) + _smallest_coefficients(qp.G, qp.integer)
     return (
-        (qp.b - matvec(qp.A, x)) / positive(equality),
-        (qp.h - matvec(qp.G, x)) / positive(rows),
-        (x - qp.lb) / positive(size + finite_abs(qp.lb)),
-        (qp.ub - x) / positive(size + finite_abs(qp.ub)),
+        (qp.b - matvec(qp.A, x)) / positive_size(equality),
+        (qp.h - matvec(qp.G, x)) / positive_size(rows),
+        (x - qp.lb) / positive_size(size + finite_size(qp.lb)),
+        (qp.ub - x) / positive_size(size + finite_size(qp.ub)),
     )
 
 
@@ -155,5 +157,5 @@ def _relative_gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tens
     terms, costs = (qp.c * x).abs().sum(1), qp.c.abs() * unit
     gap = ((qp.c * x).sum(1) - bound).abs()
     least = torch.where(costs > 0, costs, torch.inf).amin(1)
-    relative = gap / positive(torch.maximum(terms, torch.where(least.isfinite(), least, 0.0)))
+    relative = gap / positive_size(torch.maximum(terms, torch.where(least.isfinite(), least, 0.0)))
     return torch.where(gap <= ROUNDOFF * torch.maximum(terms, costs.amax(1)), 0.0, relative)

@@ -20,15 +20,16 @@ from pear.decisions.kept_integers import IntegerResults, solve_distinct
 from pear.decisions.relaxation_search import NODES, search_relaxations
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import ActiveSet, Status
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.program_screen import screen_programs
 from pear.optimality.rule import OPTIMAL
-from pear.optimality.screen import screen
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.setting_checks import check_smoothing_setting
 from pear.solvers import time_limit
+from pear.solvers.backend_registry import Backend, resolve_backends, usable_backends
 from pear.solvers.candidate import Candidate, empty_candidate
-from pear.solvers.registry import Backend, resolve, usable_backends
 
 logger = logging.getLogger("pear")
 
@@ -96,7 +97,7 @@ class _IntegerRun:
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.qp = qp
-        status = screen(qp)
+        status = screen_programs(qp)
         self.claimed = torch.full_like(status, int(Status.SOLVED))
         self.unchecked = torch.zeros_like(status, dtype=torch.bool)
         status[status == Status.SOLVED] = int(Status.INACCURATE)
@@ -112,18 +113,18 @@ class _IntegerRun:
     def execute(self, solver: str) -> None:
         """Ask the relaxation, then one solver after another, until every sample has a status."""
         status, relaxed = self.found.status, solver != "auto"
-        for backend in usable_backends(resolve(solver, "milp", self.qp.is_sparse), self.qp):
+        for backend in usable_backends(resolve_backends(solver, "milp", self.qp.is_sparse), self.qp):
             if not relaxed and not backend.own_proofs:
                 self._try_relaxation()
                 relaxed = True
             index = self._open()
-            if not len(index) or time_limit.seconds_left() == 0:
+            if not len(index) or time_limit.time_left() == 0:
                 break
             logger.debug("%d integer programs go to %s", len(index), backend.name)
             self._ask(backend, index)
         named = (status == Status.INACCURATE) & (self.claimed != Status.SOLVED)
         status[named], self.unchecked[named] = self.claimed[named], True
-        if time_limit.seconds_left() == 0:
+        if time_limit.time_left() == 0:
             status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
 
     def _open(self) -> Tensor:

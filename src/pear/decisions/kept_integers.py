@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from pear.decisions.integer_checks import CheckedIntegers
-from pear.optimality.duals_and_active_sets import Status, TensorRecord
+from pear.optimality.status import Status
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.bounded_cache import BoundedCache

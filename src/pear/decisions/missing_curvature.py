@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pear.problem.matrix import Matrix, SparseMatrix, to_csr_matrix
-from pear.sensitivity.program_curvature import has_curvature_above
+from pear.sensitivity.curvature_sign import has_curvature_above
 
 _MOST_COUPLED, _MOST_COUPLED_SPARSE = 2_000, 500  # coupled variables whose eigenvalues are computed: a second or two
 

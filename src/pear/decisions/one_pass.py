@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pear.decisions.solution import Solution
 from pear.problem import Problem
-from pear.solvers.fused import SolvingPass
-from pear.solvers.registry import choose, get
+from pear.solvers.backend_registry import choose_backend, get_backend
+from pear.solvers.fused_pass import FusedSolvingPass
 from pear.solvers.warm_starts import WarmStarts
 
 
@@ -62,8 +62,8 @@ def _zeros(count: int, kind: type[np.generic]) -> Tensor:
     return torch.from_numpy(np.zeros(count, kind))
 
 
-def _solving_pass(problem: Problem, solver: str, kind: str) -> SolvingPass | None:
+def _solving_pass(problem: Problem, solver: str, kind: str) -> FusedSolvingPass | None:
     """Return the solver's pass for this problem; None where it has none, or where the pass gives decisions alone."""
-    row = choose(kind) if solver == "auto" else get(solver)
+    row = choose_backend(kind) if solver == "auto" else get_backend(solver)
     one = row.fused_pass(problem, WarmStarts())
-    return one if isinstance(one, SolvingPass) else None
+    return one if isinstance(one, FusedSolvingPass) else None

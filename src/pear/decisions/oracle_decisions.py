@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import ActiveSet, Status, has_decision
-from pear.optimality.natural_sizes import finite_abs, positive
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import finite_size, positive_size
 from pear.optimality.rule import INTEGRAL, SHARE_OF_SIZE
+from pear.optimality.status import Status, has_decision_status
 from pear.problem import Problem
 from pear.problem.matrix import matvec
 from pear.problem.oracle import Oracle
@@ -63,11 +64,11 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         duals=None,
         kkt_residual=unknown,
         repaired=torch.zeros_like(status, dtype=torch.bool),
-        gap=torch.where(has_decision(status), torch.inf, unknown),  # nobody has proven a bound
+        gap=torch.where(has_decision_status(status), torch.inf, unknown),  # nobody has proven a bound
         unchecked=torch.zeros_like(status, dtype=torch.bool),  # their status says that they are the oracle's word
     )
     if oracle.is_new():
-        _compare_with_relaxation(oracle, x[has_decision(status)], cost[has_decision(status)])
+        _compare_with_relaxation(oracle, x[has_decision_status(status)], cost[has_decision_status(status)])
     wrong = [(i, one.complaint) for i, one in enumerate(found) if one is not None and one.complaint]
     said = "; ".join(f"sample {i}: {complaint}" for i, complaint in wrong[:_MOST_COMPLAINTS])
     return solution, f"the oracle ({said})" if said else "the oracle"
@@ -80,10 +81,10 @@ def _compare_with_relaxation(oracle: Oracle, x: Tensor, cost: Tensor) -> None:
     qp = oracle.relaxation.relaxed().canonical(cost)
     size = torch.maximum(x.abs(), SHARE_OF_SIZE * x.abs().amax(1, keepdim=True))  # −1e-115 is no violation of 0
     parts = [
-        (matvec(qp.A, x) - qp.b).abs() / positive(matvec(qp.A.abs(), size) + qp.b.abs()),
-        (matvec(qp.G, x) - qp.h) / positive(matvec(qp.G.abs(), size) + finite_abs(qp.h)),
-        (qp.lb - x) / positive(size + finite_abs(qp.lb)),
-        (x - qp.ub) / positive(size + finite_abs(qp.ub)),
+        (matvec(qp.A, x) - qp.b).abs() / positive_size(matvec(qp.A.abs(), size) + qp.b.abs()),
+        (matvec(qp.G, x) - qp.h) / positive_size(matvec(qp.G.abs(), size) + finite_size(qp.h)),
+        (qp.lb - x) / positive_size(size + finite_size(qp.lb)),
+        (x - qp.ub) / positive_size(size + finite_size(qp.ub)),
     ]
     outside = torch.cat(parts, 1).amax(1) > INTEGRAL
     if bool(outside.any()):

@@ -15,22 +15,23 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import replay_programs
+from pear.compile.cuda_graphs import run_programs_as_graph
 from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.proximal_points import may_have_many_solutions, try_proximal_points
 from pear.decisions.repair import FailedGuesses, RepairResult, can_exchange, repair, repair_sparse, sharpen_points
 from pear.decisions.sparse_batches import solve_sparse_programs
-from pear.optimality.active_set_rule import guess_active, tight_constraints
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.active_set_rule import exact_active_set, guess_active_set
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.kkt_residual import kkt_residual
-from pear.optimality.screen import screen, without_nonfinite
-from pear.optimality.verify import Verification, verify
+from pear.optimality.program_screen import screen_out_nonfinite, screen_programs
+from pear.optimality.status import Status
+from pear.optimality.verification import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.program_curvature import is_convex_program
+from pear.sensitivity.curvature_sign import has_convex_curvature
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.candidate import Candidate, PartProjector, Projector, Start
-from pear.solvers.registry import Backend, usable_backends
+from pear.solvers.backend_registry import Backend, usable_backends
+from pear.solvers.candidate import Candidate, CandidateProjector, PartCandidateProjector, Start
 
 logger = logging.getLogger("pear")
 
@@ -99,7 +100,7 @@ class _PipelineRun:
         self.x = qp.c.new_zeros(B, n)
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
-        self.status = replay_programs("screen", screen, qp)
+        self.status = run_programs_as_graph("screen", screen_programs, qp)
         self.complete = False  # whether all points of the last solver have been verified, as one batch
         if known is not None:
             self.status = torch.where(self.status == Status.SOLVED, known, self.status)
@@ -107,7 +108,7 @@ class _PipelineRun:
         if infeasible is not None:
             self.status[infeasible & (self.status == Status.SOLVED)] = int(Status.INFEASIBLE)
         if check_convexity and bool((self.status == Status.SOLVED).any()):
-            self.status[(self.status == Status.SOLVED) & ~is_convex_program(qp)] = int(Status.NOT_CONVEX)
+            self.status[(self.status == Status.SOLVED) & ~has_convex_curvature(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.examined = self.verified.clone()  # whether linear programs have looked for the reason of a failure
         self.reused = self.verified.clone()
@@ -115,7 +116,7 @@ class _PipelineRun:
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
         self.systems: ReducedSystems | None = None
         self.verdict: Verification | None = None
-        self.projector: Projector | None = None
+        self.projector: CandidateProjector | None = None
         self.projects = self.verified.clone()
         self.guesses = FailedGuesses()
         self.agreed = torch.zeros_like(self.exchanges)  # candidates with a working set that has failed before
@@ -291,7 +292,7 @@ class _PipelineRun:
             self._accept(index, passed, candidate.x, candidate.duals, working)
             if candidate.projector is not None and self.projector is None:
                 whole = len(index) == self.qp.batch
-                self.projector = candidate.projector if whole else PartProjector(index, candidate.projector)
+                self.projector = candidate.projector if whole else PartCandidateProjector(index, candidate.projector)
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
@@ -320,7 +321,7 @@ class _PipelineRun:
             guess = guess if guess is None else guess[left]
         else:
             passed, left = torch.zeros_like(doubtful), torch.arange(len(index), device=index.device)
-        guess = replay_programs("guess", guess_active, qp, x, duals) if guess is None else guess
+        guess = run_programs_as_graph("guess", guess_active_set, qp, x, duals) if guess is None else guess
         if self.guesses:
             new = (~self._failed_before(index[left], guess)).nonzero()[:, 0]
             left, guess, x, duals = left[new], guess[new], x[new], duals[new]
@@ -375,9 +376,9 @@ class _PipelineRun:
     def finish(self) -> VerifiedSolutions:
         """Return the solutions of the batch, with active sets, residuals and statuses."""
         failed = ~self.verified
-        qp = self.qp if self.complete or not bool(failed.any()) else without_nonfinite(self.qp, failed)
+        qp = self.qp if self.complete or not bool(failed.any()) else screen_out_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
-        tight, weak = tight_constraints(qp, verdict.relative, self.working)
+        tight, weak = exact_active_set(qp, verdict.relative, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
         same = self.working.same(active)
         residual = torch.where(self.sharpened.isnan(), verdict.kkt_residual, self.sharpened)

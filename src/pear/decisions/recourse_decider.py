@@ -22,8 +22,9 @@ from pear.decisions.integer_programs import solve_integer_programs
 from pear.decisions.smoothing import Smoothing, drop_idle_floor, given_or_auto, smoothing_from_decisions
 from pear.decisions.solution import Solution, as_solution
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import ActiveSet, Status
+from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.rule import OPTIMAL
+from pear.optimality.status import Status
 from pear.problem import Model, Projection
 from pear.problem.constraint_map import constraint_sides
 from pear.problem.derived_problems import minimised_problem_curvature, nearest_point_problem, problem_with_curvature

@@ -26,16 +26,18 @@ from torch import Tensor
 
 from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
 from pear.decisions.regrets import RegretFinder, Stopwatch, assemble_regrets, regret_of_program
-from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import OPTIMAL
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.problem.sample_keys import select_by_keys
+from pear.sensitivity.curvature_sign import has_singular_curvature
 from pear.sensitivity.derivatives import all_derivatives
-from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
-from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.inverse_curvature import apply_inverse_curvature
+from pear.sensitivity.projection import inject_into_projection, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import RegretCall, Regrets, add_normal
+from pear.solvers.normal_component import add_normal_component
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 class _Slopes(NamedTuple):
@@ -80,10 +82,10 @@ class RecourseRegrets(RegretFinder):
         true = self.decider.truths.known_failures("true", cost, 0.0, call.keys, fields)
         return self.decider.known_failures(forecast, call.keys), true
 
-    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
         """Return a record of zero regrets that holds the statuses (B,) under the forecast and the truth."""
         wide = torch.zeros(len(status), self.decider.model.inputs, dtype=torch.float64, device=status.device)
-        zeros = Regrets.of_failures(status, true_status, self.decider.elastic.n)
+        zeros = RegretCallResults.of_failures(status, true_status, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
 
     def solve_again(self, call: RegretCall) -> VerifiedSolutions:
@@ -91,7 +93,9 @@ class RecourseRegrets(RegretFinder):
         fresh = self.decider.copy()
         return fresh.decide(fresh.values(call.predicted, call.keys), call.keys).solved
 
-    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+    def solve_regrets(
+        self, call: RegretCall, wanted: bool, seconds: dict[str, float]
+    ) -> tuple[RegretCallResults, bool]:
         """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations."""
         decider, ids = self.decider, call.keys
         forecast, truth = self._forecast_and_truth(call)
@@ -160,7 +164,7 @@ class RecourseRegrets(RegretFinder):
     def _normal_component(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
         """Compute the term (B, n) that is added to the gradient in the costs, zero if ``call.injection`` is 0.
 
-        The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_normal``.
+        The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_into_projection``.
         """
         decider = self.decider
         if call.injection == 0 or not decider.model.predicts_costs:
@@ -169,10 +173,10 @@ class RecourseRegrets(RegretFinder):
         whole, n = self._with_zero_slacks(error), decider.elastic.n
         tangent = project(found.solved, whole)
         program = select_by_keys(decider.plain, call.keys).canonical(error)
-        if bool(is_singular_program(program).any()):
-            return (inject_normal(found.solved, whole, tangent, call.injection) - tangent)[:, :n]
+        if bool(has_singular_curvature(program).any()):
+            return (inject_into_projection(found.solved, whole, tangent, call.injection) - tangent)[:, :n]
         tangent = tangent[:, :n]
-        return add_normal(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
+        return add_normal_component(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
 
     def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
         """Compute α F (B,) and its derivative with respect to the costs (B, n); see the module for F."""

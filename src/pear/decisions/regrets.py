@@ -19,15 +19,15 @@ from torch import Tensor
 from pear.clock import read_clock
 from pear.decisions.decider import Decider
 from pear.errors import NotUniqueError, SolveError
-from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.objective_gap import objective_gap
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.projection import inject_into_projection, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 class BatchRegrets(NamedTuple):
@@ -40,7 +40,7 @@ class BatchRegrets(NamedTuple):
         all_solved: whether all samples are certainly solved. False means that the statuses must be read.
     """
 
-    regrets: Regrets
+    regrets: RegretCallResults
     known: tuple[Tensor, Tensor] | None
     all_solved: bool
 
@@ -77,7 +77,7 @@ class RegretFinder(ABC):
         """Return stored failures (B,) under the predicted and under the true data; None where none is stored."""
 
     @abstractmethod
-    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
         """Return a record of zero regrets that holds the statuses of B samples.
 
         Args:
@@ -86,7 +86,9 @@ class RegretFinder(ABC):
         """
 
     @abstractmethod
-    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+    def solve_regrets(
+        self, call: RegretCall, wanted: bool, seconds: dict[str, float]
+    ) -> tuple[RegretCallResults, bool]:
         """Compute the regrets of a batch without asking for known failures; the arguments are those of ``find``.
 
         Returns:
@@ -114,11 +116,13 @@ class CostRegrets(RegretFinder):
         predicted = look_up("predicted", call.predicted, lam, keys, {"Q": call.Q})
         return predicted, look_up("true", call.true, lam, keys, {"Q": call.true_Q})
 
-    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> Regrets:
+    def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
         """Return a record of zero regrets that holds the statuses (B,) under the predicted and the true costs."""
-        return Regrets.of_failures(status, true_status, self.decider.problem.n)
+        return RegretCallResults.of_failures(status, true_status, self.decider.problem.n)
 
-    def solve_regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+    def solve_regrets(
+        self, call: RegretCall, wanted: bool, seconds: dict[str, float]
+    ) -> tuple[RegretCallResults, bool]:
         """Compute regrets in the fused pass; the pipeline solves the samples that the pass could not solve."""
         found = None
         if self.decider.fused is not None:
@@ -132,7 +136,7 @@ class CostRegrets(RegretFinder):
                 regrets.put(left, self._regrets_by_pipeline(call.only(left), wanted, seconds))
         return regrets, len(left) == 0
 
-    def _regrets_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> Regrets:
+    def _regrets_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> RegretCallResults:
         """Compute regrets and gradients in the pipeline, on any device and with any solver."""
         lam, at = call.smoothing, (call.keys, call.rows)
         problem = self.decider.problem_of(*at)
@@ -150,7 +154,7 @@ class CostRegrets(RegretFinder):
                 error = gradient_error(solved, call.predicted, call.true, call.Q, call.true_Q)
                 error = torch.where(good[:, None], error, 0.0)
                 exact = torch.where(good[:, None], project(solved, error), 0.0)
-                injected = torch.where(good[:, None], inject_normal(solved, error, exact, call.injection), 0.0)
+                injected = torch.where(good[:, None], inject_into_projection(solved, error, exact, call.injection), 0.0)
         return assemble_regrets(good, value, (solved.x, ideal.x), solved, ideal_status, exact=exact, injected=injected)
 
     def solve_again(self, call: RegretCall) -> VerifiedSolutions:
@@ -166,8 +170,8 @@ def assemble_regrets(
     solved: VerifiedSolutions,
     true_status: Tensor,
     **gradients: Tensor,
-) -> Regrets:
-    """Make the ``Regrets`` of a batch; values and decisions of failed samples become zero.
+) -> RegretCallResults:
+    """Make the ``RegretCallResults`` of a batch; values and decisions of failed samples become zero.
 
     Args:
         good: (B,) bool, the samples that are solved under the predicted and under the true data.
@@ -175,10 +179,10 @@ def assemble_regrets(
         decisions: (B, n) decisions under the predicted data, and (B, n) the best ones under the true data.
         solved: the solutions under the predicted data.
         true_status: (B,) statuses under the true data.
-        **gradients: the other fields of ``Regrets``.
+        **gradients: the other fields of ``RegretCallResults``.
     """
     x, best = (torch.where(good[:, None], z, 0.0) for z in decisions)
-    return Regrets(
+    return RegretCallResults(
         value=torch.where(good, value, 0.0),
         x=x,
         best=best,

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from pear.decisions.pipeline import solve_in_pipeline
-from pear.optimality.duals_and_active_sets import Status, TensorRecord
-from pear.optimality.natural_sizes import finite_abs
+from pear.optimality.natural_sizes import finite_size
 from pear.optimality.rule import GAP, INTEGRAL, ROUNDOFF
+from pear.optimality.status import Status
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.registry import Backend, resolve
+from pear.solvers.backend_registry import Backend, resolve_backends
 
 NODES = 8
 """Largest number of linear programs that the search solves for one sample, unless its caller allows for more."""
@@ -142,7 +143,7 @@ class _Search:
             node = stack.pop()
             if self._is_no_better(i, node.objective, node.terms):
                 self.bound[i] = min(self.bound[i], node.objective)
-            elif self.spent[i] + 2 > self.nodes or time_limit.seconds_left() == 0:
+            elif self.spent[i] + 2 > self.nodes or time_limit.time_left() == 0:
                 self.open[i] = None
                 return []
             else:
@@ -193,7 +194,7 @@ class _Search:
 
 def _vertex_solvers(lp: QuadraticProgram) -> list[Backend]:
     """The solvers of the nodes: those that end at a vertex, where integers are more often whole than inside a face."""
-    rows = [row for row in resolve("auto", "lp", lp.is_sparse) if row.vertex]
+    rows = [row for row in resolve_backends("auto", "lp", lp.is_sparse) if row.vertex]
     # the first solver must be installed; a dense program's own is, and a search for packages takes long
     return [row for row in rows if not lp.is_sparse or row.installed][:_LP_SOLVERS]
 
@@ -234,7 +235,7 @@ def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tu
 
 def _slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
     """The slacks of the inequality rows at x, with room for rounding, (B, m)."""
-    terms = matvec(qp.G.abs(), x.abs()) + finite_abs(qp.h)
+    terms = matvec(qp.G.abs(), x.abs()) + finite_size(qp.h)
     return qp.h - matvec(qp.G, x) + ROUNDOFF * terms
 
 

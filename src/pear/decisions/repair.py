@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.kkt_residual import lagrangian_gradient
+from pear.optimality.kkt_residual import kkt_gradient
 from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
-from pear.optimality.verify import Verification, verify
+from pear.optimality.verification import Verification, verify
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import ReducedKKT
+from pear.sensitivity.dense_reduced import DenseReducedSystems
 from pear.sensitivity.exact_refinement import refine_solution
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
-from pear.sensitivity.sparse_reduced import exchange_plan
+from pear.sensitivity.sparse_reduced import sparse_exchange_plan
 from pear.solvers.candidate import Start
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
@@ -93,7 +93,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
 
 def can_exchange(qp: QuadraticProgram) -> bool:
     """Whether ``repair_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
-    return qp.is_sparse and exchange_plan(qp) is not None
+    return qp.is_sparse and sparse_exchange_plan(qp) is not None
 
 
 def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
@@ -101,7 +101,7 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
 
     The compiled exchanges cost a fraction of those of ``repair``, so that more of them are made.
     """
-    plan = exchange_plan(qp) if qp.is_sparse else None
+    plan = sparse_exchange_plan(qp) if qp.is_sparse else None
     if plan is None:
         return None
     from pear.solvers.exchanges.sparse_exchanges import exchange_constraints
@@ -207,13 +207,13 @@ def _solve_in_cuda_graph(
     qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
 ) -> tuple[ReducedSystems, Verification]:
     """Do the same as ``_solve_on_working_set`` for dense programs on a GPU, replaying a CUDA graph where possible."""
-    systems, verdict = ReducedKKT.replayed(qp, working, _verdict_for_cuda_graph, x, duals)
+    systems, verdict = DenseReducedSystems.replayed(qp, working, _verdict_for_cuda_graph, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
 
 
 def _verdict_for_cuda_graph(
-    systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
+    systems: DenseReducedSystems, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
     """Solve and verify in a form that a CUDA graph can record: all properties are computed, no program is returned."""
     verdict = _solve_with_systems(qp, systems, x, duals, working)
@@ -247,7 +247,7 @@ def _refine_repaired(
     if not some_lost:
         return x, duals, verdict.wrong, verdict
     # still nothing to exchange: the objective falls along a direction in which it is flat
-    downhill = systems.flat(-lagrangian_gradient(qp, x, duals))
+    downhill = systems.flat(-kkt_gradient(qp, x, duals))
     wrong, length = _ratio_test(verdict, downhill, working, lost)
     return x + length * downhill, duals, wrong, verdict
 
@@ -297,12 +297,12 @@ def _add_reduced_solution(
         where: (B,) bool, the samples to change; None changes all.
     """
     rows = torch.where(working.rows, qp.h - matvec(qp.G, x), 0.0)
-    changes = solve(-lagrangian_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)[:3]
+    changes = solve(-kkt_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)[:3]
     change = torch.cat(changes, 1)
     take = (change.abs() < torch.inf).all(1) if where is None else where & (change.abs() < torch.inf).all(1)
     dx, d_equality, d_inequality = torch.where(take[:, None], change, 0.0).split([qp.n, qp.p, qp.m], 1)
     x, equality, inequality = x + dx, duals.equality + d_equality, duals.inequality + d_inequality
-    slope = lagrangian_gradient(qp, x, Duals(equality, inequality, x))
+    slope = kkt_gradient(qp, x, Duals(equality, inequality, x))
     return x, Duals(equality, inequality, torch.where(working.fixed, -slope, 0.0))
 
 

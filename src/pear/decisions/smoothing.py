@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.missing_curvature import missing_curvature
-from pear.optimality.definiteness import is_convex, is_flat
+from pear.optimality.definiteness import is_only_semidefinite, is_semidefinite
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Problem
 from pear.problem.derived_problems import minimised_problem_curvature, problem_with_curvature
@@ -180,7 +180,7 @@ def _is_singular_somewhere(problem: Problem, cost: Tensor, overrides: dict[str, 
     Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
     H = Q if Q.ndim == 3 else Q[None]
     H = H[H.flatten(1).isfinite().all(1)]
-    return bool((is_convex(H) & is_flat(H)).any())
+    return bool((is_semidefinite(H) & is_only_semidefinite(H)).any())
 
 
 def _smoothing_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:

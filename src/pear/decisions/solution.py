@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord, has_decision
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status, has_decision_status
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem import Problem
 from pear.problem.html_tables import html_table
 from pear.problem.matrix import matvec
@@ -49,7 +51,7 @@ class Solution(TensorRecord):
     @property
     def solved(self) -> Tensor:
         """Whether each sample has a decision, proven or claimed by an oracle, (B,) bool."""
-        return has_decision(self.status)
+        return has_decision_status(self.status)
 
     @property
     def weakly_active(self) -> Tensor:

@@ -25,7 +25,7 @@ from pear.problem.pandas_data import check_pandas_columns, pandas_columns
 from pear.problem.problem_fields import given_fields
 from pear.problem.tensor_conversion import to_batch_tensor
 from pear.setting_checks import check_smoothing_setting
-from pear.solvers.time_limit import within
+from pear.solvers.time_limit import limit_time
 
 
 @follow_costs
@@ -87,7 +87,7 @@ def solve(
         if found is not None:
             return _in_kind(found, costs)
     what = "the problem"
-    with within(time_limit):
+    with limit_time(time_limit):
         if model is not None:
             solution = solve_forecast(model, costs, smoothing, solver)
         elif isinstance(plain, Oracle):

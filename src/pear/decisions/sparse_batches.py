@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import Status, TensorRecord
-from pear.optimality.screen import without_nonfinite
+from pear.compile.thread_pools import map_in_threads
+from pear.optimality.program_screen import screen_out_nonfinite
+from pear.optimality.status import Status
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import SparseSystems, map_in_threads
+from pear.sensitivity.sparse_reduced import SparseReducedSystems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 _TOGETHER = 64  # samples whose warm starts are checked together
@@ -56,9 +58,9 @@ def solve_sparse_programs(
             else:
                 joined[name][todo] = rows
     failed = joined["status"] != Status.SOLVED
-    qp = without_nonfinite(qp, failed) if bool(failed.any()) else qp
+    qp = screen_out_nonfinite(qp, failed) if bool(failed.any()) else qp
     return VerifiedSolutions(
-        qp=qp, **joined, projector=None, kept=SparseSystems.joined(qp, joined["active"], kept, _KEPT)
+        qp=qp, **joined, projector=None, kept=SparseReducedSystems.joined(qp, joined["active"], kept, _KEPT)
     )
 
 

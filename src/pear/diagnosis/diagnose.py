@@ -33,7 +33,7 @@ from pear.problem.pandas_data import check_pandas_order, check_pandas_rows, name
 from pear.problem.tensor_conversion import to_batch_tensor
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.setting_checks import check_smoothing_setting
-from pear.solvers.registry import check_solver_name
+from pear.solvers.backend_registry import check_solver_name
 
 
 def diagnose(

@@ -18,7 +18,8 @@ from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec
-from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
+from pear.sensitivity.curvature_sign import has_singular_curvature
+from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 from pear.sensitivity.projection import project_and_test_curvature
 
 EXACT = 1e-10
@@ -77,7 +78,7 @@ def _clip_part(value: Tensor, whole: Tensor) -> Tensor:
 def _smoothing_with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
     """Return the given smoothing, or a larger one if H would be singular without it."""
     qp = scale.problem(problem).canonical(true, scale.value)
-    if problem.phi is not None or not bool(is_singular_program(qp).any()):
+    if problem.phi is not None or not bool(has_singular_curvature(qp).any()):
         return scale
     mean = float(qp.H.diagonal(dim1=1, dim2=2).mean()) or float(true.abs().mean()) or 1.0
     value = _FLAT_SHARE * mean

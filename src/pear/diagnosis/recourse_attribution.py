@@ -19,7 +19,7 @@ from pear.decisions.recourse_decider import RecourseDecider
 from pear.diagnosis.constraint_violations import find_violations
 from pear.diagnosis.decision_path import ACCURACY
 from pear.diagnosis.forecast_steps import follow_values
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Model, Penalty
 from pear.wording import format_percent
 

@@ -29,7 +29,7 @@ from pear.problem.oracle import program_of_oracle
 from pear.problem.sample_keys import as_keys
 from pear.problem.tensor_conversion import to_batch_tensor
 from pear.setting_checks import check_smoothing_setting
-from pear.solvers.registry import check_solver_name
+from pear.solvers.backend_registry import check_solver_name
 
 logger = logging.getLogger("pear")
 

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
 from pear.problem.matrix import matvec
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
-def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool) -> Tensor:
+def gap_under_forecast(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
     """Compute F (B,), the suboptimality of the true decision under the forecast; zero where a sample failed.
 
     Args:
@@ -43,7 +43,12 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
 
 
 def guided_regret(
-    inputs: tuple[Any, Any, Any, Any], call: RegretCall, parts: Regrets, shares: int, sign: int, all_good: bool
+    inputs: tuple[Any, Any, Any, Any],
+    call: RegretCall,
+    parts: RegretCallResults,
+    shares: int,
+    sign: int,
+    all_good: bool,
 ) -> Tensor:
     """Compute ``R + α F`` in the dtype of the predicted costs, with its derivatives where autograd follows an input.
 
@@ -61,7 +66,7 @@ def guided_regret(
     return _value(call, parts, shares, sign, all_good)
 
 
-def _value(call: RegretCall, parts: Regrets, shares: int, sign: int, all_good: bool) -> Tensor:
+def _value(call: RegretCall, parts: RegretCallResults, shares: int, sign: int, all_good: bool) -> Tensor:
     """Compute the value alone; the arguments are those of ``guided_regret``."""
     each = parts.value
     if parts.extra is not None:
@@ -83,7 +88,7 @@ class GuidedRegret(torch.autograd.Function):
         Q: Tensor | None,
         true_Q: Tensor | None,
         call: RegretCall,
-        parts: Regrets,
+        parts: RegretCallResults,
         shares: int,
         sign: int,
         all_good: bool,

@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.decisions.regrets import RegretFinder
 from pear.decisions.solution import describe_statuses, worst_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 @dataclass(repr=False)
@@ -33,7 +33,7 @@ class LastCall:
     regret: Tensor
     reuse_rate: float
     kkt_residual: Tensor
-    _parts: Regrets
+    _parts: RegretCallResults
     _wanted: bool
     _call: RegretCall
     _finder: RegretFinder

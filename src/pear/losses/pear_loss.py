@@ -26,7 +26,7 @@ from pear.problem.model import model_variable_names
 from pear.problem.sample_keys import as_keys
 from pear.problem.tensor_conversion import count_true_in_tensor, to_batch_tensor
 from pear.setting_checks import check_number_setting
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 logger = logging.getLogger("pear")
 
@@ -285,7 +285,7 @@ class PEARLoss(DecisionModule):
     def record(
         self,
         call: RegretCall,
-        parts: Regrets,
+        parts: RegretCallResults,
         wanted: bool = True,
         reused: int | None = None,
         finder: RegretFinder | None = None,

@@ -17,13 +17,13 @@ from pear.losses.cost_pairs import detach_cost_pair, true_curvature_of_pair
 from pear.losses.defaults import GRADIENT
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.losses.sample_weights import read_weights
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import model_variable_names
 from pear.problem.oracle import program_of_oracle
 from pear.problem.pandas_data import check_pandas_rows, shared_pandas_index
-from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.projection import inject_into_projection, project
 from pear.setting_checks import check_number_setting
 
 
@@ -83,7 +83,7 @@ def regret_gradient(
     report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
     with name_variables_in_errors(names):
-        g = inject_normal(solved, error, project(solved, error), injection)
+        g = inject_into_projection(solved, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)
     return g if cost_map is None else cost_map.pull_back(g)
 

@@ -19,7 +19,7 @@ from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import model_with_predicted_rows
 from pear.problem.pandas_data import check_pandas_order
 from pear.problem.tensor_conversion import to_batch_tensor
-from pear.solvers.time_limit import within
+from pear.solvers.time_limit import limit_time
 
 
 class RegretOutcome(NamedTuple):
@@ -112,7 +112,7 @@ def regret_outcome_of_forecast(
     problem, _, predicted, true = detach_cost_pair(plain, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature_of_pair(problem, Q, true_Q, len(predicted))
-    with within(time_limit):
+    with limit_time(time_limit):
         chosen = solve(problem, predicted, solver=solver, Q=Q).x
         best = solve(problem, true, solver=solver, Q=true_Q).x
     return RegretOutcome.of_decisions(problem, chosen, best, true, true_Q)
@@ -127,6 +127,6 @@ def _regret_outcome_with_recourse(
     check_pandas_order(model, predicted, true)
     values, came_true = to_batch_tensor(predicted).detach().double(), to_batch_tensor(true).detach().double()
     check_cost_pair(values, came_true)
-    with within(time_limit):
+    with limit_time(time_limit):
         judged = RecourseOutcome(model, came_true, solver=solver)
         return RegretOutcome(judged(values), judged.best)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.optimality.rule import OPTIMAL
-from pear.solvers.warm_starts import MOST_BYTES, is_plain_key
+from pear.solvers.warm_starts import MOST_BYTES, is_plain_sample_key
 
 _NAME_BYTES = 16
 _ENTRY_BYTES = 250  # of a name and its place in a dict, about
@@ -144,7 +144,7 @@ class SolutionPools:
         The result is empty where a set of constraints is named by a key that is neither a number nor a string nor a
         tuple of these.
         """
-        if not self._pools or not all(one is None or is_plain_key(one) for one in self._pools):
+        if not self._pools or not all(one is None or is_plain_sample_key(one) for one in self._pools):
             return {}
         rows, places, names = (torch.cat(part) for part in zip(*(p.state() for p in self._pools.values()), strict=True))
         counts = [len(pool) for pool in self._pools.values()]

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.natural_sizes import RelativeResiduals, positive
+from pear.optimality.natural_sizes import RelativeResiduals, positive_size
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
 from pear.problem.matrix import matrix_row_squares, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 
 
-def guess_active(
+def guess_active_set(
     qp: QuadraticProgram, x: Tensor, duals: Duals, scale: tuple[Tensor, Tensor] | None = None
 ) -> ActiveSet:
     """The active set that approximate points and their multipliers suggest, by complementarity.
@@ -35,10 +35,10 @@ def guess_active(
             default rows are scaled to length one and variables are not scaled.
     """
     rows, columns = (
-        (1 / positive(matrix_row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
+        (1 / positive_size(matrix_row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
     )
-    size = positive((x / columns).abs().amax(1, keepdim=True))
-    unit = positive((columns * torch.maximum(qp.c.abs(), matvec(qp.H, x).abs())).amax(1, keepdim=True))
+    size = positive_size((x / columns).abs().amax(1, keepdim=True))
+    unit = positive_size((columns * torch.maximum(qp.c.abs(), matvec(qp.H, x).abs())).amax(1, keepdim=True))
     slack, multiplier = (qp.h - matvec(qp.G, x)) * rows / size, duals.inequality / rows / unit
     bound = duals.bound * columns / unit
     at_lower = ((x - qp.lb) / columns / size <= (-bound).clamp(min=ROUNDOFF)) | (qp.lb == qp.ub)
@@ -46,7 +46,7 @@ def guess_active(
     return ActiveSet(slack <= multiplier.clamp(min=ROUNDOFF), at_lower, at_upper)
 
 
-def tight_constraints(
+def exact_active_set(
     qp: QuadraticProgram, measured: RelativeResiduals, working: ActiveSet
 ) -> tuple[ActiveSet, ActiveSet]:
     """The active set of exact solutions, and the weakly active constraints in it.

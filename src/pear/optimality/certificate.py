@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Duals
-from pear.optimality.natural_sizes import finite_abs
+from pear.optimality.natural_sizes import finite_size
 from pear.optimality.rule import DESCENT, PROVEN, SHARP
 from pear.problem.matrix import matvec, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 
 
-def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
+def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
     """Whether the multipliers prove, by the lemma of Farkas, that no point satisfies the constraints. Shape (B,), bool.
 
     With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. If the least value of rᵀx
@@ -28,7 +28,7 @@ def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
     terms = tmatvec(qp.A.abs(), y.abs()) + tmatvec(qp.G.abs(), u)
     bound = torch.where(r > 0, qp.lb, qp.ub)
     endless = torch.where(r.abs() <= SHARP * terms, 0.0, -torch.inf)
-    least = torch.where(bound.isfinite(), r * finite_abs(bound) * bound.sign(), endless)
+    least = torch.where(bound.isfinite(), r * finite_size(bound) * bound.sign(), endless)
     sides = y * qp.b, u * torch.where(qp.h.isfinite(), qp.h, 0.0)
     gap = least.sum(1) - sum(side.sum(1) for side in sides)
     size = least.abs().sum(1) + sum(side.abs().sum(1) for side in sides)
@@ -36,7 +36,7 @@ def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
     return proven
 
 
-def proves_unbounded(qp: QuadraticProgram, direction: Tensor) -> Tensor:
+def is_unboundedness_certificate(qp: QuadraticProgram, direction: Tensor) -> Tensor:
     """Whether the direction d proves that the objective of a feasible program has no lower bound. Shape (B,), bool.
 
     The proof is that Hd = 0, Ad = 0 and Gd ≤ 0, that no finite bound limits d, and that cᵀd is clearly negative. Each

@@ -24,7 +24,7 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
 
 
-def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
+def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding. Shape (B or 1,), bool.
 
     Args:
@@ -43,7 +43,7 @@ def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     return convex
 
 
-def is_singular(qp: QuadraticProgram) -> Tensor:
+def is_not_definite(qp: QuadraticProgram) -> Tensor:
     """Whether the dense or diagonal H of the programs is not positive definite. Shape (B or 1,), bool.
 
     A pivot of a dense H counts as zero up to rounding of the diagonal entry that it is computed from.
@@ -54,7 +54,7 @@ def is_singular(qp: QuadraticProgram) -> Tensor:
     return torch.linalg.cholesky_ex(qp.H - torch.diag_embed(FLAT * diagonal)).info > 0
 
 
-def is_flat(H: Tensor) -> Tensor:
+def is_only_semidefinite(H: Tensor) -> Tensor:
     """Whether a pivot of a convex H (B or 1, n, n) is zero up to rounding, relative to the diagonal. (B or 1,)."""
     diagonal = H.diagonal(dim1=1, dim2=2)
     lowered = H - torch.diag_embed(torch.full_like(diagonal, RANK) * diagonal.amax(1, keepdim=True))

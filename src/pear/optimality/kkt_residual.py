@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import Duals, TensorRecord
-from pear.optimality.natural_sizes import PointUnits, Sizes, positive
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.natural_sizes import PointSizes, Sizes, positive_size
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 
 
 @dataclass(frozen=True)
-class Residuals(TensorRecord):
+class OptimalityResiduals(TensorRecord):
     """The residuals of the optimality conditions at a point, in the units of the data.
 
     Attributes:
@@ -35,7 +36,9 @@ class Residuals(TensorRecord):
     upper: Tensor
 
 
-def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Residuals:
+def optimality_residuals(
+    qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None
+) -> OptimalityResiduals:
     """The residuals of the optimality conditions at points x.
 
     Args:
@@ -45,13 +48,13 @@ def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor |
         curvature: (B, n) the product Hx where it is known already, else None.
     """
     curvature = matvec(qp.H, x) if curvature is None else curvature
-    gradient = lagrangian_gradient(qp, x, duals, curvature)
+    gradient = kkt_gradient(qp, x, duals, curvature)
     equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
     rows = qp.h - matvec(qp.G, x) if qp.m else duals.inequality
-    return Residuals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
+    return OptimalityResiduals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
 
 
-def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
+def kkt_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
     """The gradient Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds. Shape (B, n)."""
     gradient = (matvec(qp.H, x) if curvature is None else curvature) + qp.c
     gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
@@ -67,17 +70,19 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     of a fraction of the terms that Hx is summed from. Violations of complementarity are products of a multiplier and
     its slack, divided by both units. Bounds that are not reached do not enter the units.
     """
-    left, sizes = residuals(qp, x, duals), Sizes.cached(qp)
-    return scaled_residual(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
+    left, sizes = optimality_residuals(qp, x, duals), Sizes.cached(qp)
+    return scaled_kkt_residual(qp, duals, left, sizes, PointSizes.at(qp, x, duals, left, sizes))
 
 
-def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> Tensor:
+def scaled_kkt_residual(
+    qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
+) -> Tensor:
     """The KKT residual from the residuals ``left``, the sizes of the data and the units of the points. Shape (B,)."""
     # where x is huge along a flat direction, the rounding error of Hx must not exceed the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
     largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
     largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
-    unit, size = positive(torch.maximum(largest, units.least)), units.size
+    unit, size = positive_size(torch.maximum(largest, units.least)), units.size
     slack = torch.where(duals.bound < 0, left.lower, left.upper)  # of the bound that the multiplier belongs to
     parts = [
         units.gradient / unit,

@@ -22,7 +22,7 @@ from pear.problem.matrix import Matrix, matrix_row_squares, matvec, plus_matvec,
 from pear.problem.quadratic_program import QuadraticProgram
 
 if TYPE_CHECKING:
-    from pear.optimality.kkt_residual import Residuals  # imports this module
+    from pear.optimality.kkt_residual import OptimalityResiduals  # imports this module
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -90,7 +90,7 @@ class Sizes:
     @classmethod
     def of(cls, qp: QuadraticProgram) -> Sizes:
         """Compute the sizes of these programs."""
-        norms_A, norms_G = (positive(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
+        norms_A, norms_G = (positive_size(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
         limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
         least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
         return cls(
@@ -98,11 +98,11 @@ class Sizes:
             abs_G=qp.G.abs(),
             norms_A=norms_A,
             norms_G=norms_G,
-            abs_b=_divisor(qp.b.abs()),
-            abs_h=_divisor(finite_abs(qp.h)),
-            abs_lb=finite_abs(qp.lb),
-            abs_ub=finite_abs(qp.ub),
-            width=_divisor(qp.ub - qp.lb),
+            abs_b=_nonzero_size(qp.b.abs()),
+            abs_h=_nonzero_size(finite_size(qp.h)),
+            abs_lb=finite_size(qp.lb),
+            abs_ub=finite_size(qp.ub),
+            width=_nonzero_size(qp.ub - qp.lb),
             pinned=qp.lb == qp.ub,
             limit=functools.reduce(torch.minimum, least),
             **_curvature_size(qp.H),
@@ -129,7 +129,7 @@ def _curvature_size(H: Matrix) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class PointUnits:
+class PointSizes:
     """The units at the points of a batch, from which the natural sizes and the KKT residual are computed.
 
     Attributes:
@@ -154,7 +154,7 @@ class PointUnits:
     curvature: Tensor
 
     @classmethod
-    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> PointUnits:
+    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: OptimalityResiduals, sizes: Sizes) -> PointSizes:
         """The units at points x (B, n) with multipliers ``duals`` and residuals ``left``."""
         abs_x, abs_c = x.abs(), qp.c.abs()
         cost = abs_c.amax(-1, keepdim=True)
@@ -171,8 +171,8 @@ class PointUnits:
         )
 
 
-def relative_residuals(
-    qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits
+def divide_by_natural_sizes(
+    qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> RelativeResiduals:
     """Divide the multipliers ``duals`` and the residuals ``left`` of points by their natural sizes.
 
@@ -187,12 +187,12 @@ def relative_residuals(
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
     terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
-    dual_scale = _divisor(torch.maximum(terms, SHARE_OF_FORCE * largest))
+    dual_scale = _nonzero_size(torch.maximum(terms, SHARE_OF_FORCE * largest))
     size = decision_sizes(units.abs_x, units.size, sizes)
     slack_rows, multiplier_rows, equality = left.rows, duals.inequality, left.equality
     if qp.m:
         slack_rows = left.rows / plus_matvec(sizes.abs_h, sizes.abs_G, size)
-        multiplier_rows = duals.inequality / (positive(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
+        multiplier_rows = duals.inequality / (positive_size(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
     if qp.p:
         equality = left.equality / plus_matvec(sizes.abs_b, sizes.abs_A, size)
     return RelativeResiduals(
@@ -246,22 +246,22 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     return torch.where(least < torch.inf, least, 1.0)
 
 
-def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
+def is_naturally_zero(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
     """Whether the projection g (B, n) of e is no larger than the rounding error of H⁻¹e. Shape (B,), bool."""
-    rescaled = e.abs().amax(1) / positive(qp.H.diagonal(dim1=1, dim2=2).amax(1))
+    rescaled = e.abs().amax(1) / positive_size(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 
 
-def positive(value: Tensor) -> Tensor:
+def positive_size(value: Tensor) -> Tensor:
     """The value where it is positive, and 1 elsewhere, so that it can be a divisor."""
     return torch.where(value > 0, value, 1.0)
 
 
-def finite_abs(value: Tensor) -> Tensor:
+def finite_size(value: Tensor) -> Tensor:
     """The absolute value, or 0 where the value is infinite, because an absent limit has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
 
 
-def _divisor(scale: Tensor) -> Tensor:
+def _nonzero_size(scale: Tensor) -> Tensor:
     """The scale, but at least the smallest positive float64. Where it is zero, the quantity to divide is zero too."""
     return scale.clamp(min=_TINY)

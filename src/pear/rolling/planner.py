@@ -12,7 +12,7 @@ from pear.decisions.failures import OnFailure
 from pear.decisions.solve import solve
 from pear.errors import SolveError
 from pear.losses import DecisionLayer
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.constraint_map import SIDES, constraint_sides
 from pear.problem.derived_problems import problem_without_bounds

@@ -17,7 +17,7 @@ from pear.errors import ProblemError
 from pear.losses.autograd_inputs import fit_gradient_to_input
 from pear.losses.eager import eager
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.problem_fields import FIELDS
 from pear.problem.sample_keys import as_keys, select_by_keys, select_model_by_keys

@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.optimality.duals_and_active_sets import has_decision
+from pear.optimality.status import has_decision_status
 from pear.problem import Model
 from pear.problem.sample_keys import as_keys, select_by_keys
 from pear.problem.tensor_conversion import to_batch_tensor, to_tensor
@@ -22,7 +22,7 @@ from pear.scenarios.risk import Risk, read_risk
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.two_stages import TwoStages
 from pear.setting_checks import check_count_setting
-from pear.solvers.registry import check_solver_name
+from pear.solvers.backend_registry import check_solver_name
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ScenarioDecisions:
     @property
     def solved(self) -> Tensor:
         """Whether each sample has a decision, (B,) bool."""
-        return has_decision(self.status)
+        return has_decision_status(self.status)
 
     def __getitem__(self, name: str) -> Any:
         """Return a first-stage decision by its name, behind B in the shape of the variable."""

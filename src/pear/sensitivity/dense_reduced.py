@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import replay
+from pear.compile.cuda_graphs import run_as_graph
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.optimality.natural_sizes import is_noise
+from pear.optimality.natural_sizes import is_naturally_zero
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.exact_refinement import refine_projection
-from pear.solvers.linalg.dense_factors import factor_cholesky
+from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 _SHIFT = 1e-7  # δ, relative to the curvature
 _REFINEMENTS = 4
@@ -36,7 +36,7 @@ SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,)."""
 
 
-class ReducedKKT:
+class DenseReducedSystems:
     """Factorised reduced systems of a batch, one per sample, padded to a common size.
 
     Args:
@@ -72,7 +72,7 @@ class ReducedKKT:
     @classmethod
     def replayed(
         cls, qp: QuadraticProgram, active: ActiveSet, then: Callable[..., Any] | None = None, *given: Any
-    ) -> tuple[ReducedKKT, Any]:
+    ) -> tuple[DenseReducedSystems, Any]:
         """Build the systems and call ``then(systems, qp, active, *given)``, by one CUDA graph where that saves time.
 
         Args:
@@ -91,17 +91,17 @@ class ReducedKKT:
             for size, most in zip(common_sizes(active), (qp.n, qp.m), strict=True)
         )
 
-        def run(qp: QuadraticProgram, active: ActiveSet, *given: Any) -> tuple[ReducedKKT, Any]:
+        def run(qp: QuadraticProgram, active: ActiveSet, *given: Any) -> tuple[DenseReducedSystems, Any]:
             systems = cls(qp, active, (f, k))
             return systems._without_programs(), None if then is None else then(systems, qp, active, *given)
 
         known = qp.is_linear  # computed before the capture, because it reads H on the host
         numbers = max(qp.H.numel(), qp.A.numel(), qp.G.numel(), qp.batch * f * (f + qp.p + k))
-        systems, result = replay(("systems", known, f, k, then), run, (qp, active, *given), numbers)
+        systems, result = run_as_graph(("systems", known, f, k, then), run, (qp, active, *given), numbers)
         systems._qp, systems._active = qp, active
         return systems, result
 
-    def _without_programs(self) -> ReducedKKT:
+    def _without_programs(self) -> DenseReducedSystems:
         """A copy that does not hold the programs; ``solve`` works without them."""
         bare = object.__new__(type(self))
         vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
@@ -199,15 +199,17 @@ class ReducedKKT:
     def _solve_replayed(self, *sides: Tensor) -> SystemSolution:
         """``solve``, on a GPU as one CUDA graph where that saves time."""
         numbers = self._H.numel() + self._J.numel()
-        solved: SystemSolution = replay("solve", ReducedKKT.solve, (self._without_programs(), *sides), numbers)
+        solved: SystemSolution = run_as_graph(
+            "solve", DenseReducedSystems.solve, (self._without_programs(), *sides), numbers
+        )
         return solved
 
     def _refine_exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
         """Refine with exact residuals where the projection may be as small as the rounding of float64."""
         if x.is_cuda:
-            return torch.where(is_noise(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
+            return torch.where(is_naturally_zero(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
         mixed = self._mixes_units()
-        x = torch.where((is_noise(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
+        x = torch.where((is_naturally_zero(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
         for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
             one = self._qp[i], self._active[i], e[i], x[i], v_eq[i], v_in[i]
             x[i], v_eq[i], v_in[i], good[i] = refine_projection(*one)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.kkt_residual import Residuals
-from pear.optimality.verify import Verification, verify
+from pear.optimality.kkt_residual import OptimalityResiduals
+from pear.optimality.verification import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
 
 Array = NDArray[np.float64]
@@ -96,7 +96,7 @@ class RefinementSystem:
         self.is_curved = bool(curved.all())
         self._along, self._curvature = Z @ vectors[:, curved], values[curved]
 
-    def refine(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
+    def refine(self, x: DoubleDouble, y: DoubleDouble) -> OptimalityResiduals:
         """Correct a point and its multipliers in place, until a round no longer halves the correction.
 
         Args:
@@ -121,7 +121,7 @@ class RefinementSystem:
             left = self._exact_residuals(x, y)
         return left
 
-    def _exact_residuals(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
+    def _exact_residuals(self, x: DoubleDouble, y: DoubleDouble) -> OptimalityResiduals:
         """The residuals of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
         data = self._data
         both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
@@ -135,9 +135,9 @@ class RefinementSystem:
             (x.high - data["lb"]) + x.low,
             (data["ub"] - x.high) - x.low,
         )
-        return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
+        return OptimalityResiduals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
-    def _solve(self, left: Residuals) -> Array:
+    def _solve(self, left: OptimalityResiduals) -> Array:
         """Solve for the correction (n + p + m,) of x and of the multipliers that removes the residuals to first order.
 
         Where the correction is not unique, it has the least norm in the scaled units.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.sensitivity.program_curvature import apply_inverse_on_rows
+from pear.sensitivity.inverse_curvature import apply_inverse_curvature_on_rows
 from pear.sensitivity.reduced_systems import reduced_systems
 from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.fused import add_normal
+from pear.solvers.normal_component import add_normal_component
 
 
 def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
     return g, curved
 
 
-def inject_normal(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
+def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
     """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g, (B, n). Where n = 0, the result is g.
 
     Where H is singular, the definite matrix ``H + ρJᵀJ`` takes its place, which has the same projection P.
@@ -67,4 +67,4 @@ def inject_normal(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: f
     """
     if strength == 0:
         return g
-    return add_normal(apply_inverse_on_rows(solution.qp, solution.active, e), g, strength)
+    return add_normal_component(apply_inverse_curvature_on_rows(solution.qp, solution.active, e), g, strength)

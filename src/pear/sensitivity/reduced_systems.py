@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import ReducedKKT
-from pear.sensitivity.sparse_reduced import SparseSystems, SparseThenDenseSystems
+from pear.sensitivity.dense_reduced import DenseReducedSystems
+from pear.sensitivity.sparse_reduced import SparseReducedSystems, SparseThenDenseReducedSystems
 
-ReducedSystems = ReducedKKT | SparseSystems
+ReducedSystems = DenseReducedSystems | SparseReducedSystems
 """The factorised system ``[H_FF J_Fᵀ; J_F 0]`` of every sample, with F its free variables and J its held rows.
 
 Both classes have the same methods and the same two properties: ``usable`` (B,) is False where a system could not be
@@ -20,8 +20,8 @@ _LARGE = 1_000  # number of variables from which sparse systems of dense program
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The reduced systems of these programs with the constraints ``active`` held with equality."""
     if qp.is_sparse:
-        return SparseSystems(qp, active)
+        return SparseReducedSystems(qp, active)
     if qp.c.is_cuda:
-        return ReducedKKT.replayed(qp, active)[0]
+        return DenseReducedSystems.replayed(qp, active)[0]
     sparse = qp.sparse_form() if qp.n >= _LARGE else None
-    return ReducedKKT(qp, active) if sparse is None else SparseThenDenseSystems(qp, sparse, active)
+    return DenseReducedSystems(qp, active) if sparse is None else SparseThenDenseReducedSystems(qp, sparse, active)

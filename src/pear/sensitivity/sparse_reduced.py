@@ -7,8 +7,7 @@ left out, and their multipliers are zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from pear.compile.thread_pools import map_in_threads
 from pear.errors import ProblemError
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.optimality.natural_sizes import is_noise
+from pear.optimality.natural_sizes import is_naturally_zero
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import ReducedKKT, SystemSolution
+from pear.sensitivity.curvature_sign import curvature_sign
+from pear.sensitivity.dense_reduced import DenseReducedSystems, SystemSolution
 from pear.sensitivity.kept_by_sets import keep_by_sets
-from pear.sensitivity.program_curvature import curvature_sign
 
 if TYPE_CHECKING:
     from pear.solvers.exchanges.exchange_arrays import ExchangePlan
@@ -39,7 +39,7 @@ _REFINEMENTS = 40
 _STALLED = 0.7  # refinement stops where more than this share of the residual remains
 
 
-class SparseReducedKKT:
+class SparseReducedSystem:
     """The factorised reduced system of one sample.
 
     Args:
@@ -50,7 +50,7 @@ class SparseReducedKKT:
 
     def __init__(self, qp: QuadraticProgram, fixed: Array, rows: Array) -> None:
         # these import numba, which dense programs do not need
-        from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
+        from pear.solvers.linalg.equilibrated_program import equilibrated_program
         from pear.solvers.linalg.saddle import SaddlePattern
 
         self._n, self._p, self._m = qp.n, qp.p, qp.m
@@ -154,7 +154,7 @@ class SparseReducedKKT:
         return max(over_f, float(np.abs(rest_r).max(initial=0.0)) / size if size > 0 else 0.0)
 
 
-class SparseSystems:
+class SparseReducedSystems:
     """The reduced systems of sparse programs, one per sample, each built when it is first used.
 
     Args:
@@ -164,37 +164,45 @@ class SparseSystems:
     """
 
     def __init__(
-        self, qp: QuadraticProgram, active: ActiveSet, kept: list[SparseReducedKKT | None] | None = None
+        self, qp: QuadraticProgram, active: ActiveSet, kept: list[SparseReducedSystem | None] | None = None
     ) -> None:
         self.qp, self.active = qp, active
-        self.kept: list[SparseReducedKKT | None] = [None] * qp.batch if kept is None else kept
+        self.kept: list[SparseReducedSystem | None] = [None] * qp.batch if kept is None else kept
 
     @classmethod
     def joined(
-        cls, qp: QuadraticProgram, active: ActiveSet, singles: Sequence[ReducedKKT | SparseSystems | None], room: int
-    ) -> SparseSystems:
+        cls,
+        qp: QuadraticProgram,
+        active: ActiveSet,
+        singles: Sequence[DenseReducedSystems | SparseReducedSystems | None],
+        room: int,
+    ) -> SparseReducedSystems:
         """The systems of a batch, joined from those of its samples, which were built one by one.
 
         Args:
             qp: the programs.
             active: the constraints to hold.
-            singles: for each sample a ``SparseSystems`` of that sample alone, or None.
+            singles: for each sample a ``SparseReducedSystems`` of that sample alone, or None.
             room: how many entries all kept factors together may have. Factors beyond that are dropped.
         """
-        kept: list[SparseReducedKKT | None] = []
+        kept: list[SparseReducedSystem | None] = []
         for single in singles:
-            system = single.kept[0] if isinstance(single, SparseSystems) else None
+            system = single.kept[0] if isinstance(single, SparseReducedSystems) else None
             room -= 0 if system is None else system.fill
             kept.append(system if room >= 0 else None)
         return cls(qp, active, kept)
 
-    def of(self, i: int) -> SparseReducedKKT:
+    def of(self, i: int) -> SparseReducedSystem:
         """The system of sample i."""
         system = self.kept[i]
         if system is None:
             sets = self.active.fixed[i].numpy(), self.active.rows[i].numpy()
             system = keep_by_sets(
-                self.qp, "reduced system", sets, lambda: SparseReducedKKT(self.qp, *sets), lambda system: system.memory
+                self.qp,
+                "reduced system",
+                sets,
+                lambda: SparseReducedSystem(self.qp, *sets),
+                lambda system: system.memory,
             )
             self.kept[i] = system
         return system
@@ -213,7 +221,7 @@ class SparseSystems:
         """Solve for one right-hand side per sample, in threads. The flag is True where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
         r = torch.cat([r_eq, r_in], 1)
-        if exchange_plan(self.qp) is not None:
+        if sparse_exchange_plan(self.qp) is not None:
             x, v, good = self._solve_whole(f[None], r[None])
             return x[0], v[0, :, :p], v[0, :, p:], good[0]
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
@@ -241,7 +249,7 @@ class SparseSystems:
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
         p, m = self.qp.p, self.qp.m
-        if exchange_plan(self.qp) is None:
+        if sparse_exchange_plan(self.qp) is None:
             x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
             curved = good & self.curved(good)
         else:
@@ -249,7 +257,7 @@ class SparseSystems:
             f = torch.stack(several)
             xs, vs, goods = self._solve_whole(f, f.new_zeros(*f.shape[:2], p + m))
             x, v_eq, v_in, curved = xs[0], vs[0, :, :p], vs[0, :, p:], goods.all(0)
-        return torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x), v_eq, v_in, curved
+        return torch.where(is_naturally_zero(self.qp, x, e)[:, None], 0.0, x), v_eq, v_in, curved
 
     def _solve_whole(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Solve for K right-hand sides (K, B, n) and (K, B, p + m) per sample, with all systems factored whole.
@@ -259,7 +267,7 @@ class SparseSystems:
         """
         from pear.solvers.exchanges.sparse_exchanges import solve_sets
 
-        plan = exchange_plan(self.qp)
+        plan = sparse_exchange_plan(self.qp)
         assert plan is not None
         x, v, good = solve_sets(plan, self.active, f, r)
         nothing = ~(f.any(2) | r.any(2))  # the solution is zero, even where the system cannot be factored
@@ -283,7 +291,7 @@ class SparseSystems:
         )
 
 
-class SparseThenDenseSystems(SparseSystems):
+class SparseThenDenseReducedSystems(SparseReducedSystems):
     """The reduced systems of large dense programs: sparse ones first, and dense ones where the rank must be decided.
 
     Args:
@@ -297,8 +305,8 @@ class SparseThenDenseSystems(SparseSystems):
         self._given = qp
 
     @cached_property
-    def _dense(self) -> ReducedKKT:
-        return ReducedKKT(self._given, self.active)
+    def _dense(self) -> DenseReducedSystems:
+        return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e and the multipliers of the rows, by dense systems where the refinement does not converge."""
@@ -319,7 +327,7 @@ def _random_vector(n: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).standard_normal(n))
 
 
-def exchange_plan(qp: QuadraticProgram) -> ExchangePlan | None:
+def sparse_exchange_plan(qp: QuadraticProgram) -> ExchangePlan | None:
     """The plan by which systems are factored whole, made once for a problem; None where they cannot be."""
     from pear.solvers.exchanges.exchange_arrays import make_plan  # numba, which dense programs do not need
 
@@ -331,14 +339,3 @@ def _free_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_
     if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
     return sparse.csr_array(H[free][:, free])
-
-
-def map_in_threads(function: Callable[[int], None], count: int) -> None:
-    """Call ``function(i)`` for i = 0, …, count − 1, in as many threads as torch uses."""
-    threads = min(torch.get_num_threads(), count)
-    if threads < 2:
-        for i in range(count):
-            function(i)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
-        list(pool.map(function, range(count)))

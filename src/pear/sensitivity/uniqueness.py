@@ -10,15 +10,16 @@ from scipy.optimize import OptimizeResult
 from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError
-from pear.optimality.duals_and_active_sets import ActiveSet, Status
+from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.rule import DESCENT, PROJECTED
+from pear.optimality.status import Status
 from pear.problem.matrix import matrix_of_sample
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.curvature_sign import has_singular_curvature
 from pear.sensitivity.kept_by_sets import keep_by_sets
-from pear.sensitivity.program_curvature import is_singular_program
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.adapters.batch_arrays import stack
-from pear.solvers.adapters.scipy import solve_linear_program
+from pear.solvers.adapters.batch_arrays import stack_matrices
+from pear.solvers.adapters.scipy import solve_with_linprog
 
 _DIRECTIONS = 3  # random objectives whose ends are looked at; a variable that can move stands still in all by accident
 
@@ -39,13 +40,13 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
     if len(doubtful):
         qp = solution.qp[doubtful]
-        flat = is_singular_program(qp).expand(len(doubtful))
+        flat = has_singular_curvature(qp).expand(len(doubtful))
         doubtful = doubtful[flat]
         unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
-    if solution.qp.is_sparse and not bool(is_singular_program(solution.qp).any()):
+    if solution.qp.is_sparse and not bool(has_singular_curvature(solution.qp).any()):
         # the curvature is definite, so that the derivative exists, but the refinement did not converge
         raise SolveError(
             f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
@@ -116,7 +117,7 @@ class _FlatDirections:
         rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
         weak_rows, self.weak_lower, self.weak_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
         pinned = (lower & ~self.weak_lower) | (upper & ~self.weak_upper)
-        self.held, self.loose = stack(H, A, G[rows & ~weak_rows]), G[weak_rows]
+        self.held, self.loose = stack_matrices(H, A, G[rows & ~weak_rows]), G[weak_rows]
         # a variable at a weakly active bound may only move inward, and one whose bound has a multiplier not at all
         self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
         self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
@@ -140,7 +141,7 @@ class _FlatDirections:
     def solve(self, cost: NDArray[np.float64]) -> OptimizeResult:
         """Minimise ``costᵀd`` over these directions."""
         held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
-        return solve_linear_program(cost, self.held, held, self.loose, loose, self.low, self.high)
+        return solve_with_linprog(cost, self.held, held, self.loose, loose, self.low, self.high)
 
     def farthest(self, cost: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Return the direction (n,) that lowers ``cost`` (n,) most; None where no solver finds it."""

@@ -7,10 +7,11 @@ from functools import cached_property
 
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
-from pear.solvers.candidate import Projector, Start
+from pear.solvers.candidate import CandidateProjector, Start
 
 
 @dataclass
@@ -44,7 +45,7 @@ class VerifiedSolutions:
     repaired: Tensor
     reused: Tensor
     working: ActiveSet
-    projector: Projector | None
+    projector: CandidateProjector | None
     projects: Tensor
     kept: ReducedSystems | None = None
 

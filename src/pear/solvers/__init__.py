@@ -3,9 +3,19 @@
 Importing this package imports no solver; a backend's module is imported when it is first used.
 """
 
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status
+from pear.solvers.backend_registry import (
+    BACKENDS,
+    Backend,
+    available_backends,
+    backend_kind,
+    check_backend_kind,
+    choose_backend,
+    get_backend,
+    resolve_backends,
+)
 from pear.solvers.candidate import Candidate
-from pear.solvers.registry import BACKENDS, Backend, available, check, choose, get, kind_of, resolve
 
 __all__ = [
     "BACKENDS",
@@ -14,10 +24,10 @@ __all__ = [
     "Candidate",
     "Duals",
     "Status",
-    "available",
-    "check",
-    "choose",
-    "get",
-    "kind_of",
-    "resolve",
+    "available_backends",
+    "backend_kind",
+    "check_backend_kind",
+    "choose_backend",
+    "get_backend",
+    "resolve_backends",
 ]

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status, TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status
+from pear.optimality.tensor_record import TensorRecord
 
 
-class Projector(Protocol):
+class CandidateProjector(Protocol):
     """Projects vectors at the points of a candidate, with the state that the solver left there."""
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,7 +35,7 @@ class Projector(Protocol):
 
 
 @dataclass(frozen=True)
-class PartProjector:
+class PartCandidateProjector:
     """Projects only some samples of a batch.
 
     The other samples get zeros and are marked as not converged.
@@ -44,7 +46,7 @@ class PartProjector:
     """
 
     index: Tensor
-    projector: Projector
+    projector: CandidateProjector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
@@ -96,7 +98,7 @@ class Candidate(TensorRecord):
     guess: ActiveSet | None = None
     verified: bool = False
     exhausted: bool = False
-    projector: Projector | None = None
+    projector: CandidateProjector | None = None
     resume: Any = None
 
 

@@ -16,7 +16,7 @@ _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 
 @contextmanager
-def within(seconds: float | None, even: bool = True) -> Iterator[None]:
+def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
     """Limit the calls inside to ``seconds``, or to what is left of an outer limit; None sets no limit.
 
     Args:
@@ -40,7 +40,7 @@ def within(seconds: float | None, even: bool = True) -> Iterator[None]:
         _EVEN.reset(how)
 
 
-def seconds_left() -> float:
+def time_left() -> float:
     """Return the seconds until the limit: infinite without a limit, never negative.
 
     Other threads do not inherit the limit.
@@ -48,12 +48,12 @@ def seconds_left() -> float:
     return max(0.0, _DEADLINE.get() - read_clock())
 
 
-def has_even_shares() -> bool:
+def has_even_time_shares() -> bool:
     """Whether each integer program of a batch gets an equal share of the time that is left."""
     return _EVEN.get()
 
 
-def seconds_per_sample(n: int, rows: int) -> float:
+def time_per_sample(n: int, rows: int) -> float:
     """Return the time that a solver of another package gets for one continuous sample.
 
     A solver that takes longer returns its best point, and the pipeline tries the next solver of the table.
@@ -65,7 +65,7 @@ def seconds_per_sample(n: int, rows: int) -> float:
     return _SECONDS + _PER_UNKNOWN * (n + rows)
 
 
-def iterations_per_sample(n: int, rows: int) -> int:
+def iteration_limit_per_sample(n: int, rows: int) -> int:
     """Return the iteration limit for one sample, for solvers that count iterations instead of time.
 
     One iteration is taken to cost about a product with a dense factor.
@@ -75,4 +75,4 @@ def iterations_per_sample(n: int, rows: int) -> int:
         rows: the number of rows.
     """
     seconds = 5e-6 + 5e-9 * (n + rows) ** 2
-    return int(max(seconds_per_sample(n, rows) / seconds, 100))
+    return int(max(time_per_sample(n, rows) / seconds, 100))

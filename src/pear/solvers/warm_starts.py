@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear.optimality.duals_and_active_sets import Status, TensorRecord
-from pear.problem.matrix import MATRICES
-from pear.problem.problem_fields import FIELDS
+from pear.optimality.tensor_record import TensorRecord
+from pear.solvers.known_failures import KnownFailures
 
 MOST_BYTES = 2 * 2**30
 """Bytes that the rows of all keys may take together."""
@@ -48,7 +47,7 @@ class WarmStarts:
         self.generation = 0
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
-        self._tables: dict[str, SampleTable[Any]] = {}
+        self._tables: dict[str, WarmStartTable[Any]] = {}
         self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that are not loaded yet
         self.failures = KnownFailures()
 
@@ -85,7 +84,7 @@ class WarmStarts:
         make: Callable[[int], Rows],
         trim: Callable[[Rows, int], Rows] | None = None,
         is_valid: Callable[[Rows], bool] | None = None,
-    ) -> SampleTable[Rows]:
+    ) -> WarmStartTable[Rows]:
         """Return the table of that name, grown to hold a row for every key so far.
 
         Args:
@@ -96,7 +95,7 @@ class WarmStarts:
             is_valid: checks rows that come from a file.
         """
         if name not in self._tables:
-            table = SampleTable(make, trim, is_valid)
+            table = WarmStartTable(make, trim, is_valid)
             if name in self._saved:
                 table.load(self._saved[name])
             self._tables[name] = table
@@ -115,7 +114,7 @@ class WarmStarts:
         are too large for a file are left out. They are computed again when they are next used.
         """
         keys = list(self._slot)
-        if not all(is_plain_key(key) for key in keys):
+        if not all(is_plain_sample_key(key) for key in keys):
             return {}
         whole = all(type(key) is int and abs(key) < 1 << 63 for key in keys)
         tables = {name: table.state(len(keys)) for name, table in self._tables.items()}
@@ -150,7 +149,7 @@ class WarmStarts:
         self.__init__()  # type: ignore[misc]
 
 
-class SampleTable(Generic[Rows]):
+class WarmStartTable(Generic[Rows]):
     """Rows of one kind, one per sample, each with the fingerprint of the data that it was computed from.
 
     Attributes:
@@ -255,99 +254,9 @@ class SampleTable(Generic[Rows]):
         return torch.from_numpy(slots).to(first.device)
 
 
-class KnownFailures:
-    """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
-
-    A question names the data that the failure depends on. Failures are rare: fingerprints are computed only where a
-    sample of the batch has failed before.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
-
-    def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
-        """Return the known statuses of these samples.
-
-        Args:
-            question: names the data that the failure depends on, such as "constraints".
-            keys: B sample keys.
-            mark: returns the (B, f) fingerprint of that data.
-
-        Returns:
-            (B,) int8 codes of ``Status``, SOLVED where no failure is known; None where no failure is known for any
-            sample.
-        """
-        kept = self._kept.get(question)
-        hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
-        if not kept or not hits:
-            return None
-        status = [0] * len(keys)
-        for i, row in zip(hits, _row_bytes(mark()[hits]), strict=True):
-            name, data = kept[keys[i]]
-            status[i] = name if row == data else 0
-        return torch.tensor(status, dtype=torch.int8) if any(status) else None
-
-    def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
-        """Keep the statuses (B,) other than SOLVED, and forget earlier failures of the SOLVED samples."""
-        kept = self._kept.setdefault(question, {})
-        names = status.tolist()
-        bad = [i for i, name in enumerate(names) if name != 0]
-        if kept:
-            for key in keys:
-                kept.pop(key, None)
-        for i, row in zip(bad, _row_bytes(mark()[bad]) if bad else (), strict=True):
-            kept[keys[i]] = names[i], row
-
-    def state(self) -> dict[str, Any]:
-        """Return all statuses, with the fingerprints as strings of hexadecimal digits."""
-        return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> KnownFailures:
-        """Rebuild the failures from their ``state``."""
-        found = cls()
-        for name, rows in state.items():
-            found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
-        return found
-
-
-def _row_bytes(rows: Tensor) -> list[bytes]:
-    """Return the bytes of each row. Unlike numbers, the bytes of a NaN equal themselves."""
-    return [row.tobytes() for row in rows.cpu().numpy()]
-
-
-def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """Return (B, f) float64 rows that are equal where the cost, smoothing and fields of two calls are equal.
-
-    A row holds all vectors in full. A matrix is represented by its product with a fixed random vector.
-
-    Args:
-        cost: (B, n) costs.
-        smoothing: λ.
-        fields: values that replace fields of the problem in this call, shared or per sample.
-    """
-    B = len(cost)
-    parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
-    for name, value in sorted((fields or {}).items()):
-        parts.append(cost.new_full((B, 1), FIELDS.index(name), dtype=torch.float64))
-        own = torch.as_tensor(value, dtype=torch.float64, device=cost.device).detach()
-        own = own @ _fingerprint_weights(own.shape[-1], cost.device) if name in MATRICES else own
-        parts.append((own if own.dim() == 2 else own.reshape(1, -1)).expand(B, -1))
-    return torch.cat(parts, 1)
-
-
-def curvature_fingerprint(Q: Tensor) -> Tensor:
-    """Return (B, n) fingerprints of curvatures (B, n, n): their products with a fixed random vector."""
-    return Q.detach() @ _fingerprint_weights(Q.shape[-1], Q.device)
-
-
-def _fingerprint_weights(n: int, device: torch.device) -> Tensor:
-    return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
-
-
-def is_plain_key(key: Hashable) -> bool:
+def is_plain_sample_key(key: Hashable) -> bool:
     """True where a file of numbers and strings can hold a sample's key."""
-    return all(map(is_plain_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
+    return all(map(is_plain_sample_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
 def _has_same_form(saved: Any, own: Any) -> bool:

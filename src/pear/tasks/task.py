@@ -15,7 +15,7 @@ from pear.decisions.failures import report_failures
 from pear.errors import PluginError, ProblemError
 from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
 from pear.losses.regret_outcome import RegretOutcome
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.problem.tensor_conversion import is_tensor_finite, to_batch_tensor
 

@@ -15,7 +15,7 @@ import torch
 
 from pear.decisions.solve import solve
 from pear.errors import PearError
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.plugins import find_plugin
 from pear.problem import Model
 from pear.problem.importers import IMPORTERS, Importer

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from pear.decisions.pipeline import solve_in_pipeline
-from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.kkt_residual import kkt_residual
 from pear.optimality.rule import INTEGRAL, OPTIMAL
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.backend_registry import Backend, get_backend
 from pear.solvers.candidate import Candidate
-from pear.solvers.registry import Backend, get
 from pear.testing.checks import Check, require, run_checks
 from pear.testing.program_zoo import (
     BOUNDED,
@@ -61,7 +61,7 @@ def solver_checks(solver: str | Backend) -> list[Check]:
         >>> [str(check) for check in solver_checks("binary")][:2]
         ['milp: optima are proven', 'milp: rows of their own']
     """
-    row = get(solver) if isinstance(solver, str) else solver
+    row = get_backend(solver) if isinstance(solver, str) else solver
     subject = f"the solver '{row.name}'"
     return [Check(subject, name, partial(body, row)) for name, body in _all_checks(row)]
 

@@ -16,8 +16,8 @@ from pear.clock import read_clock
 from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError, SolveError, TrainingError
 from pear.losses.methods import as_method
-from pear.optimality.duals_and_active_sets import Status
-from pear.solvers.time_limit import within
+from pear.optimality.status import Status
+from pear.solvers.time_limit import limit_time
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
 from pear.train.history import History, Progress
@@ -203,7 +203,7 @@ def train_candidate(
         if one.checkpoint:
             path.write_bytes(one.checkpoint)
         try:
-            with within(time_left.race, even=False):
+            with limit_time(time_left.race, even=False):
                 one.history = fit(
                     one.model,
                     copy.deepcopy(one.loss),

@@ -11,7 +11,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.forecast_judge import judged_rows_and_costs
 from pear.losses.recourse_outcome import best_recourse_status
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Model, Problem
 from pear.problem.model import model_with_predicted_rows
 from pear.problem.sample_keys import as_keys, count_keyed_samples

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pear.errors import SolveError
-from pear.optimality.duals_and_active_sets import Status
-from pear.solvers.time_limit import within
+from pear.optimality.status import Status
+from pear.solvers.time_limit import limit_time
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def validate_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
     if seconds <= 0:
         return None
     try:
-        with within(seconds, even=False):
+        with limit_time(seconds, even=False):
             return judge()
     except SolveError as error:
         if Status.TIME_LIMIT in error.statuses:

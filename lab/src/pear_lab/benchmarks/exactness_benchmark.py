@@ -21,7 +21,7 @@ from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
-from pear.solvers.registry import available
+from pear.solvers.backend_registry import available_backends
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.exactness_families import EXACTNESS_FAMILIES, ExactnessCase
 from pear_lab.benchmarks.text_table import TextTable
@@ -93,7 +93,7 @@ def run(
     Raises:
         MissingExtraError: no other solver is installed that could serve as a reference.
     """
-    names = [b.name for b in available() if "qp" in b.kinds] if solvers is None else solvers
+    names = [b.name for b in available_backends() if "qp" in b.kinds] if solvers is None else solvers
     for name in names:
         reference_solvers(name)
     rows = []

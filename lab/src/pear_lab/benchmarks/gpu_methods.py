@@ -26,7 +26,7 @@ from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
-from pear.solvers.registry import BACKENDS
+from pear.solvers.backend_registry import BACKENDS
 from pear_lab.benchmarks.program_draws import Draw
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.timing import timed_gradient

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from pear.errors import MissingExtraError
-from pear.solvers.binary.binary_plan import forget
-from pear.solvers.registry import get
+from pear.solvers.backend_registry import get_backend
+from pear.solvers.binary.binary_plan import forget_binary_plans
 from pear.tasks import Knapsack, random_knapsack
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.number_formats import format_number
@@ -89,7 +89,7 @@ def run(settings: IntegerSettings, callbacks: Callbacks) -> None:
     Raises:
         MissingExtraError: highspy is not installed.
     """
-    highs = get("highs")
+    highs = get_backend("highs")
     if not highs.installed:
         raise MissingExtraError(f"this benchmark compares with HiGHS; run {highs.how_to_install}")
     task = random_knapsack(seed=settings.seed, jobs=settings.threads)
@@ -120,7 +120,7 @@ def _perturb_values(values: Array, size: float, random: np.random.Generator) -> 
 
 def _integer_row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
     """Time our 0-1 solver and HiGHS on the same values, and return what they took and where they differ."""
-    forget()
+    forget_binary_plans()
     chosen, seconds = _time_call(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)
     again = np.nan

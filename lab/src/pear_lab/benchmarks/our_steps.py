@@ -15,7 +15,7 @@ from pear.problem import Problem
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import States
-from pear.solvers.fused import RegretCall
+from pear.solvers.regret_call import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients, GradientBatch
 from pear_lab.benchmarks.timing import Step, synchronize, timed_gradient, times_curvature
 

@@ -15,7 +15,7 @@ from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import NotUniqueError, PearError
 from pear.losses import PEARLoss, regret_gradient
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear_lab.judge import judge_answer as judging
 from pear_lab.judge.exact_tangent import ExactTangent

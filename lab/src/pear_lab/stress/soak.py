@@ -16,7 +16,7 @@ from torch import nn
 from pear.decisions import solve
 from pear.losses import PEARLoss
 from pear.losses.last_call import LastCall
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit

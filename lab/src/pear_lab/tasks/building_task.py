@@ -85,7 +85,9 @@ class Building(Task):
         units, capacities = self._whole_units
         whole = torch.from_numpy(capacities[rows] >= 0)
         z = torch.empty(values.shape, dtype=torch.float64)
-        found = dynamic_programming.fill(_building_float64(values[whole]), units, capacities, rows[whole.numpy()])
+        found = dynamic_programming.solve_by_dynamic_programming(
+            _building_float64(values[whole]), units, capacities, rows[whole.numpy()]
+        )
         z[whole] = torch.from_numpy(found.chosen).double()
         if not whole.all():
             z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x

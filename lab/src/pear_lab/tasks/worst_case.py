@@ -16,7 +16,7 @@ from pear.losses.cost_pairs import check_cost_pair
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
 from pear.problem.tensor_conversion import to_batch_tensor
-from pear.solvers.binary.selection_search import Search
+from pear.solvers.binary.selection_search import SelectionSearch
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import ShortestPath, Task
 from pear.tasks.path_graph import PathGraph
@@ -156,7 +156,9 @@ def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor
         G, h = (part if part.ndim == dim else part[i] for part, dim in ((problem.G, 2), (problem.h, 1)))
         rows, limits = worst_case_rows(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
         slack = np.append(np.full(len(h), OPTIMAL), 0.0)
-        search = Search(charge[i : i + 1].numpy(), TightenedRows.of(rows, limits, slack=slack), best[i : i + 1].numpy())
+        search = SelectionSearch(
+            charge[i : i + 1].numpy(), TightenedRows.of(rows, limits, slack=slack), best[i : i + 1].numpy()
+        )
         worst[i] = torch.from_numpy(search.run().z[0])
         if worst[i].isnan().any():
             rows, limits = worst_case_rows(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)

@@ -10,7 +10,7 @@ from scipy import sparse
 from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.presolving.independent_rows import row_lengths
 from pear.problem.quadratic_program import MAX_SHARE, MIN_VARIABLES
-from pear.solvers.linalg.dense_factors import row_rank
+from pear.solvers.linalg.cholesky_factor import row_rank
 from pear.wording import count_noun, list_names
 
 

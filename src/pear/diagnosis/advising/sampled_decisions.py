@@ -18,14 +18,14 @@ from pear.diagnosis.advising.subject_and_findings import Clock, Findings, Subjec
 from pear.errors import FailedSamplesWarning, SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret_outcome import RegretOutcome
-from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import INTEGRAL
+from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.derived_problems import problem_without_plans
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.linalg.dense_factors import row_rank
-from pear.solvers.time_limit import within
+from pear.solvers.linalg.cholesky_factor import row_rank
+from pear.solvers.time_limit import limit_time
 from pear.wording import count_noun, format_seconds, list_names
 
 _MOST = 256  # samples that are decided
@@ -293,7 +293,7 @@ def _time_elastic_integers(model: Model, s: Subject, rows: Tensor, limit: float)
     few = rows[evenly_spread_rows(len(rows), _FEW_ELASTIC)]
     decider = RecourseDecider(model[few])
     truth = decider.values(s.values[few].to(model.problem.device), None)
-    with within(limit):
+    with limit_time(limit):
         began = time.perf_counter()
         decider.solve_integers(truth, None)
         return (time.perf_counter() - began) / len(few)

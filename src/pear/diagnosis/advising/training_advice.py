@@ -18,7 +18,7 @@ from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import problem_of_model
-from pear.solvers.registry import kind_of, order_by_cost, resolve, usable_backends
+from pear.solvers.backend_registry import backend_kind, order_backends_by_cost, resolve_backends, usable_backends
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
@@ -59,9 +59,9 @@ def name_solvers(s: Subject, smoothing: Smoothing | None, findings: Findings) ->
 def _choose_solver(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float) -> tuple[str, str]:
     """Return the name of the first installed solver that accepts the problem, and a sentence with the reason."""
     qp = problem[[0]].canonical(cost, smoothing)
-    kind = kind_of(qp) if problem.phi is None else "qp"
-    table = resolve("auto", kind, problem.is_sparse)
-    able = order_by_cost(table, qp)
+    kind = backend_kind(qp) if problem.phi is None else "qp"
+    table = resolve_backends("auto", kind, problem.is_sparse)
+    able = order_backends_by_cost(table, qp)
     taken = next(usable_backends([row for row in able if row.installed], qp))
     passed = [
         f"{row.name} {'does not take one of this shape' if row.installed else 'is not installed'}"

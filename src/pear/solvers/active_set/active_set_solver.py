@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.status import Status
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import MIN_VARIABLES, QuadraticProgram
 from pear.solvers.active_set import kernel_calls as batch
@@ -21,7 +22,7 @@ from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.kernel_arrays import BASIS_START, GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.active_set.row_multipliers import row_multipliers
 from pear.solvers.candidate import Candidate, empty_candidate
-from pear.solvers.fused import RowResponse
+from pear.solvers.fused_pass import FusedRowResponse
 
 _MANY_ROWS = 150  # of a linear program
 
@@ -119,7 +120,7 @@ class CompiledProjector:
         g, good = batch.project_batch(self.programs, error, self.at, self.states, np.arange(len(error)))
         return torch.from_numpy(g), torch.from_numpy(good)
 
-    def respond(self, w: Tensor, active: ActiveSet) -> RowResponse | None:
+    def respond(self, w: Tensor, active: ActiveSet) -> FusedRowResponse | None:
         """Solve the reduced systems of the backward pass, for the samples that have a basis; None where none has.
 
         Args:
@@ -134,11 +135,11 @@ class CompiledProjector:
         if found is None or not len(based):
             return None
         if len(based) == len(w):
-            return RowResponse(p, found[0], found[1], good & found[2])
+            return FusedRowResponse(p, found[0], found[1], good & found[2])
         equality, inequality = (w.new_zeros(len(w), part.shape[1]) for part in found[:2])
         accurate = torch.zeros_like(good)
         equality[some], inequality[some], accurate[some] = found
-        return RowResponse(p, equality, inequality, good & accurate)
+        return FusedRowResponse(p, equality, inequality, good & accurate)
 
 
 def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:

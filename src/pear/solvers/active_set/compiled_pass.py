@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_convex, is_definite
+from pear.optimality.definiteness import is_definite, is_semidefinite
+from pear.optimality.dense_inverse import apply_dense_inverse
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.inverse_curvature import apply_dense_inverse
 from pear.problem import Problem
 from pear.problem.problem_fields import FIELDS
 from pear.problem.quadratic_program import MIN_VARIABLES
@@ -35,8 +35,11 @@ from pear.solvers.active_set.kernel_arrays import (
 )
 from pear.solvers.active_set.kernel_calls import Array, Index
 from pear.solvers.active_set.solution_store import SolutionStore, void_true_solutions
-from pear.solvers.fused import FusedDecisions, FusedPass, PassSolutions, RegretCall, Regrets, add_normal
-from pear.solvers.warm_starts import WarmStarts, curvature_fingerprint
+from pear.solvers.fingerprints import curvature_fingerprint
+from pear.solvers.fused_pass import FusedDecisions, FusedPass, FusedSolutions
+from pear.solvers.normal_component import add_normal_component
+from pear.solvers.regret_call import RegretCall, RegretCallResults
+from pear.solvers.warm_starts import WarmStarts
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
 _MOST_FACTORS = 1 << 28  # bytes of the factors of a problem's own Hessians that are kept
@@ -136,7 +139,7 @@ class CompiledPass:
             return FusedDecisions(x, projector, doubtful, left=rest)
         return FusedDecisions(x, projector, doubtful, left=rest, duals=_duals(outcome), active=_active_set(outcome))
 
-    def solve(self, cost: Tensor, smoothing: float) -> PassSolutions | None:
+    def solve(self, cost: Tensor, smoothing: float) -> FusedSolutions | None:
         """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
 
         Args:
@@ -155,9 +158,9 @@ class CompiledPass:
         # arrays as far as possible: an operation on small tensors takes several times as long
         x, value, residual = map(torch.from_numpy, (found.x, _objective_values(P, c, found.x), found.kkt_residual))
         weak = ActiveSet(*map(torch.from_numpy, (found.weak_rows, found.weak_lower, found.weak_upper)))
-        return PassSolutions(x, value, _duals(found), _active_set(found), weak, residual)
+        return FusedSolutions(x, value, _duals(found), _active_set(found), weak, residual)
 
-    def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
+    def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
         """Compute regrets and gradients of a batch.
 
         Returns:
@@ -190,7 +193,7 @@ class CompiledPass:
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
             rescaled = self._apply_inverse(P, at, results.outcome, parts.injected)
-            parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
+            parts = replace(parts, injected=add_normal_component(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(left)
 
     def all_samples(self, count: int, smoothing: float) -> tuple[Programs, Index, SolutionTable, States] | None:
@@ -249,7 +252,7 @@ class CompiledPass:
         if not same_rows or not self._is_supported(smoothing, cost, fields):
             return None
         P = self._call_programs(checked, smoothing, set(fields))
-        if "Q" in fields and not bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
+        if "Q" in fields and not bool(is_semidefinite(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
             return None
         default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else kernel_calls.default_start(P)
         return P, default, at
@@ -314,9 +317,8 @@ class CompiledPass:
         return np.ascontiguousarray(Q.detach().numpy())
 
     def _check_true_curvature(self, P: Programs, call: RegretCall) -> Array | None:
-        Q = self.problem.checked(call.true, Q=call.true_Q)["Q"]
-        Q = Q if Q.dim() == 3 else Q[None]
-        return np.ascontiguousarray(Q.numpy()) if bool(is_convex(Q, P.sign, P.smoothing).all()) else None
+        Q = self.problem.checked(call.true, Q=call.true_Q)["Q"].reshape(-1, self.problem.n, self.problem.n)
+        return np.ascontiguousarray(Q.numpy()) if bool(is_semidefinite(Q, P.sign, P.smoothing).all()) else None
 
     def _is_definite(self, P: Programs) -> bool:
         """True where the objective is certainly curved in every direction."""
@@ -340,8 +342,8 @@ class CompiledPass:
         return self._own_factor if len(P.Q) == 1 else self._own_factor[torch.from_numpy(at)]
 
 
-def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
-    """Convert the results of the compiled pass to ``Regrets``, with every sample marked as solved.
+def regrets_of(results: CompiledRegrets, best: Array) -> RegretCallResults:
+    """Convert the results of the compiled pass to ``RegretCallResults``, with every sample marked as solved.
 
     Args:
         results: the results of the pass.
@@ -353,7 +355,7 @@ def regrets_of(results: CompiledRegrets, best: Array) -> Regrets:
     solved, true_solved, never = map(
         torch.from_numpy, (np.zeros(len(x), kind) for kind in (np.int8, np.int8, np.bool_))
     )
-    return Regrets(value, exact, injected, x, ideal, solved, true_solved, residual, reused, never)
+    return RegretCallResults(value, exact, injected, x, ideal, solved, true_solved, residual, reused, never)
 
 
 def _unsolved(outcome: CompiledSolutions) -> Index:

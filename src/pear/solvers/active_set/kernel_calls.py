@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.compile import thread_pools
+from pear.compile import openmp, thread_pools
 from pear.solvers.active_set.dual_plan import no_dual_plan
 from pear.solvers.active_set.kernel_arrays import (
     DECIDE,
@@ -241,7 +241,9 @@ def _run_kernel(
             own = team._replace(turn=np.array([first, worker]))
             run_batch(*call, own, min(first + team.step, B))
 
-    for future in [thread_pools.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
+    for future in [
+        thread_pools.shared_thread_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)
+    ]:
         future.result()
 
 
@@ -280,7 +282,7 @@ def _openmp_address() -> int:
     """Return the address of ``GOMP_parallel``; 0 where it is not to be used."""
     from pear.compile.jit import PRIVATE  # imports numba
 
-    return thread_pools.openmp_address() if PRIVATE else 0
+    return openmp.openmp_address() if PRIVATE else 0
 
 
 def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:

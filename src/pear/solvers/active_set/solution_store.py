@@ -12,7 +12,7 @@ from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, SolutionTable, States
 from pear.solvers.active_set.kernel_calls import Index, most_superbasics, table_fits, temporary_table
 from pear.solvers.active_set.settings import REFRESH
-from pear.solvers.warm_starts import SampleTable, WarmStarts
+from pear.solvers.warm_starts import WarmStarts, WarmStartTable
 
 MOST_BYTES = 1 << 22
 """Largest size of the inverses that are saved. Larger ones take longer to write than to compute again."""
@@ -99,7 +99,7 @@ class SolutionStore:
         return same
 
     def _load_table(self) -> SolutionTable:
-        table: SampleTable[SolutionTable] = self.starts.table(
+        table: WarmStartTable[SolutionTable] = self.starts.table(
             _NAME, self._new_rows, without_large_inverses, are_working_sets_valid
         )
         return table.rows

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.optimality.duals_and_active_sets import Status
-from pear.optimality.screen import screen
+from pear.optimality.program_screen import screen_programs
+from pear.optimality.status import Status
 from pear.problem.matrix import is_sparse_matrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
@@ -113,13 +113,13 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
         yield Group(members, row(batch.H, first), row(batch.A, first), G, rows, row(finite, first))
 
 
-def row_limits(batch: ProgramArrays, group: Group, i: int) -> tuple[Array, Array]:
+def group_row_limits(batch: ProgramArrays, group: Group, i: int) -> tuple[Array, Array]:
     """Return (p + k,) lower and upper limits of the rows [A; G] of sample ``i``, with the rows G of its group."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     return np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
 
 
-def stack(*parts: Any) -> Any:
+def stack_matrices(*parts: Any) -> Any:
     """Stack matrices row-wise; the result is sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
@@ -136,7 +136,7 @@ class CandidateRows:
         if qp.integer is not None and bool(qp.integer.any()):
             self._candidate = replace(self._candidate, bound=torch.full_like(self._candidate.x[:, 0], torch.nan))
         self._status = self._candidate.status.numpy()
-        settled = screen(qp).cpu().numpy()
+        settled = screen_programs(qp).cpu().numpy()
         self._status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pear.compile import thread_pools
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
@@ -22,10 +22,10 @@ from pear.solvers.adapters.batch_arrays import (
     CandidateRows,
     Group,
     ProgramArrays,
+    group_row_limits,
     groups,
     row,
-    row_limits,
-    stack,
+    stack_matrices,
 )
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
@@ -69,13 +69,13 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, new_highs
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_unpriced_model(batch, group, matrix, units, i))
             # the clock of HiGHS runs over all samples
-            seconds = highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1])
+            seconds = highs.getRunTime() + time_limit.time_per_sample(*matrix.shape[::-1])
             _read_solution(highs, group, i, _solve_for_cost(highs, batch.c[i], seconds), candidates)
 
     jobs = []
     for group in groups(batch, todo):
-        matrix = sp.csc_matrix(stack(group.A, group.G))
-        parts = thread_pools.split_samples(len(group.members)) if len(todo) > 1 else [slice(None)]
+        matrix = sp.csc_matrix(stack_matrices(group.A, group.G))
+        parts = thread_pools.split_for_threads(len(group.members)) if len(todo) > 1 else [slice(None)]
         jobs += [(group, matrix, group.members[part]) for part in parts]
     if len(jobs) == 1:
         solve_some(jobs[0])
@@ -86,14 +86,14 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, new_highs
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
     """Solve the integer programs of the batch in threads, each within its share of the time that is left."""
     assert batch.integer is not None
-    todo, seconds = candidates.todo, time_limit.seconds_left()
-    clock = _Clock(seconds, len(todo), thread_pools.thread_count() if time_limit.has_even_shares() else len(todo))
+    todo, seconds = candidates.todo, time_limit.time_left()
+    clock = _Clock(seconds, len(todo), thread_pools.thread_count() if time_limit.has_even_time_shares() else len(todo))
     jobs = []
     for group in groups(batch, todo):
-        matrix = sp.csc_matrix(stack(group.A, group.G))
+        matrix = sp.csc_matrix(stack_matrices(group.A, group.G))
         units = MilpUnits.of(matrix, batch.integer)
         scaled = units.scaled(matrix)
-        for part in thread_pools.split_samples(len(group.members)):
+        for part in thread_pools.split_for_threads(len(group.members)):
             jobs.append(_IntegerJob(batch, group, scaled, units, group.members[part].tolist(), clock, candidates))
     thread_pools.run_in_threads(_IntegerJob.run, jobs, clock.stop.set, seconds)
 
@@ -192,7 +192,7 @@ def _unpriced_model(
 
     It has the rows ``matrix`` = [A; G], their limits and the bounds, all in ``units``.
     """
-    lower, upper = row_limits(batch, group, i)
+    lower, upper = group_row_limits(batch, group, i)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
     lp.col_cost_ = np.zeros(lp.num_col_)

@@ -6,7 +6,7 @@ import numpy as np
 import osqp
 import scipy.sparse as sp
 
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
@@ -14,10 +14,10 @@ from pear.solvers.adapters.batch_arrays import (
     CandidateRows,
     Group,
     ProgramArrays,
+    group_row_limits,
     groups,
     row,
-    row_limits,
-    stack,
+    stack_matrices,
 )
 from pear.solvers.candidate import Candidate
 
@@ -58,10 +58,10 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
         solver.setup(
             P=sp.csc_matrix(group.H),
             q=np.zeros(n),
-            A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
+            A=sp.csc_matrix(stack_matrices(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_osqp_settings(tol, time_limit.seconds_per_sample(n, p + k + len(box))),
+            **_osqp_settings(tol, time_limit.time_per_sample(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return
@@ -108,5 +108,5 @@ def _osqp_settings(tol: float, seconds: float) -> dict[str, float | bool]:
 
 def _stacked_limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
     """Return (p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
-    lower, upper = row_limits(batch, group, i)
+    lower, upper = group_row_limits(batch, group, i)
     return np.concatenate([lower, row(batch.lb, i)[box]]), np.concatenate([upper, row(batch.ub, i)[box]])

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from qpsolvers.exceptions import ProblemError, SolverError
 
 from pear.errors import UnknownSolverError
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row
@@ -30,12 +30,12 @@ _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
 }
 _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "daqp": lambda n, rows: {"iter_limit": min(time_limit.iterations_per_sample(n, rows), 10_000)},
-    "piqp": lambda n, rows: {"max_iter": min(time_limit.iterations_per_sample(n, rows), 250)},
-    "clarabel": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
+    "daqp": lambda n, rows: {"iter_limit": min(time_limit.iteration_limit_per_sample(n, rows), 10_000)},
+    "piqp": lambda n, rows: {"max_iter": min(time_limit.iteration_limit_per_sample(n, rows), 250)},
+    "clarabel": lambda n, rows: {"time_limit": time_limit.time_per_sample(n, rows)},
     # Up to 1,500 steps each; its default of 10,000 is what it takes where a program is unbounded.
-    "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iterations_per_sample(n, rows) // 1500, 20), 100)},
-    "osqp": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
+    "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iteration_limit_per_sample(n, rows) // 1500, 20), 100)},
+    "osqp": lambda n, rows: {"time_limit": time_limit.time_per_sample(n, rows)},
 }
 
 # Statuses that solvers report for failures. ProxQP is missing on purpose: at its fixed threshold it calls feasible

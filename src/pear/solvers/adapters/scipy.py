@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy
 
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
@@ -16,10 +16,10 @@ from pear.solvers.adapters.batch_arrays import (
     CandidateRows,
     Group,
     ProgramArrays,
+    group_row_limits,
     groups,
     row,
-    row_limits,
-    stack,
+    stack_matrices,
 )
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
@@ -43,13 +43,13 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, candidates)
             else:
-                shares = waiting if time_limit.has_even_shares() else 1
-                _solve_milp(batch, group, i, time_limit.seconds_left() / shares, candidates)
+                shares = waiting if time_limit.has_even_time_shares() else 1
+                _solve_milp(batch, group, i, time_limit.time_left() / shares, candidates)
             waiting -= 1
     return candidates.candidate()
 
 
-def solve_linear_program(
+def solve_with_linprog(
     c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
 ) -> OptimizeResult:
     """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by SciPy's ``linprog``, which runs HiGHS.
@@ -77,10 +77,10 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
     options: dict[str, Any] = {
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
-        "time_limit": time_limit.seconds_per_sample(len(lb), group.A.shape[0] + group.G.shape[0]),
+        "time_limit": time_limit.time_per_sample(len(lb), group.A.shape[0] + group.G.shape[0]),
     }
     program = batch.c[i], group.A, b, group.G, h[group.rows], lb, ub
-    result, status = _run_twice(lambda presolve: solve_linear_program(*program, presolve=presolve, **options))
+    result, status = _run_twice(lambda presolve: solve_with_linprog(*program, presolve=presolve, **options))
     if status != Status.SOLVED:  # linprog then returns no point, or no multipliers
         candidates.fail(i, status)
         return
@@ -92,9 +92,9 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
 def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, candidates: CandidateRows) -> None:
     """Solve the integer program of sample i with ``milp``, and write its point and proven bound to the candidates."""
     assert batch.integer is not None
-    matrix = stack(group.A, group.G)
+    matrix = stack_matrices(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)
-    lower, upper = (limits * units.rows for limits in row_limits(batch, group, i))
+    lower, upper = (limits * units.rows for limits in group_row_limits(batch, group, i))
     cost = batch.c[i] * units.columns
     unit = cost_unit(cost, _LEAST_COST)
     result, status = _run_twice(

@@ -140,6 +140,6 @@ def unpack_bits(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
 _plans: BoundedCache[BinaryPlan] = BoundedCache(_SPACE)
 
 
-def forget() -> None:
+def forget_binary_plans() -> None:
     """Drop all plans with their decisions, so that the next call searches from scratch."""
     _plans.clear()

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pear.compile import thread_pools
 from pear.compile import thread_pools as threads
-from pear.optimality.duals_and_active_sets import Status
-from pear.optimality.screen import screen
+from pear.optimality.program_screen import screen_programs
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import ProgramArrays
@@ -25,7 +25,7 @@ from pear.solvers.binary.binary_plan import (
     unpack_bits,
     whole_bounds,
 )
-from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
+from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, Ints, SelectionSearch, nodes_of_search
 from pear.solvers.binary.tightened_rows import Array
 from pear.solvers.candidate import Candidate, empty_candidate
 
@@ -62,7 +62,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _fill_candidate(qp: QuadraticProgram, found: Candidate) -> None:
     """Solve the programs and write points, statuses and bounds into ``found``."""
     assert found.bound is not None
-    batch, settled = ProgramArrays.of(qp), screen(qp).cpu().numpy()
+    batch, settled = ProgramArrays.of(qp), screen_programs(qp).cpu().numpy()
     x, status, bound = found.x.numpy(), found.status.numpy(), found.bound.numpy()
     status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
     low, high = whole_bounds(batch.lb, batch.ub)
@@ -98,7 +98,7 @@ class _Job(NamedTuple):
         """Search for the best decisions; return the results by key."""
         if not self.plan.possible:
             return dict.fromkeys(self.keys, SearchResult(b"", np.nan, NOTHING))
-        found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
+        found = SelectionSearch(self.values, self.plan.rows, self.starts, self.budget).run()
         parts = zip(self.keys, pack_bits(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
         return {key: SearchResult(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
@@ -112,11 +112,11 @@ def _answers_by_plan(
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
         keys = [value.tobytes() for value in values]
         answers = dict(zip(keys, plan.answers.find(keys), strict=True))
-        budget = nodes_for(plan.rows)
+        budget = nodes_of_search(plan.rows)
         groups.append((plan, members, keys, answers, budget))
         new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
         starts = plan.starts(values[new]) if new else None
-        for part in thread_pools.split_samples(len(new)):
+        for part in thread_pools.split_for_threads(len(new)):
             start = None if starts is None else starts[part]
             jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start, budget))
     found: dict[bytes, dict[bytes, SearchResult]] = defaultdict(dict)
@@ -137,4 +137,4 @@ def _run_searches(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
         for job in jobs:
             job.budget[0] = 0
 
-    return threads.run_in_threads(_Job.run, jobs, stop, 0.5 * time_limit.seconds_left())
+    return threads.run_in_threads(_Job.run, jobs, stop, 0.5 * time_limit.time_left())

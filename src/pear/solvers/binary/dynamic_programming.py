@@ -35,7 +35,7 @@ class Fillings(NamedTuple):
     most: Array
 
 
-def fill(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings:
+def solve_by_dynamic_programming(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings:
     """Find the selections of greatest value; see ``Fillings`` for the arguments and the result."""
     B, n = values.shape
     most = np.zeros((n + 1, 1 + max(capacities[rows].tolist(), default=0)))  # of few numbers faster than numpy's max

@@ -36,12 +36,12 @@ class SearchOutcomes(NamedTuple):
     outcome: NDArray[np.int8]
 
 
-def nodes_for(rows: TightenedRows) -> Ints:
+def nodes_of_search(rows: TightenedRows) -> Ints:
     """Return (1,) the number of nodes that a search may visit: fewer where each node takes longer."""
     return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
 
-class Search:
+class SelectionSearch:
     """A search for the feasible selections of greatest value, each with a proof.
 
     Dynamic programming solves programs with one row of small whole weights. Branch and bound solves all others. The
@@ -51,7 +51,7 @@ class Search:
         value: (B, n) values v of B programs.
         rows: the rows that they share.
         start: (B, n) feasible selections to start from, good ones if possible, or None.
-        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_for(rows)`` by
+        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_of_search(rows)`` by
             default. Setting it to 0 stops a search that runs in another thread.
 
     Example:
@@ -64,7 +64,7 @@ class Search:
         self, value: Array, rows: TightenedRows, start: Array | None = None, budget: Ints | None = None
     ) -> None:
         self.values, self.rows, self.start = value, rows, start
-        self.budget = nodes_for(rows) if budget is None else budget
+        self.budget = nodes_of_search(rows) if budget is None else budget
 
     def run(self) -> SearchOutcomes:
         """Search for the best selections."""
@@ -76,7 +76,9 @@ class Search:
         from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
 
         weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
-        found = dynamic_programming.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
+        found = dynamic_programming.solve_by_dynamic_programming(
+            self.values, weights, capacity, np.zeros(len(self.values), np.int64)
+        )
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def _branch(self) -> SearchOutcomes:

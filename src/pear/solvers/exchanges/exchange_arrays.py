@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from pear.optimality.natural_sizes import positive
+from pear.optimality.natural_sizes import positive_size
 from pear.problem.matrix import matrix_row_squares
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.supernodes import Blocks, factor_memory
+from pear.solvers.linalg.equilibrated_program import equilibrated_program
+from pear.solvers.linalg.supernodes import SupernodeBlocks, supernode_memory
 
 # The rows of the memory of a thread: steps, right-hand sides, products and sizes, of variables and of rows.
 DX, F, HX, GRADIENT, SIZE, SCALE, ABS = 0, 1, 2, 3, 4, 5, 6
@@ -74,7 +74,7 @@ class ExchangePlan(NamedTuple):
         largest: the largest curvature, or 1.
     """
 
-    blocks: Blocks
+    blocks: SupernodeBlocks
     data: Array
     diagonal: Array
     taken: CSR
@@ -111,7 +111,7 @@ def make_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
         return None
     largest = float(pattern.curvature.max(initial=0.0)) or 1.0
     lift, shift = (0.0, SHIFT) if definite else (LIFT, LIFT)
-    norms = [positive(matrix_row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
+    norms = [positive_size(matrix_row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
     everything = np.arange(pattern.n + pattern.rows)
     blocks, data, diagonal, taken = pattern.numbers
     return ExchangePlan(
@@ -220,7 +220,7 @@ def new_memory(plan: ExchangePlan) -> ExchangeMemory:
         np.empty(len(plan.data)),
         np.empty(plan.blocks.start[-1]),
         np.empty(size),
-        *factor_memory(plan.blocks),
+        *supernode_memory(plan.blocks),
         np.empty((3, size)),
         np.empty(len(plan.alone)),
         np.zeros((12, n)),

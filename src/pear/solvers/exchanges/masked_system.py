@@ -13,8 +13,8 @@ from pear.compile.jit import entry, inner
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.solvers.exchanges.exchange_arrays import CSR, FREE, HELD, ExchangeMemory, ExchangePlan, F, R, SetSystems
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.supernodes import factorise_into
-from pear.solvers.linalg.triangular import solve_into
+from pear.solvers.linalg.supernodes import factorise_supernodes_into
+from pear.solvers.linalg.triangular import solve_triangular_into
 
 REFINEMENTS = 40
 STALLED = 0.7
@@ -88,7 +88,7 @@ def factor_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory)
     for e in range(len(P.data)):
         for k in range(P.taken.start[e], P.taken.start[e + 1]):
             w.data[e] += P.taken.value[k] * w.inverse[P.taken.at[k]]
-    return factorise_into(P.blocks, w.data, w.L, w.pivots, w.stack, w.tiles, w.positions) == len(w.pivots)
+    return factorise_supernodes_into(P.blocks, w.data, w.L, w.pivots, w.stack, w.tiles, w.positions) == len(w.pivots)
 
 
 @inner
@@ -104,7 +104,7 @@ def solve_factored(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w:
     for a in range(len(P.left)):
         j = P.left[a]
         rhs[a] = f[j] if j < n else dv[j - n]
-    solve_into(B.order, B.first, B.row_start, B.rows, w.L, w.pivots, rhs, w.pair)
+    solve_triangular_into(B.order, B.first, B.row_start, B.rows, w.L, w.pivots, rhs, w.pair)
     for a in range(len(P.left)):
         j = P.left[a]
         if j < n:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pear.compile import thread_pools
-from pear.optimality.duals_and_active_sets import ActiveSet, Duals, TensorRecord
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.tensor_record import TensorRecord
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Start
 from pear.solvers.exchanges.exchange_arrays import (
@@ -104,7 +105,7 @@ def _in_threads(batch: int, run: Callable[[int, int], None]) -> None:
     if batch < _WORTH_THREADS or thread_pools.thread_count() == 1:
         run(0, batch)
     else:
-        thread_pools.run_in_threads(run_part, thread_pools.split_samples(batch), stop.set)
+        thread_pools.run_in_threads(run_part, thread_pools.split_for_threads(batch), stop.set)
 
 
 def _memory(plan: ExchangePlan) -> ExchangeMemory:

@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import replay_programs
-from pear.optimality.duals_and_active_sets import Status
+from pear.compile.cuda_graphs import run_programs_as_graph
+from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.interior_point.dense_iterates import DenseIterates, iterates_on_gpu
@@ -69,7 +69,7 @@ def solve_dense(qp: QuadraticProgram, tol: float) -> Candidate:
 def _solve_in_units(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
     rows = scaled_rows(qp)
-    data, cost = replay_programs("scaled", scale_programs, qp, rows, size, tol)
+    data, cost = run_programs_as_graph("scaled", scale_programs, qp, rows, size, tol)
     data = replace(data, pairs=row_pairs(qp, rows.R))
     best, least = _iterate_on_gpu(data) if qp.c.is_cuda else _iterate_on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)

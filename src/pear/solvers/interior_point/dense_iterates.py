@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import capture, captured_function, copy_all
+from pear.compile.cuda_graphs import capture_graph, captured_graph, copy_graph_tensors
 from pear.problem.matrix import matvec
 from pear.solvers.interior_point.dense_scaling import RowPairs, ScaledPrograms
-from pear.solvers.linalg.dense_factors import factor_cholesky
+from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -269,12 +269,12 @@ class CapturedIterates(DenseIterates):
 
     def __init__(self, data: ScaledPrograms) -> None:
         super().__init__(data.clone())
-        self._begin = capture(super().begin)
-        self._advance = capture(super().advance)
+        self._begin = capture_graph(super().begin)
+        self._advance = capture_graph(super().advance)
 
     def load(self, data: ScaledPrograms) -> None:
         """Copy the numbers of another batch of the same shapes."""
-        copy_all(self.data.tensors, data.tensors)
+        copy_graph_tensors(self.data.tensors, data.tensors)
 
     def begin(self) -> None:
         """Set the first state; see ``DenseIterates.begin``."""
@@ -290,7 +290,7 @@ def iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
     (B, n), k = data.c.shape, data.R.shape[1]
     rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
-    found = captured_function("interior point", data.tensors, numbers, lambda: CapturedIterates(data))
+    found = captured_graph("interior point", data.tensors, numbers, lambda: CapturedIterates(data))
     if found is None:
         return DenseIterates(data)
     found.load(data)

@@ -31,7 +31,7 @@ from scipy import sparse
 from pear.solvers.linalg import Array
 
 if TYPE_CHECKING:
-    from pear.solvers.linalg.supernodes import Blocks
+    from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 
 class SymbolicFactor:
@@ -48,19 +48,21 @@ class SymbolicFactor:
     """
 
     def __init__(self, matrix: sparse.csc_array, max_work: float) -> None:
-        from pear.solvers.linalg import ordering, supernodes  # numba, which takes a moment to import
+        from pear.solvers.linalg import elimination_order, supernodes  # numba, which takes a moment to import
 
         n = matrix.shape[0]
         self.fill = 0
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-        order, self.affordable = ordering.minimum_degree(n, *ordering.mirror_pattern(n, indptr, indices), max_work)
+        order, self.affordable = elimination_order.minimum_degree(
+            n, *elimination_order.mirror_pattern(n, indptr, indices), max_work
+        )
         if not self.affordable:
             return
-        ptr, rows, _ = ordering.permute_pattern(n, indptr, indices, order)
+        ptr, rows, _ = elimination_order.permute_pattern(n, indptr, indices, order)
         # children next to their parents: the fill is the same, and numbers used together lie together
-        order = order[ordering.postorder(ordering.elimination_tree(n, ptr, rows)[0])]
-        ptr, rows, found = ordering.permute_pattern(n, indptr, indices, order)
-        parent, counts, work = ordering.elimination_tree(n, ptr, rows)
+        order = order[elimination_order.postorder(elimination_order.elimination_tree(n, ptr, rows)[0])]
+        ptr, rows, found = elimination_order.permute_pattern(n, indptr, indices, order)
+        parent, counts, work = elimination_order.elimination_tree(n, ptr, rows)
         self.fill = int(counts.sum())
         self.affordable = bool(work <= max_work)
         if self.affordable:
@@ -73,13 +75,13 @@ class SymbolicFactor:
         Args:
             data: the numbers of the upper triangle, in the order of the CSC form.
         """
-        from pear.solvers.linalg.supernodes import factorise_blocks
+        from pear.solvers.linalg.supernodes import factorise_supernodes
 
         try:
             L = self._free.pop()
         except IndexError:
             L = np.empty(self.blocks.start[-1])
-        pivots, found = factorise_blocks(self.blocks, data, L)
+        pivots, found = factorise_supernodes(self.blocks, data, L)
         return LDLFactor(self.blocks, L, pivots, found, self._free)
 
 
@@ -94,7 +96,7 @@ class LDLFactor:
         free: where the memory of L goes when it is no longer used.
     """
 
-    def __init__(self, blocks: Blocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
+    def __init__(self, blocks: SupernodeBlocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
         self._blocks, self._L, self._pivots, self._free = blocks, L, pivots, free
         self.succeeded = found == len(pivots)
         """False where a pivot was zero or not a number."""
@@ -115,6 +117,6 @@ class LDLFactor:
 
     def solve(self, rhs: Array) -> Array:
         """Return the solution (n,) for one right-hand side (n,)."""
-        from pear.solvers.linalg.triangular import solve_with_blocks
+        from pear.solvers.linalg.triangular import solve_triangular
 
-        return solve_with_blocks(self._blocks, self._L, self._pivots, rhs)
+        return solve_triangular(self._blocks, self._L, self._pivots, rhs)

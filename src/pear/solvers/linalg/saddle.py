@@ -16,7 +16,7 @@ from pear.solvers.linalg import Array
 from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
 
 if TYPE_CHECKING:
-    from pear.solvers.linalg.supernodes import Blocks
+    from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 _MAX_ITERATIONS = 300
 _PASS = 1e-10  # conjugate gradients cannot reach rounding in one pass; refinement restarts them
@@ -89,7 +89,7 @@ class SaddlePattern:
         self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
 
     @property
-    def numbers(self) -> tuple[Blocks, Array, Array, sparse.csr_array]:
+    def numbers(self) -> tuple[SupernodeBlocks, Array, Array, sparse.csr_array]:
         """What a factorisation of the whole matrix needs, for compiled callers; only where it is ``direct``.
 
         Returns:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pear.compile.jit import allocating, entry, inner
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.ordering import index as _at
+from pear.solvers.linalg.elimination_order import index as _at
 
 _SMALL = 4  # columns up to which a whole subtree is one supernode
 _ZEROS = 0.2  # share of a block that may be zeros
@@ -25,7 +25,7 @@ _NARROW = 4  # columns up to which they are eliminated one by one
 _DENSE = 16  # columns from which a dense product pays
 
 
-class Blocks(NamedTuple):
+class SupernodeBlocks(NamedTuple):
     """The storage plan of L.
 
     Attributes:
@@ -52,11 +52,11 @@ class Blocks(NamedTuple):
     room: int
 
 
-def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> Blocks:
+def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> SupernodeBlocks:
     """Find the supernodes of a matrix in postorder, and plan the storage of L.
 
     Args:
-        order: (n,) see ``Blocks``.
+        order: (n,) see ``SupernodeBlocks``.
         upper: the upper triangle in that order: column pointers, row indices, and the position of each entry's value.
         parent: (n,) elimination tree.
         counts: (n,) the number of entries below the diagonal of every column of L.
@@ -64,7 +64,7 @@ def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Arr
     first = _merge_columns(parent, counts)
     owner, above, row_start, start, children, room = _supernode_tree(first, parent, counts)
     rows, entry_start, source, place = _supernode_rows(*upper, first, owner, above, row_start, start)
-    return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
+    return SupernodeBlocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
 @allocating
@@ -105,7 +105,7 @@ def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, 
 
     Returns:
         (n,) the supernode of every column; (s,) the parent of every supernode; then ``row_start``, ``start``,
-        ``children`` and ``room`` of ``Blocks``.
+        ``children`` and ``room`` of ``SupernodeBlocks``.
     """
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
@@ -140,7 +140,7 @@ def _supernode_rows(
     """Find the rows below every supernode, and the places of the entries of the matrix in the blocks.
 
     Returns:
-        ``rows``, ``entry_start``, ``source`` and ``place`` of ``Blocks``.
+        ``rows``, ``entry_start``, ``source`` and ``place`` of ``SupernodeBlocks``.
     """
     count, n = len(above), len(owner)
     put, seen = row_start[:count].copy(), np.full(count, -1, np.int64)
@@ -168,7 +168,7 @@ def _supernode_rows(
     return below, entry_start, source, place
 
 
-def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
+def factorise_supernodes(plan: SupernodeBlocks, data: Array, L: Array) -> tuple[Array, int]:
     """Factor a matrix.
 
     Args:
@@ -180,10 +180,10 @@ def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
         (n,) the pivots, and how many were computed: n, unless one is zero or not a number.
     """
     pivots = np.empty(len(plan.order))
-    return pivots, _factorise_compiled(plan, data, L, pivots, *factor_memory(plan))
+    return pivots, _factorise_compiled(plan, data, L, pivots, *supernode_memory(plan))
 
 
-def factor_memory(plan: Blocks) -> tuple[Array, Array, Array]:
+def supernode_memory(plan: SupernodeBlocks) -> tuple[Array, Array, Array]:
     """Return memory for a factorisation: for update matrices, for products of dense matrices, and for positions."""
     tiles = np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
     return np.empty(plan.room), tiles, np.empty((3, len(plan.order)), np.int64)
@@ -191,15 +191,15 @@ def factor_memory(plan: Blocks) -> tuple[Array, Array, Array]:
 
 @entry
 def _factorise_compiled(
-    plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
+    plan: SupernodeBlocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
-    """Do what ``factorise_into`` does, for callers in Python."""
-    return factorise_into(plan, data, L, pivots, stack, tiles, scratch)
+    """Do what ``factorise_supernodes_into`` does, for callers in Python."""
+    return factorise_supernodes_into(plan, data, L, pivots, stack, tiles, scratch)
 
 
 @inner
-def factorise_into(
-    plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
+def factorise_supernodes_into(
+    plan: SupernodeBlocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
     """Factor a matrix in memory that the caller provides; return how many pivots were computed."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start

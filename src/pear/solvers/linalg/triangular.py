@@ -6,11 +6,11 @@ import numpy as np
 
 from pear.compile.jit import entry, inner
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.ordering import index as _at
-from pear.solvers.linalg.supernodes import Blocks
+from pear.solvers.linalg.elimination_order import index as _at
+from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 
-def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+def solve_triangular(plan: SupernodeBlocks, L: Array, pivots: Array, rhs: Array) -> Array:
     """Solve LDLᵀx = rhs for one right-hand side (n,) in the original order of rows; return x (n,)."""
     memory = np.empty((2, len(rhs)))
     _solve_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
@@ -21,12 +21,12 @@ def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Arra
 def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Do what ``solve_into`` does, for callers in Python."""
-    solve_into(order, first, row_start, rows, L, pivots, rhs, memory)
+    """Do what ``solve_triangular_into`` does, for callers in Python."""
+    solve_triangular_into(order, first, row_start, rows, L, pivots, rhs, memory)
 
 
 @inner
-def solve_into(
+def solve_triangular_into(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
     """Solve LDLᵀx = rhs in the order of elimination; x is written to the second row of ``memory`` (2, n)."""

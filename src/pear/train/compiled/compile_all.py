@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from pear.compile.jit import notice
+from pear.compile.compilation_notice import notice
 from pear.decisions import solve
 from pear.decisions.repair import repair_sparse
 from pear.losses import PEARLoss
@@ -18,7 +18,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Problem
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import SparseSystems
+from pear.sensitivity.sparse_reduced import SparseReducedSystems
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.kernel_arrays import new_states
 from pear.solvers.candidate import Start
@@ -97,7 +97,7 @@ def _compile_exchanges() -> None:
     qp = QuadraticProgram(H, c, J, side, none, side[:, :0], c, c + 1, diagonal=True)
     working, zero = ActiveSet.none(1, 2, 0, c.device), c[:, :0]
     repair_sparse(qp, Start(c, Duals(c[:, :1], zero, c), working, side[:, 0] > 0), 1)
-    SparseSystems(qp, working).project(c + 1)
+    SparseReducedSystems(qp, working).project(c + 1)
 
 
 def _compile_paths() -> None:

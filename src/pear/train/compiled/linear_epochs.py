@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.losses import PEARLoss, defaults
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import CostMap
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
 from pear.solvers.active_set.kernel_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
 from pear.solvers.active_set.kernel_calls import team_for_batch
-from pear.solvers.fused import RegretCall, Regrets
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 from pear.train.compiled.epoch_arrays import (
     Adam,
     BatchBuffers,
@@ -175,7 +175,7 @@ class LinearEpochs:
         )
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
         if len(solved) < len(keys):  # nobody has forecast for the others
-            masked = Regrets.of_failures(
+            masked = RegretCallResults.of_failures(
                 torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n
             )
             masked.put(solved, parts)

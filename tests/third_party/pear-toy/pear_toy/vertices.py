@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.solvers import Backend
 from pear.solvers.adapters.batch_arrays import CandidateRows, ProgramArrays, groups, row
 

@@ -28,10 +28,10 @@ import torch
 
 from pear.decisions import solve
 from pear.errors import FailedSamplesWarning, MissingExtraError, PearError, UnknownSolverError
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.problem import Problem
 from pear.problem.importers import Model, from_file
-from pear.solvers.registry import get
+from pear.solvers.backend_registry import get_backend
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.judge.answer_accuracy import SolverAnswer
 from pear_lab.judge.judged_program import JudgedProgram
@@ -58,7 +58,7 @@ def check_file_solver(name: str) -> None:
     if is_ours(name):
         _, colon, ours = name.partition(":")
         if colon:
-            get(ours)
+            get_backend(ours)
         return
     package = {"highs": "highspy", "scipy": "scipy"}.get(name, "qpsolvers")
     if importlib.util.find_spec(package) is None:

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR, KernelMethod, KernelSolution, sample_stride
-from pear.solvers.linalg.dense_factors import row_rank
+from pear.solvers.linalg.cholesky_factor import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
 """Launch settings by vector length: warps of a block, terms read together, and registers of a thread."""

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import CapturedFunction, GraphStore, captured_function
-from pear.optimality.definiteness import is_singular
+from pear.compile.cuda_graphs import CapturedGraph, GraphStore, captured_graph
+from pear.optimality.definiteness import is_not_definite
 from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
 from pear.optimality.rule import LARGEST
@@ -35,7 +35,9 @@ from pear.solvers.active_set.gpu.gpu_points import (
     verify_points,
 )
 from pear.solvers.active_set.gpu.kernel_method import KernelSolution
-from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
+from pear.solvers.fused_pass import FusedDecisions
+from pear.solvers.normal_component import add_normal_component
+from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 Result = TypeVar("Result")
 
@@ -115,7 +117,7 @@ class GPUPass:
         good = points.good if programs.usable is None else points.good & programs.usable
         return solution.x, tangent, torch.stack([good, sure]).all(1)
 
-    def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
+    def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
         """Compute regrets and gradients of a batch.
 
         Returns:
@@ -136,7 +138,7 @@ class GPUPass:
             self.problem.checked(call.predicted, Q=Q)  # raises an error where a curvature is not symmetric
         status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
         reused, repaired = (flags.view(torch.bool) for flags in never)
-        return Regrets(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
+        return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
     def _regret_function(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
         """Choose the function that computes the regrets of a call.
@@ -165,7 +167,7 @@ class GPUPass:
 
     def _run_or_replay(
         self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
-    ) -> tuple[Result, CapturedFunction | None]:
+    ) -> tuple[Result, CapturedGraph | None]:
         """Compute ``function(*tensors)``, by a CUDA graph where that saves time.
 
         Only functions of the programs of the whole problem are captured as graphs. Programs of some of the samples are
@@ -179,8 +181,8 @@ class GPUPass:
         if own is self._own:
             self._curvature(own)  # made outside of the graph, so that other graphs can read it
             numbers = _WORK * sum(tensor.numel() for tensor in given) + len(given[0]) * self._current_plan.numbers
-            make = partial(CapturedFunction, lambda given: function(*given), given)
-            graph = captured_function((name, *self._current_plan.state), given, numbers, make, self._store)
+            make = partial(CapturedGraph, lambda given: function(*given), given)
+            graph = captured_graph((name, *self._current_plan.state), given, numbers, make, self._store)
         return (function(*given), None) if graph is None else (graph(given), graph)
 
     def regret_on_device(
@@ -212,7 +214,7 @@ class GPUPass:
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
         g, converged = tangent.project(error)
-        injected = g if injection == 0 else add_normal(programs.inverse_times(error), g, injection)
+        injected = g if injection == 0 else add_normal_component(programs.inverse_times(error), g, injection)
         good = points.good.view(2, B).all(0) & converged
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
@@ -304,7 +306,7 @@ class GPUPass:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
                 sizes = sizes if _any_on_device(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = CurvedPrograms(qp, sizes, definite=not _any_on_device(is_singular(qp)))
+                self._own = CurvedPrograms(qp, sizes, definite=not _any_on_device(is_not_definite(qp)))
         return self._own
 
     def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:

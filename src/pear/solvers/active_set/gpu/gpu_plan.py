@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_singular
+from pear.optimality.definiteness import is_not_definite
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod, KernelSolution
@@ -38,7 +38,7 @@ def has_method(qp: QuadraticProgram) -> bool:
     """
     rows = qp.p + qp.m
     small = fits_kernel(qp.n, rows, qp.is_linear)
-    return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_singular(qp).all()))
+    return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_not_definite(qp).all()))
 
 
 def fits_kernel(n: int, rows: int, linear: bool) -> bool:

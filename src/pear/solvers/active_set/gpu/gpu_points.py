@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.optimality.active_set_rule import tight_constraints
+from pear.optimality.active_set_rule import exact_active_set
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.kkt_residual import residuals
+from pear.optimality.kkt_residual import optimality_residuals
 from pear.optimality.natural_sizes import Sizes
 from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
-from pear.optimality.verify import Verification, verify
+from pear.optimality.verification import Verification, verify
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.kernel_method import KernelSolution
@@ -183,7 +183,7 @@ def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution)
     working = ActiveSet(solution.rows, solution.lower, solution.upper)
     fixed = working.fixed
     duals = Duals(solution.y[:, : qp.p], solution.y[:, qp.p :], x)
-    left = residuals(qp, x, duals, solution.curvature)
+    left = optimality_residuals(qp, x, duals, solution.curvature)
     # the multiplier of a held bound is what is left of the gradient of its variable
     duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
     verdict = verify(qp, x, duals, working, left, programs.sizes)
@@ -207,5 +207,5 @@ def tangent_space(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> t
     tangent = TangentSpace(solution, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
     if programs.definite:
         return tangent, None
-    _, weak = tight_constraints(qp, s, verdict.working)
+    _, weak = exact_active_set(qp, s, verdict.working)
     return tangent, weak.count()[:B] == 0

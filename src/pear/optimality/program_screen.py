@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import LARGEST
+from pear.optimality.status import Status
 from pear.problem.matrix import matrix_entries_within
 from pear.problem.quadratic_program import QuadraticProgram
 
 
-def screen(qp: QuadraticProgram) -> Tensor:
+def screen_programs(qp: QuadraticProgram) -> Tensor:
     """NOT_FINITE or INFEASIBLE where the data alone shows it, SOLVED elsewhere. Shape (B,), int8.
 
     Only h and the bounds may be infinite, and only with the sign that makes the constraint absent. A number whose
@@ -31,7 +31,7 @@ def screen(qp: QuadraticProgram) -> Tensor:
     return torch.where(number, status, int(Status.NOT_FINITE)).to(torch.int8).expand(qp.batch).clone()
 
 
-def without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
+def screen_out_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
     """Replace non-finite entries of failed samples by zeros, so that they do not spread to other samples."""
 
     def clean(value: Any, infinite: bool) -> Any:

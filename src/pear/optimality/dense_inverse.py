@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_flat
+from pear.optimality.definiteness import is_only_semidefinite
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.optimality.natural_sizes import positive
+from pear.optimality.natural_sizes import positive_size
 from pear.optimality.rule import RANK
 from pear.problem.matrix import matrix_row_squares
 
@@ -25,7 +25,7 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
         active: the tight inequalities and bounds of B samples.
         e: (B, n) vectors.
     """
-    flat = is_flat(H).expand(len(e))
+    flat = is_only_semidefinite(H).expand(len(e))
     solved, rest, singular = torch.empty_like(e), (~flat).nonzero()[:, 0], flat.nonzero()[:, 0]
     if len(rest):
         solved[rest] = _solve(torch.linalg.cholesky(_rows_of(H, rest)), e[rest])
@@ -37,8 +37,8 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
 
 def _solve_on_rows(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
     """Solve ``(H + ρJᵀJ) x = e``, (B, n); with the least norm where the matrix is singular."""
-    size = positive(H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
-    A, G = (rows / positive(matrix_row_squares(rows).sqrt())[..., None] for rows in (A, G))
+    size = positive_size(H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
+    A, G = (rows / positive_size(matrix_row_squares(rows).sqrt())[..., None] for rows in (A, G))
     gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())
     K = H + size * gram
     factor, info = torch.linalg.cholesky_ex(K)

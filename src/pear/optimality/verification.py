@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.kkt_residual import Residuals, residuals, scaled_residual
-from pear.optimality.natural_sizes import PointUnits, RelativeResiduals, Sizes, relative_residuals
+from pear.optimality.kkt_residual import OptimalityResiduals, optimality_residuals, scaled_kkt_residual
+from pear.optimality.natural_sizes import PointSizes, RelativeResiduals, Sizes, divide_by_natural_sizes
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -34,9 +34,9 @@ class Verification:
     x: Tensor
     duals: Duals
     working: ActiveSet
-    left: Residuals
+    left: OptimalityResiduals
     sizes: Sizes
-    units: PointUnits
+    units: PointSizes
     relative: RelativeResiduals
 
     @cached_property
@@ -83,7 +83,7 @@ class Verification:
     @cached_property
     def kkt_residual(self) -> Tensor:
         """The KKT residual: the largest scaled violation of the optimality conditions, (B,)."""
-        return scaled_residual(self.qp, self.duals, self.left, self.sizes, self.units)
+        return scaled_kkt_residual(self.qp, self.duals, self.left, self.sizes, self.units)
 
     @cached_property
     def balanced(self) -> Tensor:
@@ -105,7 +105,7 @@ def verify(
     x: Tensor,
     duals: Duals,
     working: ActiveSet,
-    left: Residuals | None = None,
+    left: OptimalityResiduals | None = None,
     sizes: Sizes | None = None,
 ) -> Verification:
     """Check points x and their multipliers, which were computed with the constraints ``working`` held.
@@ -121,7 +121,9 @@ def verify(
         left: the residuals at the points, where they are known already or more accurately than x allows.
         sizes: the sizes of the data, where they are known already.
     """
-    left = residuals(qp, x, duals) if left is None else left
+    left = optimality_residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes
-    units = PointUnits.at(qp, x, duals, left, sizes)
-    return Verification(qp, x, duals, working, left, sizes, units, relative_residuals(qp, duals, left, sizes, units))
+    units = PointSizes.at(qp, x, duals, left, sizes)
+    return Verification(
+        qp, x, duals, working, left, sizes, units, divide_by_natural_sizes(qp, duals, left, sizes, units)
+    )

@@ -20,7 +20,7 @@ from pear.plugins import find_plugin, plugin_names
 from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, Start
-from pear.solvers.fused import FusedPass
+from pear.solvers.fused_pass import FusedPass
 from pear.solvers.linear_cost import LinearCost
 from pear.solvers.warm_starts import WarmStarts
 
@@ -99,7 +99,7 @@ class Backend:
         if qp.is_sparse and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
-        return kind_of(qp) in self.kinds and supports(qp)
+        return backend_kind(qp) in self.kinds and supports(qp)
 
     def fits_gpu(self, n: int, rows: int) -> bool:
         """True where the solver has a kernel that solves curved programs of this size on a GPU."""
@@ -126,7 +126,7 @@ class Backend:
             MissingExtraError: a required package is absent.
             UnknownSolverError: the solver cannot solve this kind of problem.
         """
-        check(self, kind_of(qp))
+        check_backend_kind(self, backend_kind(qp))
         module = self._load()
         given: dict[str, Any] = dict(self.options)
         if hasattr(module, "prepare"):
@@ -161,7 +161,7 @@ _PREFIX = "qpsolvers:"
 _RENAMED = {"pear": "interior-point"}  # names of the last release, which say what to write instead
 
 
-def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
+def _qpsolvers_backend(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
     """Return the row of a solver that is reached through qpsolvers."""
     return Backend(
         name,
@@ -222,9 +222,13 @@ BACKENDS: tuple[Backend, ...] = (
         note="linprog and milp: always there, slower than highs on small problems",
     ),
     # the rows below are the last resort, ordered by how often each alone found a solution where all others failed
-    _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
-    _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
-    _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
+    _qpsolvers_backend(
+        "clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"
+    ),
+    _qpsolvers_backend(
+        "daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False
+    ),
+    _qpsolvers_backend("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
     Backend(
         "osqp",
         "pear.solvers.adapters.osqp",
@@ -232,16 +236,16 @@ BACKENDS: tuple[Backend, ...] = (
         "osqp",
         note="operator splitting; set up once where H is shared",
     ),
-    _bridge("proxqp", "proxsuite", ("qp",), "augmented Lagrangian; needs curvature, so smooth an LP first"),
+    _qpsolvers_backend("proxqp", "proxsuite", ("qp",), "augmented Lagrangian; needs curvature, so smooth an LP first"),
 )
 
 
-def available() -> list[Backend]:
+def available_backends() -> list[Backend]:
     """The backends that can be used in this installation."""
     return [backend for backend in BACKENDS if backend.installed]
 
 
-def get(name: str) -> Backend:
+def get_backend(name: str) -> Backend:
     """Return the backend of that name, installed or not.
 
     ``"qpsolvers:NAME"`` gives any solver of the qpsolvers package, even one without a row in the table.
@@ -272,7 +276,7 @@ def get(name: str) -> Backend:
 def check_solver_name(name: str) -> None:
     """Raise UnknownSolverError unless ``name`` is "auto" or the name of a backend, installed or not."""
     if name != "auto":
-        get(name)
+        get_backend(name)
 
 
 def own_solver_names() -> tuple[str, ...]:
@@ -297,13 +301,13 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
     return value
 
 
-def kind_of(qp: QuadraticProgram) -> str:
+def backend_kind(qp: QuadraticProgram) -> str:
     """Return the kind of a batch: "lp", "qp", "milp" or "miqp". No backend solves "miqp"."""
     integer = qp.integer is not None and bool(qp.integer.any())
     return ("mi" if integer else "") + ("lp" if qp.is_linear else "qp")
 
 
-def check(backend: Backend, kind: str) -> None:
+def check_backend_kind(backend: Backend, kind: str) -> None:
     """Raise UnknownSolverError where ``backend`` cannot solve problems of ``kind``.
 
     The message names the backends that can.
@@ -317,17 +321,17 @@ def check(backend: Backend, kind: str) -> None:
     )
 
 
-def choose(kind: str, sparse: bool = False) -> Backend:
+def choose_backend(kind: str, sparse: bool = False) -> Backend:
     """Return the backend that ``solver="auto"`` stands for: the first row that solves programs of this kind.
 
     Args:
         kind: "lp", "qp" or "milp".
         sparse: whether the backend also has to take sparse matrices.
     """
-    return next(row for row in resolve("auto", kind, sparse) if row.installed)
+    return next(row for row in resolve_backends("auto", kind, sparse) if row.installed)
 
 
-def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
+def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     """List the solvers to try for ``solver=name``: the named solver first, then the others that solve this kind.
 
     Every candidate is verified, so that the last resort may come from any solver. The list includes rows that are not
@@ -338,8 +342,8 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
         raise UnknownSolverError(f"no solver here takes problems of kind {kind}; relax the integers, or leave Q out")
     if name == "auto":
         return able
-    named = get(name)
-    check(named, kind)
+    named = get_backend(name)
+    check_backend_kind(named, kind)
     if sparse and not named.sparse:
         raise UnknownSolverError(
             f"solver '{name}' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
@@ -348,22 +352,24 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     return [named, *(other for other in able if other.name != name)]
 
 
-def order_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
+def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
     """Order solvers for dense linear programs on the CPU by their expected time; other programs keep the table's order.
 
     Solvers with an ``lp_seconds`` that are installed exchange their places among each other. The others keep theirs:
     the active-set method is first where it takes the program, and the last resort stays last.
     """
-    if qp.is_sparse or qp.c.is_cuda or kind_of(qp) != "lp":
+    if qp.is_sparse or qp.c.is_cuda or backend_kind(qp) != "lp":
         return rows
     places = [k for k, row in enumerate(rows) if row.lp_seconds is not None and row.installed]
     ordered = list(rows)
-    for k, row in zip(places, sorted((rows[k] for k in places), key=lambda row: _lp_cost(row, qp)), strict=True):
+    for k, row in zip(
+        places, sorted((rows[k] for k in places), key=lambda row: _backend_lp_cost(row, qp)), strict=True
+    ):
         ordered[k] = row
     return ordered
 
 
-def _lp_cost(row: Backend, qp: QuadraticProgram) -> float:
+def _backend_lp_cost(row: Backend, qp: QuadraticProgram) -> float:
     return math.inf if row.lp_seconds is None else row.lp_seconds.of(qp)
 
 

@@ -1,0 +1,72 @@
+"""The statuses of failed samples, kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.optimality.status import Status
+
+
+class KnownFailures:
+    """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
+
+    A question names the data that the failure depends on. Failures are rare: fingerprints are computed only where a
+    sample of the batch has failed before.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
+
+    def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
+        """Return the known statuses of these samples.
+
+        Args:
+            question: names the data that the failure depends on, such as "constraints".
+            keys: B sample keys.
+            mark: returns the (B, f) fingerprint of that data.
+
+        Returns:
+            (B,) int8 codes of ``Status``, SOLVED where no failure is known; None where no failure is known for any
+            sample.
+        """
+        kept = self._kept.get(question)
+        hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
+        if not kept or not hits:
+            return None
+        status = [0] * len(keys)
+        for i, row in zip(hits, _row_bytes(mark()[hits]), strict=True):
+            name, data = kept[keys[i]]
+            status[i] = name if row == data else 0
+        return torch.tensor(status, dtype=torch.int8) if any(status) else None
+
+    def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
+        """Keep the statuses (B,) other than SOLVED, and forget earlier failures of the SOLVED samples."""
+        kept = self._kept.setdefault(question, {})
+        names = status.tolist()
+        bad = [i for i, name in enumerate(names) if name != 0]
+        if kept:
+            for key in keys:
+                kept.pop(key, None)
+        for i, row in zip(bad, _row_bytes(mark()[bad]) if bad else (), strict=True):
+            kept[keys[i]] = names[i], row
+
+    def state(self) -> dict[str, Any]:
+        """Return all statuses, with the fingerprints as strings of hexadecimal digits."""
+        return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> KnownFailures:
+        """Rebuild the failures from their ``state``."""
+        found = cls()
+        for name, rows in state.items():
+            found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
+        return found
+
+
+def _row_bytes(rows: Tensor) -> list[bytes]:
+    """Return the bytes of each row. Unlike numbers, the bytes of a NaN equal themselves."""
+    return [row.tobytes() for row in rows.cpu().numpy()]

@@ -1,0 +1,24 @@
+"""The normal component of a projection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pear.optimality.rule import NEGLIGIBLE
+
+
+def add_normal_component(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
+    """Add the normal component to a projection: g + β (‖g‖/‖n‖) n with n = H⁻¹e − g.
+
+    Nothing is added where n = 0.
+
+    Args:
+        rescaled: (B, n) H⁻¹e, where e is the error of the objective's gradient.
+        g: (B, n) projection of e.
+        strength: β ≥ 0.
+    """
+    n = rescaled - g
+    size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
+    real = size_n > NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)
+    return torch.addcmul(g, torch.where(real, strength * size_g / size_n, 0.0), n)
