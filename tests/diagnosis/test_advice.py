@@ -15,8 +15,9 @@ import pear
 from pear.cli.app import app
 from pear.diagnosis import Advice
 from pear.diagnosis import advice as module
-from pear.diagnosis.advising import program_structure, sampled_decisions, training_advice
-from pear.diagnosis.advising.subject_and_findings import Findings, Subject
+from pear.diagnosis.advising import epoch_times, integrality_gap, redundant_rows, sampled_decisions
+from pear.diagnosis.advising.advice_subject import AdviceSubject
+from pear.diagnosis.advising.findings import Findings
 
 pandas = pytest.importorskip("pandas")
 
@@ -32,7 +33,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Epochs are timed only where a test is about them, and nothing takes long."""
     monkeypatch.setattr(module, "_SECONDS", dict.fromkeys(module._SECONDS, 0.5))
     if "timed" not in request.fixturenames:
-        monkeypatch.setattr(module, "time_epochs", lambda *_: None)
+        monkeypatch.setattr(module, "advise_on_epoch_times", lambda *_: None)
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_inequalities_that_say_nothing() -> None:
 
 
 def test_rank_is_skipped_where_it_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_structure, "_MOST_WORK", 10)
+    monkeypatch.setattr(redundant_rows, "_MOST_WORK", 10)
     monkeypatch.setattr(sampled_decisions, "_MOST_WORK", 0)
     advice = pear.advise(pear.Problem(A=np.eye(3), b=np.ones(3)), costs(2, 3))
     assert advice.numbers["skipped_rank"]
@@ -256,7 +257,7 @@ def test_limits_per_sample_may_be_predicted_with_a_recourse() -> None:
 @pytest.mark.usefixtures("timed")
 def test_a_model_that_predicts_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newsvendor: one product is bought, and what is missing or left over is paid for."""
-    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_times, "_EPOCHS", 2)
     plain = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
     model = pear.Model.predicting(plain, cost=False, b=True, known=[1.0], recourse=pear.Penalty(b=(4.0, 3.0)))
     demand = np.random.default_rng(0).uniform(5.0, 15.0, size=(60, 1))
@@ -327,7 +328,7 @@ ANY = {
 @pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize("name", ANY)
 def test_whatever_a_problem_may_be(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_times, "_EPOCHS", 2)
     problem = ANY[name]()
     for given in (None, costs(4, problem.n)):
         advice = pear.advise(problem, given)
@@ -385,18 +386,18 @@ now = time.perf_counter
 def test_time_is_said_with_its_number_of_samples_and_what_cannot_be_timed_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(training_advice, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_times, "_EPOCHS", 2)
     problem = pear.Problem(**SIMPLEX)
     advice = pear.advise(problem, costs(20, 3))
     assert len(advice.about("time")) == 2
     assert "over 20 samples" in one(advice, "time", "a linear model")
     assert advice.numbers["first_epoch_seconds_mlp"] > 0
-    monkeypatch.setattr(training_advice, "_time_call", lambda *_: 1e6)
+    monkeypatch.setattr(epoch_times, "_time_loss_call", lambda *_: 1e6)
     assert one(pear.advise(problem, costs(20, 3)), "time", "not timed")
 
 
 def test_samples_are_spread_evenly() -> None:
-    s = Subject(pear.Problem(**SIMPLEX), costs(1000, 3))
+    s = AdviceSubject(pear.Problem(**SIMPLEX), costs(1000, 3))
     found = sampled_decisions.decide_samples(s, 5.0)
     assert found is not None
     assert (int(found.rows[0]), int(found.rows[-1])) == (0, 999)
@@ -441,12 +442,12 @@ def test_integers_with_predicted_right_hand_sides_and_the_judgements_of_a_race()
     rows = sparse.csr_array(-np.eye(5, n))
     problem = pear.Problem(G=rows, h=-np.ones(5), lb=0, ub=9, integer=np.arange(n) < 5)
     model = pear.Model.predicting(problem, cost=False, h=True, known=np.ones(n), recourse=pear.Penalty(h=3.0))
-    subject = Subject(model, -np.random.default_rng(0).uniform(1, 8, (20, 5)).round(1))
+    subject = AdviceSubject(model, -np.random.default_rng(0).uniform(1, 8, (20, 5)).round(1))
     sampled, findings = sampled_decisions.decide_samples(subject, 0.1), Findings()
     assert sampled is not None
-    sampled_decisions.measure_integrality(subject, sampled, 2.0, findings)
+    integrality_gap.advise_on_integrality(subject, sampled, 2.0, findings)
     each = findings.numbers["integer_seconds"]
     assert each > 0  # also where the same programs were solved before
-    training_advice._describe_judgements(subject, each, findings)
+    epoch_times._describe_race_times(subject, each, findings)
     assert "12 integer programs in 3 folds" in findings.found[-1].sentence
     assert findings.numbers["check_seconds"] == pytest.approx(12 * each)

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.diagnosis import Diagnosis
-from pear.diagnosis.diagnosis_figures import BARS, make_panels
-from pear.diagnosis.diagnosis_page import make_grids
+from pear.diagnosis.diagnosis_figures import BARS, make_diagnosis_figures
+from pear.diagnosis.diagnosis_page import make_page_grids
 from pear.errors import MissingExtraError
 from pear.wording import format_percent
 
@@ -48,7 +48,7 @@ def hostile() -> Diagnosis:
 
 
 def test_the_pictures_show_the_numbers(hostile: Diagnosis) -> None:
-    shown = {one.name: one for one in make_panels(hostile)}
+    shown = {one.name: one for one in make_diagnosis_figures(hostile)}
     assert list(shown) == ["values", "groups", "samples", "constraints", "error"]
     values = shown["values"].draw.keywords
     dearest = hostile.values()
@@ -61,16 +61,20 @@ def test_the_pictures_show_the_numbers(hostile: Diagnosis) -> None:
 
 def test_groups_stand_in_the_order_people_expect() -> None:
     days = np.array(["Wed", "Thu", "Fri", "Sat", "Sun", "Mon", "Tue"])[np.arange(40) % 7]
-    drawn = next(one for one in make_panels(cheapest_hours(groups=days)) if one.name == "groups").draw.keywords
+    drawn = next(
+        one for one in make_diagnosis_figures(cheapest_hours(groups=days)) if one.name == "groups"
+    ).draw.keywords
     assert drawn["labels"] == ["Wed", "Thu", "Fri", "Sat", "Sun", "Mon", "Tue"]
-    hours = next(one for one in make_panels(cheapest_hours(groups=11 - np.arange(40) % 12)) if one.name == "groups")
+    hours = next(
+        one for one in make_diagnosis_figures(cheapest_hours(groups=11 - np.arange(40) % 12)) if one.name == "groups"
+    )
     assert hours.draw.keywords["labels"] == [str(i) for i in range(12)]
     assert sum(hours.draw.keywords["numbers"]) == pytest.approx(100)
 
 
 def test_hours_of_a_day_stand_in_their_order_and_add_up_to_the_loss() -> None:
     found = cheapest_hours(names=[f"{i:02}:00" for i in range(HOURS)])
-    drawn = make_panels(found)[0].draw.keywords
+    drawn = make_diagnosis_figures(found)[0].draw.keywords
     assert drawn["labels"] == found.names
     assert drawn["numbers"].sum() == pytest.approx(found.regret.sum(), abs=1e-8)
 
@@ -86,7 +90,7 @@ def test_plot_gives_one_figure_that_any_format_takes(hostile: Diagnosis) -> None
 def test_where_nothing_is_lost_there_is_still_a_page(tmp_path: Path) -> None:
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     found = pear.diagnose(problem, [[1.0, 2.0]], [[1.0, 2.0]], groups=["a"])
-    assert [one.name for one in make_panels(found)] == ["constraints"]
+    assert [one.name for one in make_diagnosis_figures(found)] == ["constraints"]
     assert len(found.plot().axes) == 1
     assert "The decisions lose nothing" in found.save_html(tmp_path / "page.html").read_text("utf-8")
     assert "tangent share" not in found._repr_html_()
@@ -94,15 +98,16 @@ def test_where_nothing_is_lost_there_is_still_a_page(tmp_path: Path) -> None:
 
 def test_without_constraints_there_is_none_to_draw(tmp_path: Path) -> None:
     found = pear.diagnose(pear.Problem(Q=np.eye(2)), [[1.0, 2.0]], [[2.0, 2.0]])
-    assert [one.name for one in make_panels(found)] == ["values", "samples", "error"]
-    assert "constraints" not in make_grids(found, 3)
+    assert [one.name for one in make_diagnosis_figures(found)] == ["values", "samples", "error"]
+    assert "constraints" not in make_page_grids(found, 3)
     assert 'id="constraints"' not in found.save_html(tmp_path / "page.html").read_text("utf-8")
 
 
 def test_the_curve_of_many_samples_is_no_heavier(hostile: Diagnosis) -> None:
     many = dataclasses.replace(hostile, groups=None, regret=np.random.default_rng(0).exponential(size=50_000))
     few, more = (
-        len(next(one for one in make_panels(found) if one.name == "samples").svg()) for found in (hostile, many)
+        len(next(one for one in make_diagnosis_figures(found) if one.name == "samples").svg())
+        for found in (hostile, many)
     )
     assert more < few + 12_000
 
@@ -138,11 +143,11 @@ def test_the_page_needs_nothing_else(hostile: Diagnosis, page: Path) -> None:
 
 
 def test_tables_hold_no_more_rows_than_asked_for(hostile: Diagnosis) -> None:
-    for grid in make_grids(hostile, 3).values():
+    for grid in make_page_grids(hostile, 3).values():
         assert len(grid.rows) == 3
         assert "3 of " in grid.title
         assert {len(row) for row in grid.rows} == {len(grid.header)}
-    assert "groups" not in make_grids(cheapest_hours(5), 3)
+    assert "groups" not in make_page_grids(cheapest_hours(5), 3)
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])

@@ -6,8 +6,9 @@ import torch
 from scipy.optimize import linprog
 
 import pear
-from pear.diagnosis.advising.subject_and_findings import Findings, Subject
-from pear.diagnosis.advising.training_advice import name_solvers
+from pear.diagnosis.advising.advice_subject import AdviceSubject
+from pear.diagnosis.advising.findings import Findings
+from pear.diagnosis.advising.solver_and_loss import advise_on_solvers
 from pear.solvers.backend_registry import order_backends_by_cost, resolve_backends
 
 pytest.importorskip("highspy")
@@ -50,8 +51,11 @@ def test_auto_agrees_with_another_solver_where_the_order_has_changed():
 
 
 def test_advise_says_which_solver_decides_and_what_it_is_expected_to_take():
-    subject, findings = Subject(draw_program(150, 0.02), np.random.default_rng(1).normal(size=(3, 400))), Findings()
-    name_solvers(subject, None, findings)
+    subject, findings = (
+        AdviceSubject(draw_program(150, 0.02), np.random.default_rng(1).normal(size=(3, 400))),
+        Findings(),
+    )
+    advise_on_solvers(subject, None, findings)
     assert findings.numbers["solver_decisions"] == "highs"
     sentence = findings.found[-1].sentence
     assert "takes highs, which is expected to take 3.4 ms for one of these dense linear programs" in sentence

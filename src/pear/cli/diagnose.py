@@ -52,7 +52,7 @@ def diagnose(
     """Report what prediction errors cost, by predicted value, sample and part of the error, and write a page."""
     from pear.compile.thread_pools import one_thread
     from pear.diagnosis.diagnose import diagnose
-    from pear.diagnosis.diagnosis_page import make_grids
+    from pear.diagnosis.diagnosis_page import make_page_grids
 
     require_packages("the page", "jinja2", "matplotlib")
     truth, forecast = read_csv_table(costs), read_csv_table(predictions)
@@ -71,7 +71,7 @@ def diagnose(
     print_plain(_describe_costs(problem, paid, list(priced), model))
     for sentence in found.sentences:
         print_plain(f"• {sentence}")
-    for grid in make_grids(found, _ROWS).values():
+    for grid in make_page_grids(found, _ROWS).values():
         out.print()
         _print_grid(grid)
     found.save_html(to)

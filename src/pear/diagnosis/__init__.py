@@ -1,4 +1,4 @@
-"""Diagnosis of what the errors of a forecaster cost, and advice on a problem before anything is trained."""
+"""``pear.diagnose``: what the errors of a forecast cost. ``pear.advise``: advice on a problem before training."""
 
 from pear.diagnosis.advice import Advice
 from pear.diagnosis.diagnosis import Diagnosis

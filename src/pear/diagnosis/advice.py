@@ -1,4 +1,4 @@
-"""``pear.advise``: advice on a problem and its costs before a forecaster is trained."""
+"""``pear.advise`` and its result ``Advice``: advice on a problem and its costs before a forecaster is trained."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pear.diagnosis.advising.coefficient_scaling import check_scaling
-from pear.diagnosis.advising.objective_curvature import describe_curvature, find_auto_smoothing
-from pear.diagnosis.advising.program_structure import describe_structure, find_redundant_rows
-from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions, measure_integrality
-from pear.diagnosis.advising.subject_and_findings import Finding, Findings, Subject
-from pear.diagnosis.advising.training_advice import name_solvers, suggest_loss, time_epochs
+from pear.diagnosis.advising.advice_subject import AdviceSubject
+from pear.diagnosis.advising.coefficient_scaling import advise_on_scaling
+from pear.diagnosis.advising.curvature_and_smoothing import advise_on_curvature, advise_on_smoothing
+from pear.diagnosis.advising.epoch_times import advise_on_epoch_times
+from pear.diagnosis.advising.findings import Finding, Findings
+from pear.diagnosis.advising.integrality_gap import advise_on_integrality
+from pear.diagnosis.advising.program_structure import advise_on_structure
+from pear.diagnosis.advising.redundant_rows import advise_on_redundant_rows
+from pear.diagnosis.advising.sampled_decisions import advise_on_decisions, decide_samples
+from pear.diagnosis.advising.solver_and_loss import advise_on_loss, advise_on_solvers
 from pear.optional_packages import import_pandas
 from pear.problem import Model, Problem
 
@@ -21,16 +25,17 @@ if TYPE_CHECKING:
 
 _TABLES = "a table of advice", "or read advice.numbers"
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""Time limit of each examination in seconds. All examinations together take about ten for 1,000 variables."""
+"""Time limits of the examinations in seconds. All examinations of 1,000 variables together take about 10 seconds."""
 
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """The advice of ``pear.advise``: findings, each a sentence with its numbers.
+    """The result of ``pear.advise``: findings, each of them a sentence with its numbers.
 
     Attributes:
-        problem: the problem, in one line.
-        findings: the sentences, each with its topic, its numbers, and whether it asks the user to do something.
+        problem: a description of the problem in one line.
+        findings: the sentences, each with its topic, its numbers, and whether the sentence asks the user to do
+            something.
 
     Example:
         >>> import pear
@@ -57,39 +62,39 @@ class Advice:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Every number behind the sentences, by name."""
+        """The numbers of all findings, by name."""
         return {name: value for one in self.findings for name, value in one.numbers.items()}
 
     @property
     def solver(self) -> str:
-        """Name of the solver that ``solver="auto"`` uses in training."""
+        """The name of the solver that ``solver="auto"`` uses in training."""
         name: str = self.numbers["solver_training"]
         return name
 
     @property
     def epoch_seconds(self) -> float | None:
-        """Estimated seconds of an epoch of a linear model on all samples; None where none was timed."""
+        """The estimated seconds of an epoch of a linear model over all samples, or None if no epoch was timed."""
         return self.numbers.get("epoch_seconds_linear")
 
     def about(self, topic: str) -> list[str]:
-        """Return the sentences on one topic, such as "scaling" or "time"."""
+        """Return the sentences on a topic, such as "scaling" or "time"."""
         return [one.sentence for one in self.findings if one.topic == topic]
 
     def frame(self) -> pandas.DataFrame:
-        """Return a table of all numbers: topic, name, value. Needs pandas."""
+        """Return a table of all numbers: topic, name and value."""
         rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
         return import_pandas(*_TABLES).DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """Return a table of the rows of A and G: redundancy, how often they bind, and a factor that rescales them."""
+        """Return a table of the rows of A and G: redundancy, how often they bind, and factors to rescale them by."""
         return import_pandas(*_TABLES).DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
-        """Return a table of the variables: how often they are at their bounds, and their units."""
+        """Return a table of the variables: how often they are at their bounds, and units to measure them in."""
         return import_pandas(*_TABLES).DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: mean size, deviation, and a factor that rescales them."""
+        """Return a table of the predicted values: mean size, deviation, and factors to rescale them by."""
         return import_pandas(*_TABLES).DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -103,30 +108,31 @@ class Advice:
         return f"Advice({self.problem}: {len(self.findings)} findings, {len(self.to_do)} of them to do)"
 
     def _repr_html_(self) -> str:
-        """Show the findings in a notebook, as one list for each topic."""
+        """Return HTML for a notebook, with a list of sentences for each topic."""
 
-        def item(one: Finding) -> str:
+        def list_item(one: Finding) -> str:
             return f"<li>{'<b>→</b> ' if one.to_do else ''}{escape(one.sentence)}</li>"
 
         parts = [f"<p><b>Advice</b> on {escape(self.problem)}</p>"]
         for topic in dict.fromkeys(one.topic for one in self.findings):
-            items = "".join(item(one) for one in self.findings if one.topic == topic)
+            items = "".join(list_item(one) for one in self.findings if one.topic == topic)
             parts.append(f"<p>{escape(topic)}</p><ul>{items}</ul>")
         return "".join(parts)
 
 
 def advise(problem: Problem | Model, costs: Any = None) -> Advice:
-    """Examine a problem and its costs before a forecaster is trained, and say what matters, with numbers.
+    """Examine a problem and its costs before a forecaster is trained, and give advice with numbers.
 
-    The advice covers size, sparsity, scaling, degeneracy, curvature and the integrality gap, constraints that never
-    bind, what is at stake, the solver that "auto" takes, a loss to try, and the time of an epoch on this machine, which
-    is measured. Any problem can be examined. Up to 1,000 variables this takes about 10 seconds at most, not counting
-    compilation. What would take longer is left out, and a sentence says so.
+    The advice covers size, sparsity, scaling, degeneracy, curvature, the integrality gap, constraints that never bind,
+    what is at stake, the solver that "auto" chooses, a loss to try first, and the measured time of an epoch on this
+    machine. Problems of up to 1,000 variables take about 10 seconds at most, without compilation. Examinations that
+    would take longer are left out, and a sentence says so.
 
     Args:
-        problem: the decision problem. With a ``Model`` the costs are the values that its cost map takes.
-        costs: (N, n) true costs of N samples, or (N, k) values: a tensor, an array, a list or a DataFrame. Left out,
-            the costs of a model from a file stand in, as one sample; without any, what depends on costs is left out.
+        problem: the decision problem. With a ``Model``, the costs are the values that its cost map takes.
+        costs: (N, n) true costs of N samples, or (N, k) values: a tensor, an array, a list or a DataFrame. If omitted,
+            the own costs of a model from a file count as one sample. Without any costs, the examinations that need
+            costs are left out.
 
     Raises:
         ProblemError: ``problem`` is not a problem, or the costs do not fit it.
@@ -137,20 +143,20 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
         >>> print(advice.about("sparsity")[0])
         There are no matrices: bounds alone limit the decision.
     """
-    s, findings = Subject(problem, costs), Findings()
-    describe_structure(s, findings)
-    check_scaling(s, findings)
-    find_redundant_rows(s, findings)
+    s, findings = AdviceSubject(problem, costs), Findings()
+    advise_on_structure(s, findings)
+    advise_on_scaling(s, findings)
+    advise_on_redundant_rows(s, findings)
     sampled = decide_samples(s, _SECONDS["decide"])
-    describe_curvature(s, sampled, findings)
-    smoothing = find_auto_smoothing(s, sampled, _SECONDS["smoothing"], findings)
+    advise_on_curvature(s, sampled, findings)
+    smoothing = advise_on_smoothing(s, sampled, _SECONDS["smoothing"], findings)
     if sampled is not None:
-        describe_decisions(s, sampled, _SECONDS["decisions"], findings)
-        measure_integrality(s, sampled, _SECONDS["integrality"], findings)
-    name_solvers(s, smoothing, findings)
-    suggest_loss(s, findings)
+        advise_on_decisions(s, sampled, _SECONDS["decisions"], findings)
+        advise_on_integrality(s, sampled, _SECONDS["integrality"], findings)
+    advise_on_solvers(s, smoothing, findings)
+    advise_on_loss(s, findings)
     if sampled is not None and smoothing is not None:
-        time_epochs(s, sampled, smoothing, _SECONDS["epoch"], findings)
+        advise_on_epoch_times(s, sampled, smoothing, _SECONDS["epoch"], findings)
     topics = list(dict.fromkeys(one.topic for one in findings.found))
     return Advice(
         repr(s.given),

@@ -1,10 +1,11 @@
-"""The constraints of a problem by name: how often they bind, and their shadow prices."""
+"""The constraints of a problem: their names, how often each of them binds, and their shadow prices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,15 +16,18 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Model, Problem
 from pear.problem.quadratic_program import QuadraticProgram
 
+if TYPE_CHECKING:
+    from pear.diagnosis.diagnosis import Diagnosis
+
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Constraints:
-    """The constraints of a problem in one order: equalities, rows, lower bounds, upper bounds.
+class PricedConstraints:
+    """The m constraints of a problem in one order: equalities, rows, lower bounds, upper bounds.
 
     Attributes:
-        names: names of the m constraints.
+        names: names of the constraints.
         kinds: kind of each constraint: "equality", "row", "lower bound" or "upper bound".
         lower, upper: (n,) masks of the variables that have a lower or an upper bound in some sample.
     """
@@ -33,51 +37,72 @@ class Constraints:
     lower: Tensor
     upper: Tensor
 
-    def columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Concatenate values of equalities (B, p), rows (B, r) and bounds (B, n) to one column per constraint: (B, m).
+    @classmethod
+    def of_program(
+        cls, problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]
+    ) -> PricedConstraints:
+        """Name the constraints of a program.
 
-        Variables without a bound get no column for it.
+        Args:
+            problem: the user's problem. Rows of a ``Model`` have its names; rows of a ``Problem`` have numbers.
+            qp: the program of the problem.
+            variables: names of the n variables, by which bounds are named.
         """
+        lower, upper = qp.lb.isfinite().any(0), qp.ub.isfinite().any(0)
+        rows = [*(f"equality {i}" for i in range(qp.p)), *(f"row {i}" for i in range(qp.m))]
+        if isinstance(problem, Model) and len(problem.constraints) == len(rows):
+            rows = list(problem.constraints)
+        low, high = ([variables[i] for i in mask.nonzero()[:, 0].tolist()] for mask in (lower, upper))
+        names = [
+            *rows,
+            *(f"{name} at its lower bound" for name in low),
+            *(f"{name} at its upper bound" for name in high),
+        ]
+        counts = {"equality": qp.p, "row": qp.m, "lower bound": len(low), "upper bound": len(high)}
+        return cls(tuple(names), tuple(kind for kind, count in counts.items() for _ in range(count)), lower, upper)
+
+    def _columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
+        """Join values of equalities (B, p), rows (B, r) and bounds (B, n) to one column for each constraint: (B, m)."""
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """Return a mask (B, m) of the tight constraints."""
+        """Return a mask (B, m) of the tight constraints; ``p`` is the number of equalities."""
         equalities = torch.ones(len(active.lower), p, device=active.lower.device)
-        return self.columns(equalities, active.rows, active.lower, active.upper).astype(bool)
+        return self._columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
     def prices(self, duals: Duals) -> Array:
-        """Return shadow prices (B, m): the gain from relaxing a limit, or raising an equality's b, by one unit."""
+        """Return shadow prices (B, m): the gain if a limit is relaxed, or an equality's b is raised, by one unit."""
         bound = duals.bound
-        return self.columns(duals.equality, duals.inequality, (-bound).clamp(min=0), bound.clamp(min=0))
+        return self._columns(duals.equality, duals.inequality, (-bound).clamp(min=0), bound.clamp(min=0))
+
+    def shares_and_prices(self, problem: Problem, cost: Tensor, solver: str) -> tuple[Array, Array]:
+        """Return how often each constraint binds under given costs, and its mean shadow price.
+
+        Args:
+            problem: the decision problem, continuous.
+            cost: (B, n) costs.
+            solver: name of the solver, as in ``pear.solve``.
+
+        Returns:
+            For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).
+        """
+        solved = solve_continuous_programs(problem, cost, 0.0, solver)
+        report_failures(solved.status, "raise", "the continuous problem")
+        return self.active(solved.active, solved.qp.p).mean(0), self.prices(solved.duals).mean(0)
 
 
-def name_constraints(problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]) -> Constraints:
-    """Name the constraints of a problem by the names of its rows, or by numbers, and of its variables."""
-    lower, upper = qp.lb.isfinite().any(0), qp.ub.isfinite().any(0)
-    rows = [*(f"equality {i}" for i in range(qp.p)), *(f"row {i}" for i in range(qp.m))]
-    if isinstance(problem, Model) and len(problem.constraints) == len(rows):
-        rows = list(problem.constraints)
-    bounded = [[variables[i] for i in mask.nonzero()[:, 0].tolist()] for mask in (lower, upper)]
-    names = [*rows, *(f"{name} at its lower bound" for name in bounded[0])]
-    names += [f"{name} at its upper bound" for name in bounded[1]]
-    kinds = ["equality"] * qp.p + ["row"] * qp.m + ["lower bound"] * len(bounded[0]) + ["upper bound"] * len(bounded[1])
-    return Constraints(tuple(names), tuple(kinds), lower, upper)
+def unknown_constraint_prices(count: int) -> dict[str, Any]:
+    """Return the fields of a ``Diagnosis`` on constraints for ``count`` samples whose constraints are not known."""
+    nothing: dict[str, Any] = {name: np.zeros(0) for name in ("binding", "shadow_price", "best_binding")}
+    nothing |= {"best_shadow_price": np.zeros(0), "constraint_names": (), "constraint_kinds": ()}
+    return nothing | {name: np.zeros((count, 0), dtype=bool) for name in ("active", "best_active")}
 
 
-def price_constraints(problem: Problem, cost: Tensor, solver: str, constraints: Constraints) -> tuple[Array, Array]:
-    """Measure how often each constraint binds under given costs, and its mean shadow price.
-
-    Args:
-        problem: the decision problem, continuous.
-        cost: (B, n) costs.
-        solver: name of the solver, as in ``pear.solve``.
-        constraints: the constraints of the problem, from ``name_constraints``.
-
-    Returns:
-        For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).
-    """
-    solved = solve_continuous_programs(problem, cost, 0.0, solver)
-    report_failures(solved.status, "raise", "the continuous problem")
-    binding = constraints.active(solved.active, solved.qp.p).mean(0)
-    return binding, constraints.prices(solved.duals).mean(0)
+def rank_constraint_prices(found: Diagnosis) -> Array:
+    """Return the indices of rows and bounds that bind in some sample, the highest mean shadow price first."""
+    price = np.maximum(np.abs(found.shadow_price), np.abs(found.best_shadow_price))
+    binding = np.maximum(found.binding, found.best_binding)
+    choice = np.array([kind != "equality" for kind in found.constraint_kinds], dtype=bool) & (binding > 0)
+    order = np.lexsort((-binding, -price))
+    return order[choice[order]]

@@ -1,4 +1,4 @@
-"""By how much decisions violate the priced rows of a model, by name, and what that costs."""
+"""Violations of constraints with a violation price: their amounts, their costs, and names for them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pear.problem.matrix import matvec, to_csr_matrix
 
 
 class Violation(NamedTuple):
-    """The violations, in one direction, of the r rows with right-hand sides b or h, or of the r bounds lb or ub.
+    """Violations, in one direction, of the r constraints of one side of a problem: b, h, lb or ub.
 
     Attributes:
-        too_little: True where decisions stay below their limits, False where they exceed them.
-        amount: (B, r) the amount of each violation; 0 where a row is not violated.
-        price: (r,) the price of a unit of violation; infinite for rows without a price.
+        too_little: True if decisions stay below their limits, False if they exceed their limits.
+        amount: (B, r) the amount of each violation; 0 if a constraint is not violated.
+        price: (r,) the price of a unit of violation; infinite for constraints without a price.
     """
 
     too_little: bool
@@ -29,19 +29,19 @@ class Violation(NamedTuple):
     price: Tensor
 
     def charge(self) -> Tensor:
-        """Return what the violations cost, (B, r); 0 for rows without a price."""
+        """Return what the violations cost, (B, r); 0 for constraints without a price."""
         return torch.where(self.price.isfinite(), self.amount * self.price, 0.0)
 
 
 @dataclass(frozen=True)
 class NamedViolations:
-    """The violations of priced rows under the truth.
+    """The v possible violations of constraints with a price, under the true values of B samples.
 
     Attributes:
-        names: names of the v kinds of violation: of the predicted value that is the row's limit, or of the row.
+        names: for each possible violation, the name of the predicted value that is the limit, or of the constraint.
         kinds: "too little", "too much" or "violated".
-        amount: (B, v) by how much; 0 where a row is not violated beyond rounding.
-        cost: (B, v) what it costs; NaN where the recourse has no prices.
+        amount: (B, v) the amount of the violation; 0 if there is none beyond rounding.
+        cost: (B, v) what the violation costs; NaN if the recourse has no prices.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,11 @@ class NamedViolations:
 
 
 def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[Violation]]:
-    """Find by how much decisions z (B, n) violate the rows under values (B, k), by side: b, h, lb and ub."""
+    """Find by how much decisions z (B, n) violate constraints under values (B, k).
+
+    Returns:
+        The violations by side: "b", "h", "lb" and "ub". The side "b" has one entry for each direction.
+    """
     assert model.constraint_map is not None
     assert model.recourse is not None
     sides = constraint_sides(model.problem) | model.right_hand_sides(values)
@@ -70,13 +74,13 @@ def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[V
 
 
 def name_violations(model: Model, names: tuple[str, ...], z: Tensor, true: Tensor) -> NamedViolations:
-    """Find the violations of priced rows by decisions z (B, n) under true values (B, k), by name.
+    """Find the violations of constraints with a price, and name each of them.
 
     Args:
         model: a model with a constraint map and a recourse.
         names: names of the k predicted values.
-        z: decisions.
-        true: true values.
+        z: (B, n) decisions.
+        true: (B, k) true values.
     """
     rounding = OPTIMAL * RecourseDecider(model).values(true, None).size()[:, None]
     rows = []
@@ -86,16 +90,26 @@ def name_violations(model: Model, names: tuple[str, ...], z: Tensor, true: Tenso
                 amount = kind.amount[:, row, None]
                 own = torch.where(amount > rounding, amount, 0.0)
                 cost = own * kind.price[row] if isinstance(model.recourse, Penalty) else torch.full_like(own, torch.nan)
-                rows.append((*_name_row(model, names, side, row, kind.too_little), own, cost))
+                rows.append((*_name_violation(model, names, side, row, kind.too_little), own, cost))
     labels, words, amounts, costs = zip(*rows, strict=True)
     return NamedViolations(labels, words, torch.cat(amounts, 1), torch.cat(costs, 1))
 
 
-def _name_row(model: Model, names: tuple[str, ...], side: str, row: int, too_little: bool) -> tuple[str, str]:
-    """Name a row by the predicted value that is its limit, and its violation by what is wrong with that value.
+def _name_violation(model: Model, names: tuple[str, ...], side: str, row: int, too_little: bool) -> tuple[str, str]:
+    """Name the violation of a constraint by the predicted value that is the limit, and say what is wrong with it.
 
-    A file's ``≥`` is a row of G with the opposite sign: where it is exceeded, there is too little. A row that several
-    values make, or none, has the name of the constraint.
+    A constraint "≥" of a file is a row of G with the opposite sign. If such a row is exceeded, there is too little. If
+    several predicted values or none make up the limit, the violation has the name of the constraint.
+
+    Args:
+        model: the model.
+        names: names of the k predicted values.
+        side: "b", "h", "lb" or "ub".
+        row: position of the constraint on its side.
+        too_little: whether the decision stays below the limit.
+
+    Returns:
+        The name, and "too little", "too much" or "violated".
     """
     assert model.constraint_map is not None
     matrix = model.constraint_map.matrix(side)

@@ -1,4 +1,4 @@
-"""``Diagnosis``: what the errors of a forecast cost, and which errors cause the cost."""
+"""``Diagnosis``: the result of ``pear.diagnose`` as arrays, tables, sentences and pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_sample
+from pear.diagnosis.diagnosis_sentences import compare_diagnoses, explain_diagnosed_sample
 from pear.errors import ProblemError
 from pear.losses.regret_outcome import RegretOutcome
 from pear.optional_packages import import_pandas
@@ -28,14 +28,17 @@ _SAMPLE_COLUMNS = (
 _GROUP_COLUMNS = ("samples", "mean_regret", "normalized_regret", "tangent_share", "dearest_value")
 
 
-def name_group_column(name: str) -> str:
-    """Return a name for the column of groups that no other column has, such as "group regret" for "regret"."""
+def name_diagnosis_groups(name: str) -> str:
+    """Return ``name`` as a heading of the groups, or "group NAME" if a table has another column of this name."""
     return f"group {name}" if name in {"sample", "why", *_SAMPLE_COLUMNS, *_GROUP_COLUMNS} else name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What the errors of a forecast cost, for B samples, k predicted values, n variables and m constraints and bounds.
+    """What the errors of a forecast cost, for B samples, k predicted values, n variables and m constraints.
+
+    Bounds count as constraints. "Truth" means the true values. The best decision of a sample is the optimal decision
+    under the truth.
 
     Attributes:
         sentences: the diagnosis in words, the most important first.
@@ -43,29 +46,31 @@ class Diagnosis:
         best: (B,) the value of the best decision.
         normalized_regret: normalised regret of all samples together, as in ``pear.normalized_regret``.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
-            the regret. An entry is negative where an error offsets another one. NaN where ``attributed`` is False.
-        attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
+            the regret. A negative entry means that an error offsets another error. Rows of samples with ``attributed``
+            False are NaN.
+        attributed: (B,) bool, False for samples whose decisions could not be followed from truth to forecast.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
-        tangent: (B,) the part that moves the smoothed decision, the mean of eᵀPe between truth and forecast.
+        tangent: (B,) the part of the squared error that moves the smoothed decision: the mean of eᵀPe between truth and
+            forecast, where P e is the projection of H⁻¹e onto the directions that the active constraints allow.
         normal: (B,) the part that constraints absorb. Tangent and normal part add up to the squared error.
-        tangent_at_forecast: (B,) eᵀPe at the forecast itself: the part that the gradient of regret depends on.
+        tangent_at_forecast: (B,) eᵀPe at the forecast: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
             set); 1 if it does not change.
         pieces: (B,) int, the number of pieces of the path from truth to forecast. For a model that predicts
             right-hand sides, the number of steps.
-        degenerate: (B,) bool, True where a constraint is tight at the smoothed decision and its multiplier is zero.
-        zero_gradient: (B,) bool, True where the forecast is wrong and the gradient of the smoothed regret is zero.
+        degenerate: (B,) bool, True if a constraint is tight at the smoothed decision and its multiplier is zero.
+        zero_gradient: (B,) bool, True if the forecast is wrong and the gradient of the smoothed regret is zero.
         constraint_names: names of the m constraints.
         constraint_kinds: "equality", "row", "lower bound" or "upper bound" for each constraint.
         binding: (m,) share of samples in which a constraint binds under the forecast.
-        shadow_price: (m,) mean gain in these samples if the limit is relaxed by one unit. For integer programs
-            ``binding`` and ``shadow_price`` are those of the relaxation.
-        best_binding: (m,) share of samples in which a constraint binds at the best decision, under the true costs.
-        best_shadow_price: (m,) mean shadow price at the best decisions.
-        active: (B, m) bool, constraints that are tight at the decision under the forecast; integers stay integers.
-        best_active: (B, m) bool, constraints that are tight at the best decision.
+        shadow_price: (m,) gain if the limit is relaxed by one unit, averaged over all samples, under the forecast. For
+            integer programs the four attributes on binding and prices are those of the relaxation.
+        best_binding: (m,) share of samples in which a constraint binds under the truth.
+        best_shadow_price: (m,) mean shadow price under the truth.
+        active: (B, m) bool, constraints that are tight at the decision (with integers) under the forecast.
+        best_active: (B, m) bool, constraints that are tight at the best decision (with integers).
         decision: (B, n) decisions under the forecast.
-        best_decision: (B, n) decisions under the truth.
+        best_decision: (B, n) the best decisions.
         predicted: (B, k) predicted values.
         true: (B, k) true values.
         names: names of the k predicted values.
@@ -77,12 +82,13 @@ class Diagnosis:
         integer: whether the problem has integer variables.
         linear: whether its objective is linear.
         smoothing: a sentence about the smoothing λ.
-        index: the index of the given tables, such as dates; None if they have none, or the default one.
-        violation_names: names of the v ways to violate a predicted right-hand side; empty where none is predicted.
-        violation_kinds: "too little", "too much" or "violated" for each of them.
-        violation: (B, v) by how much the decision under the forecast violates the truth.
-        violation_cost: (B, v) what that costs; NaN where the recourse has no prices.
-        best_violation_cost: (B, v) what the best decision pays.
+        index: the index of the given tables, such as dates; None if they have no index or the default index.
+        violation_names: names of the v ways to violate a predicted right-hand side; empty if no right-hand side is
+            predicted.
+        violation_kinds: "too little", "too much" or "violated" for each of the v ways.
+        violation: (B, v) the amount by which the decision under the forecast violates the truth.
+        violation_cost: (B, v) what these violations cost; NaN if the recourse has no prices.
+        best_violation_cost: (B, v) what violations by the best decision cost.
 
     Example:
         >>> import pear
@@ -143,7 +149,7 @@ class Diagnosis:
     def samples(self) -> pandas.DataFrame:
         """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags.
 
-        It has the index of the tables that were given; else the samples are counted from 0.
+        The index is that of the given tables, or else counts the samples from 0.
         """
         columns = {} if self.groups is None else {self.grouped_by: self.groups}
         for name in _SAMPLE_COLUMNS:
@@ -152,7 +158,7 @@ class Diagnosis:
         return found.rename_axis(index="sample") if self.index is None else found.set_axis(self.index)
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values, the costliest first: cost and size of their errors."""
+        """Return a table of the predicted values: cost, bias and size of their errors, the costliest value first."""
         error = self.predicted - self.true
         squared = (error**2).mean(0)
         cost = np.nansum(self.attribution, axis=0)
@@ -169,16 +175,17 @@ class Diagnosis:
         return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def constraints(self) -> pandas.DataFrame:
-        """Return a table of the constraints: how often they bind, and at what price, under forecast and truth."""
+        """Return a table of the constraints: how often they bind, and their shadow prices, under forecast and truth."""
         numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
         names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
         return _diagnosis_frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def violations(self) -> pandas.DataFrame:
-        """Return a table of the violated right-hand sides under the truth, the costliest first.
+        """Return a table of the ways to violate right-hand sides under the truth, the costliest first.
 
-        ``samples`` counts the violating decisions, ``amount`` is their mean violation, and ``cost`` and ``best_cost``
-        are what decisions and best decisions pay in all samples.
+        The column ``samples`` counts the samples with such a violation, and ``amount`` is the mean violation in these
+        samples. The columns ``cost`` and ``best_cost`` are what the violations by decisions and by best decisions cost
+        in all samples together.
         """
         count = (self.violation > 0).sum(0)
         columns = {
@@ -219,7 +226,7 @@ class Diagnosis:
         return _diagnosis_frame(rows).sort_values("regret", ascending=False, kind="stable", ignore_index=True)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
-        """Return a table of the samples that lose most, each with the reason.
+        """Return a table of the ``count`` samples with the largest regrets, each with a reason.
 
         Raises:
             ProblemError: ``count`` is less than 1.
@@ -227,10 +234,10 @@ class Diagnosis:
         if not isinstance(count, int | np.integer) or count < 1:
             raise ProblemError(f"worst takes the number of samples to show, 1 or more; got {count!r}")
         order = np.argsort(-self.regret, kind="stable")[:count]
-        return self.samples().iloc[order].assign(why=[explain_sample(self, int(i)) for i in order])
+        return self.samples().iloc[order].assign(why=[explain_diagnosed_sample(self, int(i)) for i in order])
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-        """Say what another forecaster does better or worse on the same samples.
+        """Compare this forecaster with another one on the same samples, in sentences.
 
         Args:
             other: the diagnosis of the other forecaster.
@@ -247,29 +254,29 @@ class Diagnosis:
         return compare_diagnoses(self, other, names)
 
     def plot(self) -> Figure:
-        """Draw what costs money: predicted values, groups, samples, constraints that bind, parts of the error.
+        """Draw the losses by predicted value, group and sample, the binding constraints, and the parts of the error.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.diagnosis.diagnosis_figures import plot_diagnosis  # which needs an extra, and says so
+        from pear.diagnosis.diagnosis_figures import plot_diagnosis  # matplotlib is optional
 
         return plot_diagnosis(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the diagnosis as one HTML page without other files, and return its path.
+        """Write the diagnosis as an HTML page that needs no other file. Return the path of the page.
 
         Raises:
             MissingExtraError: jinja2, matplotlib or pandas is not installed.
         """
-        from pear.diagnosis.diagnosis_page import save_html
+        from pear.diagnosis.diagnosis_page import save_diagnosis_page
 
-        return save_html(self, path)
+        return save_diagnosis_page(self, path)
 
     def _repr_html_(self) -> str:
-        from pear.diagnosis.diagnosis_page import notebook_html
+        from pear.diagnosis.diagnosis_page import diagnosis_for_notebook
 
-        return notebook_html(self)
+        return diagnosis_for_notebook(self)
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -280,19 +287,19 @@ class Diagnosis:
 
 
 def _ratio_of_sums(part: Array, whole: Array) -> float:
-    """Return the sum of a part over the sum of the whole, finite entries only; NaN if the whole sums to zero."""
+    """Divide the sum of ``part`` by that of ``whole``, over entries where both are finite. NaN if the latter is 0."""
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")
 
 
 def _shares_of_sum(parts: Array) -> Array:
-    """Divide the parts by their sum. Return zeros if the sum is not positive."""
+    """Divide numbers by their sum. Return zeros if the sum is not positive."""
     total = parts.sum()
     return parts / total if total > 0 else np.zeros_like(parts)
 
 
 def _diagnosis_frame(columns: Any) -> pandas.DataFrame:
-    """Make a DataFrame, or raise ``MissingExtraError`` if pandas is not installed."""
+    """Return a DataFrame of these columns. Raise ``MissingExtraError`` if pandas is not installed."""
     table: pandas.DataFrame = import_pandas("a table", "or read the arrays of the diagnosis").DataFrame(columns)
     return table

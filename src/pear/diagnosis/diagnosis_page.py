@@ -1,4 +1,4 @@
-"""A diagnosis as tables, as one HTML page without other files, and as a notebook shows it."""
+"""A diagnosis as tables, as an HTML page, and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pear.diagnosis.diagnosis_figures import dearest_constraints, make_panels
+from pear.diagnosis.constraint_prices import rank_constraint_prices
+from pear.diagnosis.diagnosis_figures import make_diagnosis_figures
 from pear.errors import name_output_in_errors
 from pear.pages.page import PageFigure, PageGrid, PageSection, render_page
 from pear.problem.html_tables import html_table
@@ -21,37 +22,37 @@ if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
 
 
-def _percent_or_dash(share: float) -> str:
+def _format_page_percent(share: float) -> str:
     """Format a share as a percentage; NaN becomes a dash."""
     return format_percent(share) if np.isfinite(share) else "–"
 
 
-Columns = tuple[tuple[str, str, Callable[[Any], str]], ...]
-"""Columns of a table for display: heading, column name of the DataFrame, and function that formats an entry."""
+PageColumns = tuple[tuple[str, str, Callable[[Any], str]], ...]
+"""Columns of a table on the page: heading, column of the DataFrame, and function that formats an entry."""
 
-_VALUES: Columns = (
+_VALUES: PageColumns = (
     ("Predicted value", "value", str),
     ("money lost", "cost", format_amount),
-    ("share", "share", _percent_or_dash),
+    ("share", "share", _format_page_percent),
     ("bias", "bias", format_amount),
     ("mean squared error", "mean_squared_error", format_amount),
 )
-_GROUPS: Columns = (
+_GROUPS: PageColumns = (
     ("samples", "samples", "{:,}".format),
     ("money lost", "regret", format_amount),
-    ("share", "share", _percent_or_dash),
+    ("share", "share", _format_page_percent),
     ("lost a sample", "mean_regret", format_amount),
-    ("of the best value", "normalized_regret", _percent_or_dash),
-    ("tangent share", "tangent_share", _percent_or_dash),
+    ("of the best value", "normalized_regret", _format_page_percent),
+    ("tangent share", "tangent_share", _format_page_percent),
     ("dearest predicted value", "dearest_value", str),
 )
-_SAMPLES: Columns = (
+_SAMPLES: PageColumns = (
     ("money lost", "regret", format_amount),
-    ("share", "share", _percent_or_dash),
-    ("margin", "margin", _percent_or_dash),
+    ("share", "share", _format_page_percent),
+    ("margin", "margin", _format_page_percent),
     ("why", "why", str),
 )
-_VIOLATIONS: Columns = (
+_VIOLATIONS: PageColumns = (
     ("Right-hand side", "value", str),
     ("violation", "kind", str),
     ("samples", "samples", "{:,}".format),
@@ -59,21 +60,21 @@ _VIOLATIONS: Columns = (
     ("costs", "cost", format_amount),
     ("best decisions pay", "best_cost", format_amount),
 )
-_CONSTRAINTS: Columns = (
+_CONSTRAINTS: PageColumns = (
     ("Constraint", "constraint", str),
     ("kind", "kind", str),
-    ("binds", "binding", _percent_or_dash),
-    ("binds under the truth", "best_binding", _percent_or_dash),
+    ("binds", "binding", _format_page_percent),
+    ("binds under the truth", "best_binding", _format_page_percent),
     ("a unit more is worth", "shadow_price", format_amount),
     ("under the truth", "best_shadow_price", format_amount),
 )
 
 
-def make_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
-    """Make the tables of a diagnosis, each cut to at most ``rows`` rows. Empty tables are left out.
+def make_page_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
+    """Make the tables of a diagnosis page with at most ``rows`` rows each. Empty tables are left out.
 
     Returns:
-        The tables in a dict. The key of a table is the name of its section on the diagnosis page.
+        The tables by the name of their section of the page.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -81,38 +82,40 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
     made, group = {}, found.grouped_by
     if found.attributed.any():
         caption = "Bias: the mean of predicted minus true values."
-        made["values"] = _make_grid("Predicted values", found.values(), _VALUES, rows, caption)
+        made["values"] = _make_page_grid("Predicted values", found.values(), _VALUES, rows, caption)
     if found.groups is not None:
         heading = f"{group[:1].upper()}{group[1:]}"
-        made["groups"] = _make_grid(f"By {group}", found.by_group(), ((heading, group, str), *_GROUPS), rows)
+        made["groups"] = _make_page_grid(f"By {group}", found.by_group(), ((heading, group, str), *_GROUPS), rows)
     counted = "Samples are counted from 0. " if found.index is None else ""
     caption = f"{counted}Margin: the share of its error that the forecast could have made before the decision changed."
-    own: Columns = () if found.groups is None else ((group, group, str),)
+    own: PageColumns = () if found.groups is None else ((group, group, str),)
     worst, there = found.worst(rows), len(found.regret)
     worst = worst.assign(sample=[str(label) for label in worst.index])
-    made["samples"] = _make_grid("Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there)
+    made["samples"] = _make_page_grid(
+        "Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there
+    )
     caption = (
         "What decisions violate under the truth: in how many samples, by how much in each, and what all pay for it."
     )
     violated = found.violations()
-    made["violations"] = _make_grid("Violations", violated[violated["samples"] > 0], _VIOLATIONS, rows, caption)
+    made["violations"] = _make_page_grid("Violations", violated[violated["samples"] > 0], _VIOLATIONS, rows, caption)
     caption = "Of those that bind in some sample, by what a unit more is worth on average. Equalities always bind."
-    binding = found.constraints().loc[dearest_constraints(found)]
-    made["constraints"] = _make_grid("Constraints", binding, _CONSTRAINTS, rows, caption)
+    binding = found.constraints().loc[rank_constraint_prices(found)]
+    made["constraints"] = _make_page_grid("Constraints", binding, _CONSTRAINTS, rows, caption)
     return {name: grid for name, grid in made.items() if grid.rows}
 
 
-def _make_grid(
-    title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
+def _make_page_grid(
+    title: str, frame: pandas.DataFrame, columns: PageColumns, rows: int, caption: str = "", there: int | None = None
 ) -> PageGrid:
-    """Format the first rows of a table as texts. ``there`` is the full number of rows if ``frame`` is already cut."""
+    """Format the first rows of a DataFrame as a table; ``there`` is the number of rows before ``frame`` was cut."""
     there = len(frame) if there is None else there
     title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]
     return PageGrid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
 
 
-_ROWS = 12  # of a table; the DataFrames have all of them
+_ROWS = 12  # of a table on the page
 _TITLES = {
     "values": "Which predicted values cost money",
     "groups": "Where and when it is lost",
@@ -123,13 +126,13 @@ _TITLES = {
 }
 
 
-def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
-    """Write the sentences, pictures and tables as a page, and return its path.
+def save_diagnosis_page(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
+    """Write the sentences, pictures and tables of a diagnosis as an HTML page. Return the path of the page.
 
     Raises:
         MissingExtraError: jinja2, matplotlib or pandas is not installed.
     """
-    tables, drawn = make_grids(found, _ROWS), make_panels(found)
+    tables, drawn = make_page_grids(found, _ROWS), make_diagnosis_figures(found)
     sections = []
     for name, title in _TITLES.items():
         own = tuple(PageFigure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
@@ -144,15 +147,14 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
     return to
 
 
-def notebook_html(found: Diagnosis) -> str:
-    """Return a small table as HTML, and the sentences below it."""
+def diagnosis_for_notebook(found: Diagnosis) -> str:
+    """Return HTML for a notebook: a small table, and the sentences below the table."""
     total = float(found.regret.sum())
     facts = {
         "samples": len(found.regret),
         "predicted values": summarise_names(found.names),
         "lost": f"{format_amount(total)}, {format_percent(found.normalized_regret)} of the best value",
-        "tangent share": format_percent(found.tangent_share)
-        if found.tangent_share >= 0
-        else None,  # NaN without errors
+        # The share is NaN if there are no errors.
+        "tangent share": format_percent(found.tangent_share) if found.tangent_share >= 0 else None,
     }
     return html_table("Diagnosis", facts, "\n".join(" ".join(line.split()) for line in found.sentences))

@@ -1,4 +1,4 @@
-"""The sentences of a diagnosis: on all samples, on one sample, and on two forecasters compared."""
+"""Sentences about a diagnosis: about all samples, about one sample, and about two forecasters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _CHANGE = 1e-6  # decisions that differ by less, relative to their largest entry, are the same
 _NOTHING = 1e-12  # a smaller amount of money, relative to what it is compared with, counts as zero
-_MOST = 0.7  # share of the loss that the named samples or values make
-_FEW = 3  # values that are named
+_MOST = 0.7  # the sentence on the loss counts the samples that cause this share of the loss
+_FEW = 3  # values or violations that are named
 _AS_GOOD = 1e-9  # a decision that loses no more than this share of the best value is as good
 
 
@@ -35,7 +35,7 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
     """Describe how the second of two diagnoses of the same samples differs from the first.
 
     Raises:
-        ProblemError: they are of different samples.
+        ProblemError: the diagnoses are of different samples.
     """
     near = 1e-6 * float(np.abs(first.best).max(initial=0.0))  # whatever the unit
     same = first.regret.shape == second.regret.shape and np.allclose(first.best, second.best, rtol=1e-6, atol=near)
@@ -48,7 +48,7 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
     lost = [float(one.regret.sum()) for one in (first, second)]
     verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
     of = " of the best value" if np.abs(first.best).sum() > _NOTHING * max(lost) else ""
-    lines = [f"{new} loses {_lost_share(second)}{of} where {old} loses {_lost_share(first)}: {verb}."]
+    lines = [f"{new} loses {_loss_as_text(second)}{of} where {old} loses {_loss_as_text(first)}: {verb}."]
     shares = first.tangent_share, second.tangent_share
     if first.smoothing != second.smoothing:
         lines.append(
@@ -64,10 +64,10 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
     gain, least = first.regret - second.regret, _AS_GOOD * np.abs(first.best)
     better, worse = int((gain > least).sum()), int((-gain > least).sum())
     lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
-    return [_capitalise(line) for line in lines]
+    return [_capitalise_sentence(line) for line in lines]
 
 
-def explain_sample(found: Diagnosis, i: int) -> str:
+def explain_diagnosed_sample(found: Diagnosis, i: int) -> str:
     """Explain in one or two sentences why sample i loses: the costliest error, and how the decision changes."""
     if found.regret[i] <= _NOTHING * abs(found.best[i]):
         return "Nothing is lost."
@@ -77,7 +77,7 @@ def explain_sample(found: Diagnosis, i: int) -> str:
 
 
 def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
-    """Name the predicted value whose error costs most."""
+    """Name the predicted value whose error costs most in sample i. Empty if the regret is not attributed."""
     if not found.attributed[i]:
         return ""
     j = int(found.attribution[i].argmax())
@@ -89,9 +89,12 @@ def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
 
 
 def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
-    """Name the variable that differs most from the best decision, and a row that binds in only one of the two."""
+    """Name the variable of sample i that differs most from the best decision, and a row that binds in only one of both.
+
+    Empty if decision and best decision are the same.
+    """
     z, best = found.decision[i], found.best_decision[i]
-    if _decisions_are_alike(z, best):
+    if _are_same_decisions(z, best):
         return ""
     # Among variables that change equally, as binary ones do, take the one of the highest value.
     are_costs = len(found.names) == len(z) and not found.violation_names  # else some values are right-hand sides
@@ -108,15 +111,15 @@ def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
     return f"{text}."
 
 
-def _decisions_are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Whether decisions (…, n) are the same up to rounding."""
+def _are_same_decisions(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return whether decisions (…, n) and other decisions (…, n) are the same up to rounding, (…)."""
     size = np.maximum(np.abs(one), np.abs(other)).max(-1)
     alike: NDArray[Any] = np.abs(one - other).max(-1) <= _CHANGE * size
     return alike
 
 
-def _capitalise(text: str) -> str:
-    """Put the first letter of a sentence in upper case."""
+def _capitalise_sentence(text: str) -> str:
+    """Return a sentence with its first letter in upper case."""
     return f"{text[0].upper()}{text[1:]}"
 
 
@@ -133,12 +136,12 @@ def _loss_sentence(found: Diagnosis, total: float) -> str:
     else:
         most = f"{format_percent(float(falling[:few].sum()) / total)} of it comes from {few} of {count} samples"
     if whole <= _NOTHING * total:
-        return f"The decisions lose {_lost_share(found)}, where the best value is 0; {most}."
-    return f"The decisions lose {_lost_share(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
+        return f"The decisions lose {_loss_as_text(found)}, where the best value is 0; {most}."
+    return f"The decisions lose {_loss_as_text(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
 
 
-def _lost_share(found: Diagnosis) -> str:
-    """Return the share of the best value that is lost as text; the amount where the best value is 0."""
+def _loss_as_text(found: Diagnosis) -> str:
+    """Return the loss as text: as a share of the best value, or as an amount if the best value is 0."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
     if whole > _NOTHING * total:
         return format_percent(total / whole)
@@ -146,7 +149,7 @@ def _lost_share(found: Diagnosis) -> str:
 
 
 def _values_sentence(found: Diagnosis) -> str:
-    """Name the predicted values whose errors cost most; empty if there is only one value or no loss."""
+    """Name the predicted values whose errors cost most. Empty if there is only one value, or no loss."""
     cost = np.nansum(found.attribution, axis=0)
     if len(cost) < 2 or cost.sum() <= 0:
         return ""
@@ -156,7 +159,7 @@ def _values_sentence(found: Diagnosis) -> str:
 
 
 def _groups_sentence(found: Diagnosis, total: float) -> str:
-    """Name the group that loses most; empty if there are fewer than two groups."""
+    """Name the group that loses most. Empty if there are fewer than two groups."""
     if found.groups is None:
         return ""
     labels, at = np.unique(found.groups, return_inverse=True)
@@ -171,7 +174,7 @@ def _groups_sentence(found: Diagnosis, total: float) -> str:
 
 
 def _violation_sentences(found: Diagnosis) -> list[str]:
-    """Say how often decisions violate the true right-hand sides, and at what cost; the costliest few of them."""
+    """Say how often decisions violate the true right-hand sides and what that costs, for the costliest violations."""
     count, often = len(found.regret), (found.violation > 0).sum(0)
     cost, ideal = found.violation_cost.sum(0), found.best_violation_cost.sum(0)
     priced = np.nan_to_num(cost)
@@ -190,7 +193,7 @@ def _violation_sentences(found: Diagnosis) -> list[str]:
 
 
 def _tangent_sentence(found: Diagnosis) -> str:
-    """Say which share of the squared error moves decisions; empty if there is no error."""
+    """Say which share of the squared error moves decisions. Empty if there is no error."""
     part = found.tangent_share
     if not np.isfinite(part):
         return ""
@@ -203,7 +206,7 @@ def _tangent_sentence(found: Diagnosis) -> str:
 def _margin_sentence(found: Diagnosis) -> str:
     """Say how many decisions are the same as under the true costs.
 
-    The decisions of a quadratic program move with every error, so that its active sets are counted in their place.
+    Every error moves the decisions of a quadratic program, so that the sentence counts equal active sets instead.
     """
     known = np.isfinite(found.margin)
     if not known.any():
@@ -211,7 +214,7 @@ def _margin_sentence(found: Diagnosis) -> str:
     still = known & (found.margin >= 1)
     if found.linear or found.integer:
         what, tie = "decision", "it is another one, as good under the true costs"
-        same = still & _decisions_are_alike(found.decision, found.best_decision)
+        same = still & _are_same_decisions(found.decision, found.best_decision)
         tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
     else:
         what, tie = "set of binding constraints", "it differs by a tie"
@@ -227,20 +230,20 @@ def _margin_sentence(found: Diagnosis) -> str:
 
 
 def _constraints_sentence(found: Diagnosis) -> str:
-    """Name the binding inequality of the highest shadow price; empty if none binds."""
+    """Name the binding inequality with the highest shadow price. Empty if no inequality binds."""
     rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
     if not rows:
         return ""
     top = max(rows, key=lambda j: found.best_shadow_price[j])
     of = "In the relaxation without integers, " if found.integer else ""
-    return _capitalise(
+    return _capitalise_sentence(
         f"{of}{found.constraint_names[top]} binds in {format_percent(found.binding[top])} of the decisions; a unit "
         f"more is worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
     )
 
 
 def _flag_sentences(found: Diagnosis) -> list[str]:
-    """Describe zero gradients, degenerate decisions and errors that could not be split, in sentences."""
+    """Count zero gradients, degenerate decisions and squared errors that could not be split, in sentences."""
     count, lines = len(found.regret), []
     lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))
     if lost.any():
@@ -254,7 +257,7 @@ def _flag_sentences(found: Diagnosis) -> list[str]:
             f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
             "no multiplier."
         )
-    split = np.isfinite(found.squared_error)  # it is NaN where an oracle has no program
+    split = np.isfinite(found.squared_error)  # NaN for an oracle without a relaxation
     unsplit = int((split & (np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast))).sum())
     if unsplit:
         lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")

@@ -1,8 +1,10 @@
-"""The squared error in two parts: the tangent part moves decisions, constraints absorb the normal part.
+"""The split of the squared error into a tangent part, which moves decisions, and a normal part, which does not.
 
-At a smoothed decision, in the metric of H⁻¹, ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``. On
-the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``.
-Two decisions give it exactly, whatever active sets lie between them.
+Let e = ĉ − c be the error of the predicted cost, H the curvature of the smoothed problem, and P e the projection of
+H⁻¹e onto the directions that the active constraints allow. The squared error eᵀH⁻¹e is the sum of the tangent part eᵀPe
+and the normal part nᵀHn with ``n = H⁻¹e − P e``. The decision under c + t e has the derivative −P e with respect to t.
+The mean of eᵀPe between c and ĉ is therefore ``eᵀ(z*(c) − z*(ĉ))``: two decisions determine the mean exactly, even if
+the active set changes between them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pear.sensitivity.projection import project_and_test_curvature
 
 EXACT = 1e-10
 """Largest accepted rounding error of a part, relative to the whole squared error."""
-_FLAT_SHARE = 0.01  # a singular curvature gets this share of its mean added in every direction
+_FLAT_SHARE = 0.01  # this share of the mean curvature is added in every direction if the curvature is singular
 
 
 def split_error(
@@ -40,11 +42,11 @@ def split_error(
         solver: name of the solver, as in ``pear.solve``.
 
     Returns:
-        The attributes ``squared_error``, ``tangent``, ``normal``, ``tangent_at_forecast``, ``zero_gradient`` and
+        The fields ``squared_error``, ``tangent``, ``normal``, ``tangent_at_forecast``, ``zero_gradient`` and
         ``degenerate`` of a ``Diagnosis``, each (B,), and a sentence about the smoothing. ``tangent_at_forecast`` is NaN
-        where it and the normal part at ĉ do not add up to the squared error.
+        if the tangent and the normal part at ĉ do not add up to the squared error.
     """
-    scale = _smoothing_with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
+    scale = _smoothing_to_split(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
     costs = [scale.times_units(cost) for cost in (predicted, true)]
     solved, best = (solve_continuous_programs(inner, cost, scale.value, solver) for cost in costs)
@@ -56,27 +58,34 @@ def split_error(
     total, local = (e * rescaled).sum(1), (e * g).sum(1)
     absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
     holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
-    # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
-    tangent = _clip_part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
+    # The curvature of φ changes between c and ĉ, and H with it: the tangent part is then the one at the forecast.
+    tangent = _clip_error_part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     parts = {
         "squared_error": total,
         "tangent": tangent,
         "normal": total - tangent,
-        "tangent_at_forecast": torch.where(holds, _clip_part(local, total), torch.nan),
+        "tangent_at_forecast": torch.where(holds, _clip_error_part(local, total), torch.nan),
         "zero_gradient": (total > 0) & (local <= NEGLIGIBLE * total),
         "degenerate": solved.weak.count() > 0,
     }
     return parts, scale.note
 
 
-def _clip_part(value: Tensor, whole: Tensor) -> Tensor:
-    """Clip a part (B,) to [0, whole]. Values outside by more than rounding become NaN."""
+def unsplit_error(count: int) -> dict[str, Tensor]:
+    """Return the fields of ``split_error`` for ``count`` samples whose squared error cannot be split: NaN and False."""
+    unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
+    names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
+    return dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}
+
+
+def _clip_error_part(value: Tensor, whole: Tensor) -> Tensor:
+    """Clip a part (B,) of the squared error ``whole`` (B,) to [0, whole]. Values clearly outside become NaN."""
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
-def _smoothing_with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
-    """Return the given smoothing, or a larger one if H would be singular without it."""
+def _smoothing_to_split(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
+    """Return the smoothing ``scale``, or a larger one if the curvature H of the smoothed problem is singular."""
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(has_singular_curvature(qp).any()):
         return scale

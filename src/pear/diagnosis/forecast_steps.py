@@ -1,10 +1,10 @@
-"""A function of the forecast, attributed to the predicted values by steps from the truth to the forecast.
+"""The change of a function from true values y to predicted values ŷ, attributed to these values in steps.
 
-The way from y to ŷ is divided into equal steps. In every step the values are moved one after the other, in their order
-and in the reverse order, and each move is credited with what the function changes by. A value's part is the mean of
-both orders. The parts add up to the whole change, and a value that was predicted exactly has the part 0. They are the
-integral of the gradient along the way, exactly for a function that is quadratic in every step, and up to the square of
-the step's length for other continuous functions.
+The line from y to ŷ is divided into equal steps. Each step moves the values one after the other, once in their order
+and once in the reverse order. The part of a value is the change of the function while this value moves, summed over the
+steps and averaged over both orders. The parts add up to the whole change. A value that was predicted exactly has the
+part 0. The parts are the integral of the gradient along the line: exactly if the function is quadratic in every step,
+otherwise with an error of the order of the squared step length.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_STEPS = (16, 8, 4, 2, 1)  # the most of these that the allowed number of points affords
+_STEPS = (16, 8, 4, 2, 1)  # the first of these that needs no more points than allowed
 
 Evaluate = Callable[[Tensor, Tensor], Tensor]
-"""Maps values (M, k) and the numbers of their samples (M,) to numbers (M,), NaN where there is none."""
+"""The function: maps M points (M, k) and the numbers of their samples (M,) to M numbers (M,). NaN means no value."""
 
 
 @dataclass(frozen=True)
 class SteppedParts:
-    """The parts of the predicted values in the change of a function.
+    """The change of a function, divided among the predicted values.
 
     Attributes:
-        parts: (B, k) the part of each value; NaN in samples that were not followed or whose function has no value on
-            the way.
-        followed: (B,) bool, the samples that the allowed number of points affords.
+        parts: (B, k) the part of each value; NaN in samples that were not followed, or if the function has no value at
+            a point of the sample.
+        followed: (B,) bool, False for samples that were left out because there would be too many points.
         steps: the number of steps.
     """
 
@@ -40,12 +40,12 @@ class SteppedParts:
     steps: int
 
 
-class _Points(NamedTuple):
-    """Points between truth and forecast.
+class _StepPoints(NamedTuple):
+    """M points between truth and forecast.
 
     Attributes:
         sample: (M,) number of the sample.
-        backward: (M,) bool, whether the values are moved in the reverse order.
+        backward: (M,) bool, whether the values move in the reverse order.
         moves: (M,) number of moves from the truth to the point.
     """
 
@@ -54,28 +54,28 @@ class _Points(NamedTuple):
     moves: NDArray[np.int64]
 
 
-def follow_values(
+def follow_forecast_steps(
     evaluate: Evaluate, true: Tensor, predicted: Tensor, ends: tuple[Tensor, Tensor], weight: Tensor, most: int, at: int
 ) -> SteppedParts:
-    """Attribute the change of a function between true and predicted values to these values.
+    """Attribute the change of a function from true to predicted values to these values.
 
     Args:
         evaluate: the function.
         true: (B, k) true values.
         predicted: (B, k) predicted values.
-        ends: (B,) the function at the true values, and at the predicted ones.
-        weight: (B,) if there are too few points for all samples, those of the largest weight come first.
-        most: largest number of points at which the function is evaluated; one sample is always followed.
-        at: number of points that are evaluated at a time.
+        ends: (B,) the function at the true values, and (B,) at the predicted values.
+        weight: (B,) samples with the largest weight are followed if ``most`` is too small for all samples.
+        most: largest number of points at which the function is evaluated. At least one sample is followed in any case.
+        at: number of points that are evaluated in one call.
     """
     wrong = predicted != true
     count = wrong.sum(1).cpu().numpy()
-    # A sample with one wrong value needs no point: the whole change is the part of that value.
+    # A sample with one wrong value needs no points: the part of this value is the whole change.
     needed = {steps: np.where(count > 1, steps * (2 * count - 1) - 1, 0) for steps in _STEPS}
     steps = next((one for one in _STEPS if needed[one].sum() <= most), 1)
     order = np.argsort(-weight.cpu().numpy(), kind="stable")
     chosen = order[(np.cumsum(needed[steps][order]) <= most) | (np.arange(len(order)) == 0)]
-    found = _evaluate_points(evaluate, true, predicted, _list_points(chosen, count, steps), count, steps, at)
+    found = _evaluate_step_points(evaluate, true, predicted, _list_step_points(chosen, count, steps), count, steps, at)
     first, last = (end.cpu().numpy() for end in ends)
     parts, followed = np.full(true.shape, np.nan), np.zeros(len(true), dtype=bool)
     used = 0
@@ -85,13 +85,13 @@ def follow_values(
         parts[i], followed[i] = 0.0, True
         if count[i]:
             where = wrong[i].cpu().numpy()
-            parts[i, where] = _credit_moves(first[i], last[i], found[used : used + size], int(count[i]), own)
+            parts[i, where] = _credit_step_moves(first[i], last[i], found[used : used + size], int(count[i]), own)
         used += size
     return SteppedParts(torch.from_numpy(parts).to(true), torch.from_numpy(followed), steps)
 
 
-def _list_points(chosen: NDArray[np.int64], count: NDArray[np.int64], steps: int) -> _Points:
-    """List the points of the chosen samples: those of the order of the values, then those of the reverse order."""
+def _list_step_points(chosen: NDArray[np.int64], count: NDArray[np.int64], steps: int) -> _StepPoints:
+    """List the points of the chosen samples. Of each sample, those with the values in order come first."""
     samples, backward, moves = [], [], []
     for i in chosen:
         inner = np.arange(1, steps * count[i] if count[i] > 1 else 1)
@@ -100,13 +100,19 @@ def _list_points(chosen: NDArray[np.int64], count: NDArray[np.int64], steps: int
             samples.append(np.full(len(own), i))
             backward.append(np.full(len(own), turned))
             moves.append(own)
-    return _Points(np.concatenate(samples), np.concatenate(backward), np.concatenate(moves))
+    return _StepPoints(np.concatenate(samples), np.concatenate(backward), np.concatenate(moves))
 
 
-def _evaluate_points(
-    evaluate: Evaluate, true: Tensor, predicted: Tensor, points: _Points, count: NDArray[np.int64], steps: int, at: int
+def _evaluate_step_points(
+    evaluate: Evaluate,
+    true: Tensor,
+    predicted: Tensor,
+    points: _StepPoints,
+    count: NDArray[np.int64],
+    steps: int,
+    at: int,
 ) -> NDArray[np.float64]:
-    """Evaluate the function at all points, (M,)."""
+    """Return the function at all points, (M,); ``count`` (B,) is the number of wrong values of each sample."""
     found = np.empty(len(points.sample))
     wrong = predicted != true
     rank, error = wrong.cumsum(1) - 1, predicted - true
@@ -123,8 +129,20 @@ def _evaluate_points(
     return found
 
 
-def _credit_moves(first: float, last: float, found: NDArray[np.float64], count: int, steps: int) -> NDArray[np.float64]:
-    """Return the parts (count,) of the wrong values of one sample, from the function at its points."""
+def _credit_step_moves(
+    first: float, last: float, found: NDArray[np.float64], count: int, steps: int
+) -> NDArray[np.float64]:
+    """Return the parts of the wrong values of one sample.
+
+    Args:
+        first, last: the function at the true and at the predicted values.
+        found: the function at the points of the sample, in the order of ``_list_step_points``.
+        count: the number of wrong values.
+        steps: the number of steps.
+
+    Returns:
+        (count,) the parts.
+    """
     inner = np.arange(1, steps * count)
     chain = np.empty((2, steps * count + 1))
     chain[:, 0], chain[:, -1] = first, last

@@ -1,13 +1,15 @@
 """The regret of a model that predicts right-hand sides, attributed to the predicted values.
 
-Let F(z; y) be the cost of a decision z under y, with the price of its violations, and V(y) = min F(z; y). A
-``Penalty`` decides by ẑ = argmin F(z; ŷ) and charges F(ẑ; y), so that
+Let y be the true and ŷ the predicted values, F(z; y) the cost of a decision z under y, with the price of violations,
+and V(y) the smallest F(z; y) over all z. With a ``Penalty``, the decision is the ẑ that minimises F(z; ŷ), and its
+realised cost is F(ẑ; y). The regret is therefore
 
-    regret = [V(ŷ) − V(y)] + [F(ẑ; y) − F(ẑ; ŷ)].
+    [V(ŷ) − V(y)] + [F(ẑ; y) − F(ẑ; ŷ)].
 
-The second difference is a sum over costs and priced rows, each of which belongs to the values that make it. The first
-one is followed by steps from the truth to the forecast. V is continuous, with and without integers. For a
-``Projection`` the realised cost itself is followed. Costs and values are those of the minimised problem here.
+The second difference is a sum over costs and violated constraints, each of which depends on known predicted values. The
+first difference is attributed in steps from y to ŷ (``forecast_steps``); V is continuous, even with integers. With a
+``Projection``, the realised cost as a whole is attributed in such steps. Costs and values in this file are those of the
+minimised problem.
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ from torch import Tensor
 from pear.decisions.recourse_decider import RecourseDecider
 from pear.diagnosis.constraint_violations import find_violations
 from pear.diagnosis.decision_path import ACCURACY
-from pear.diagnosis.forecast_steps import follow_values
+from pear.diagnosis.forecast_steps import follow_forecast_steps
 from pear.optimality.status import Status
 from pear.problem import Model, Penalty
 from pear.wording import format_percent
 
 MOST_DECISIONS = 20_000
-"""The most decisions that an attribution makes."""
+"""Largest number of decisions of an attribution."""
 MOST_INTEGER_DECISIONS = 2_000
-"""The most decisions with integers that an attribution makes."""
-_AT_A_TIME, _AT_A_TIME_OWN = 4_096, 256  # decisions of a batch; where samples have constraints of their own
+"""Largest number of decisions of an attribution if there are integers."""
+_AT_A_TIME, _AT_A_TIME_OWN = 4_096, 256  # decisions of a batch; the latter if samples differ in their constraints
 
 
 class RecourseAttribution:
-    """Attributes regrets to the predicted values of a model with a recourse.
+    """An attribution of regrets to the predicted values of a model with a recourse.
 
     Args:
         model: a model with a constraint map and a recourse.
@@ -55,14 +57,15 @@ class RecourseAttribution:
         """Attribute regret (B,).
 
         Returns:
-            The attributes ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences.
+            The fields ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences on
+            the samples whose regret is not attributed.
         """
         separable = self._separable_parts() if self._by_value else torch.zeros_like(self.true)
         last = self._value_of_decision() if self._by_value else self.best + regret
         most = MOST_INTEGER_DECISIONS if self.model.problem.is_integer else MOST_DECISIONS
         at = _AT_A_TIME_OWN if self._own_rows else _AT_A_TIME
         ends = self.best, last
-        stepped = follow_values(self._evaluate, self.true, self.predicted, ends, regret, most, at)
+        stepped = follow_forecast_steps(self._evaluate, self.true, self.predicted, ends, regret, most, at)
         parts = stepped.parts + separable
         size = self.best.abs() + last.abs() + regret + separable.abs().sum(1)
         known = (parts.sum(1) - regret).abs() <= ACCURACY * size  # False where a part is NaN
@@ -72,14 +75,22 @@ class RecourseAttribution:
             "margin": torch.full_like(regret, torch.nan),
             "pieces": torch.where(known, stepped.steps, 0),
         }
-        return attributed, _describe_gaps(regret, known.cpu(), stepped.followed, most)
+        return attributed, _describe_missing_attribution(regret, known.cpu(), stepped.followed, most)
 
     def _model_of(self, samples: Tensor) -> Model:
-        """Return the model of samples (M,); a model that all samples share is returned as it is."""
+        """Return the model restricted to samples (M,), or the whole model if all samples share it."""
         return self.model[samples] if self._own_rows else self.model
 
     def _evaluate(self, values: Tensor, samples: Tensor) -> Tensor:
-        """Compute V, or the realised cost, of values (M, k) for samples (M,); NaN where there is no decision."""
+        """Return V, or for a ``Projection`` the realised cost.
+
+        Args:
+            values: (M, k) predicted values.
+            samples: (M,) numbers of the samples.
+
+        Returns:
+            (M,) costs, NaN if there is no decision.
+        """
         model = self._model_of(samples)
         decider = RecourseDecider(model, self.solver)
         forecast = decider.values(values, None)
@@ -101,13 +112,13 @@ class RecourseAttribution:
         return torch.where(failed, torch.nan, realised.program.objective(realised.x))
 
     def _value_of_decision(self) -> Tensor:
-        """Compute F(ẑ; ŷ) = V(ŷ), (B,)."""
+        """Return V(ŷ) = F(ẑ; ŷ), (B,)."""
         decider = RecourseDecider(self.model, self.solver)
         realised = decider.realise(self.decision, decider.values(self.predicted, None), None, wanted=False)
         return realised.program.objective(realised.x)
 
     def _separable_parts(self) -> Tensor:
-        """Attribute F(ẑ; y) − F(ẑ; ŷ), (B, k)."""
+        """Return the parts of the predicted values in F(ẑ; y) − F(ẑ; ŷ), (B, k)."""
         model, error = self.model, self.predicted - self.true
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -121,8 +132,15 @@ class RecourseAttribution:
         return error * (rate + model.constraint_map.pull_back(by_side))
 
 
-def _describe_gaps(regret: Tensor, known: Tensor, followed: Tensor, most: int) -> list[str]:
-    """Say which regrets are not attributed, and why."""
+def _describe_missing_attribution(regret: Tensor, known: Tensor, followed: Tensor, most: int) -> list[str]:
+    """Say how many regrets are not attributed, and why.
+
+    Args:
+        regret: (B,) the regret of each sample.
+        known: (B,) bool, whether the regret is attributed.
+        followed: (B,) bool, False for samples that were left out because there would be too many decisions.
+        most: the largest number of decisions.
+    """
     notes = []
     left, lost = ~followed, followed & ~known
     if bool(left.any()):

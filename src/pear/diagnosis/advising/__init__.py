@@ -1,1 +1,1 @@
-"""The examinations of ``pear.advise``, one file for each. An examination takes a ``Subject`` and adds ``Findings``."""
+"""The examinations of ``pear.advise``. Each is a function ``advise_on_…`` that adds sentences to ``Findings``."""

@@ -1,4 +1,4 @@
-"""Scaling: how much the sizes of rows, columns and costs differ, and factors that make them similar."""
+"""Scaling: how much coefficients and costs differ in size, and factors that make them similar."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
+from pear.diagnosis.advising.advice_subject import AdviceSubject, Array
+from pear.diagnosis.advising.findings import Findings
 from pear.wording import count_noun, list_names
 
-_APART = 3.0  # a difference of so many powers of ten is reported
-_GAIN = 1.0  # rescaling is advised if it saves so many powers of ten
-_BIG_M = 4.0  # a row whose coefficients differ by so many powers of ten may hold a big M
-_SWEEPS = 12
-_SHIFTS = 200
-_CONSTANT = 1e-12  # relative deviation of a value that never changes
+_APART = 3.0  # a difference of this many powers of ten is reported
+_GAIN = 1.0  # rescaling is advised if it reduces the difference by this many powers of ten
+_BIG_M = 4.0  # a row whose coefficients differ by this many powers of ten may contain a big M
+_SWEEPS = 12  # of the equilibration
+_SHIFTS = 200  # powers of ten that are tried as a common factor of all rows
+_CONSTANT = 1e-12  # largest relative deviation of a value that counts as constant
 
 
-def check_scaling(s: Subject, findings: Findings) -> None:
-    """Compare the largest coefficients of rows and of columns, and the sizes of the predicted values."""
+def advise_on_scaling(s: AdviceSubject, findings: Findings) -> None:
+    """Compare rows, columns and predicted values by size, and find big coefficients beside integer variables."""
     matrix = sparse.coo_array(sparse.vstack([s.A, s.G]))
     keep = matrix.data != 0
     entries = _NonzeroCoefficients(
@@ -29,15 +30,24 @@ def check_scaling(s: Subject, findings: Findings) -> None:
     )
     whole = np.zeros(s.n, dtype=bool) if s.problem.integer is None else s.problem.integer.numpy()
     if len(entries.logs):
-        _suggest_rescaling(s, entries, whole, findings)
+        _suggest_scaling(s, entries, whole, findings)
     if len(entries.logs) and whole.any():
-        _find_big_m(s, entries, whole, findings)
+        _find_big_coefficients(s, entries, whole, findings)
     if s.values is not None and s.values.shape[1]:
-        _compare_values(s, s.values.numpy(), findings)
+        _compare_value_scales(s, s.values.numpy(), findings)
 
 
-def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
-    """Say which units would bring the coefficients closer together, if any."""
+def _suggest_scaling(
+    s: AdviceSubject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings
+) -> None:
+    """Say how far rows and columns are apart in size, and which units of rows and variables would help.
+
+    Args:
+        s: problem and samples.
+        entries: the coefficients of A and G.
+        whole: (n,) bool, the integer variables, whose units cannot change.
+        findings: receives the sentence.
+    """
     rows, columns = entries.apart()
     numbers: dict[str, Any] = {"rows_apart": rows, "columns_apart": columns}
     between = (
@@ -45,7 +55,7 @@ def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray
     )
     if max(rows, columns) < _APART:
         return findings.add("scaling", f"{between}: nothing to rescale.", **numbers)
-    row, column = _equilibrating_exponents(entries, whole)
+    row, column = _scaling_exponents(entries, whole)
     after = max(replace(entries, logs=entries.logs + row[entries.i] + column[entries.j]).apart())
     if max(rows, columns) - after < _GAIN:
         sentence = f"{between}, and no unit of a row or of a continuous variable changes that."
@@ -53,8 +63,8 @@ def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray
     numbers |= {"apart_rescaled": after, "rows_to_rescale": int((row != 0).sum())}
     numbers["variables_to_rescale"] = int((column != 0).sum())
     steps = [
-        _rescaling_steps("multiply the rows, right-hand sides included, by", s.rows, row),
-        _rescaling_steps("measure the variables in units of", s.variables, column),
+        _list_scaling_steps("multiply the rows, right-hand sides included, by", s.rows, row),
+        _list_scaling_steps("measure the variables in units of", s.variables, column),
     ]
     said = "; ".join(step for step in steps if step)
     sentence = (
@@ -67,7 +77,14 @@ def _suggest_rescaling(s: Subject, entries: _NonzeroCoefficients, whole: NDArray
 
 @dataclass(frozen=True)
 class _NonzeroCoefficients:
-    """The coefficients that are not zero: their rows i, their columns j, and log10 of their sizes."""
+    """The e coefficients of A and G that are not zero.
+
+    Attributes:
+        i: (e,) their rows.
+        j: (e,) their columns.
+        logs: (e,) log10 of their absolute values.
+        rows, columns: the numbers of rows and of columns.
+    """
 
     i: NDArray[Any]
     j: NDArray[Any]
@@ -76,22 +93,32 @@ class _NonzeroCoefficients:
     columns: int
 
     def most(self, along: NDArray[Any], size: int, logs: Array) -> Array:
-        """Return the largest logarithm in each row or column, (size,); 0 for an empty one."""
+        """Return the largest of ``logs`` (e,) in each row, (size,), if ``along`` is ``i``, or in each column, if ``j``.
+
+        The result is 0 for a row or column without entries.
+        """
         found = np.full(size, -np.inf)
         np.maximum.at(found, along, logs)
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return the range of the rows' largest coefficients in powers of ten, and that of the columns'."""
+        """Return how many powers of ten the largest coefficients of the rows differ, and those of the columns."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
 
-def _equilibrating_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Find whole powers of ten for rows (r,) and columns (n,) that bring every row's and column's largest entry near 1.
+def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Find powers of ten for rows and columns that bring the largest entry of every row and column near 1.
 
-    The scaled entries are ``r_i a_ij s_j``. The method is Ruiz's equilibration in logarithms. Integer variables keep
-    unit 1. Among equally good exponents, the result leaves most rows and variables unchanged.
+    The method is Ruiz's equilibration in logarithms. Among equally good powers, the result leaves the most rows and
+    variables unchanged.
+
+    Args:
+        entries: the coefficients.
+        whole: (n,) bool, the integer variables, whose columns keep the exponent 0.
+
+    Returns:
+        The whole-numbered exponents of the rows and of the columns.
     """
     i, j = entries.i, entries.j
     row, column = np.zeros(entries.rows), np.zeros(entries.columns)
@@ -103,22 +130,26 @@ def _equilibrating_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bo
             np.where(whole, 0.0, column - 0.5 * entries.most(j, entries.columns, logs)),
         )
     if whole.any():
-        return _round_exponents(row), _round_exponents(column)
-    column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # empty columns: any unit will do
+        return _round_scaling_exponents(row), _round_scaling_exponents(column)
+    column = np.where(
+        np.isin(np.arange(entries.columns), j), column, np.nan
+    )  # NaN: any exponent is good for an empty column
     row = np.where(np.isin(np.arange(entries.rows), i), row, np.nan)
     # Multiplying all rows by 10^k and dividing all columns by it changes no product.
     shifts = np.unique(np.concatenate([column, -row]).round(1))[:_SHIFTS]
-    choices = [(_round_exponents(row + shift), _round_exponents(column - shift)) for shift in shifts]
+    choices = [(_round_scaling_exponents(row + shift), _round_scaling_exponents(column - shift)) for shift in shifts]
     return min(choices, key=lambda pair: sum(int(np.count_nonzero(part)) for part in pair))
 
 
-def _round_exponents(exponents: Array) -> Array:
-    """Round the exponents to whole numbers. NaN and −0 become 0."""
+def _round_scaling_exponents(exponents: Array) -> Array:
+    """Round exponents to whole numbers. NaN and −0 become 0."""
     return np.asarray(np.round(np.nan_to_num(exponents)) + 0.0, dtype=np.float64)
 
 
-def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings) -> None:
-    """Find rows whose largest coefficient is far larger than the others and belongs to an integer variable."""
+def _find_big_coefficients(
+    s: AdviceSubject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings
+) -> None:
+    """Find rows whose largest coefficient belongs to an integer variable and is far larger than the smallest one."""
     largest = entries.most(entries.i, entries.rows, entries.logs)
     least = -entries.most(entries.i, entries.rows, -entries.logs)
     integer = np.where(whole[entries.j], entries.logs, -np.inf)
@@ -136,20 +167,29 @@ def _find_big_m(s: Subject, entries: _NonzeroCoefficients, whole: NDArray[np.boo
     findings.add("scaling", sentence, to_do=True, big_m_rows=len(rows))
 
 
-def _rescaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
-    """List which rows or variables to multiply by which factor. The text is empty if all factors are 1."""
+def _list_scaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
+    """Write which rows or variables get which factor.
+
+    Args:
+        what: beginning of the text.
+        names: names of the rows or variables.
+        exponents: the factors as powers of ten.
+
+    Returns:
+        The text, empty if all factors are 1.
+    """
     powers = sorted({int(e) for e in exponents if e}, key=abs, reverse=True)
     each = [f"{10.0**e:g} ({list_names([names[k] for k in np.flatnonzero(exponents == e)], 3)})" for e in powers[:4]]
     more = f", and {count_noun(len(powers) - 4, 'more factor')}" if len(powers) > 4 else ""
     return f"{what} {', '.join(each)}{more}" if each else ""
 
 
-def _compare_values(s: Subject, values: Array, findings: Findings) -> None:
-    """Compare the predicted values (N, k) with each other by their mean sizes."""
+def _compare_value_scales(s: AdviceSubject, values: Array, findings: Findings) -> None:
+    """Compare the k predicted values with each other by their mean sizes over N samples; ``values`` is (N, k)."""
     size, spread = np.abs(values).mean(0), values.std(0)
     findings.values |= {"mean_size": size, "deviation": spread}
     if s.samples > 1:
-        _find_constants(s, size, spread, findings)
+        _find_constant_values(s, size, spread, findings)
     used = size > 0
     if not used.any():
         said = "All costs are zero: every decision is as good as any other."
@@ -167,7 +207,7 @@ def _compare_values(s: Subject, values: Array, findings: Findings) -> None:
         exponents = np.zeros(len(used))
         exponents[used] = -np.round(logs)
         findings.values["multiply_by"] = 10.0**exponents
-        steps = _rescaling_steps("Multiply the values to predict by", s.names, exponents)
+        steps = _list_scaling_steps("Multiply the values to predict by", s.names, exponents)
         sentence += (
             f". One learning rate cannot serve them all. {steps}, and let a cost map undo it: "
             "pear.Model(problem, cost_map=pear.CostMap(M)) with M = diag(1 / factors)."
@@ -182,8 +222,8 @@ def _compare_values(s: Subject, values: Array, findings: Findings) -> None:
     findings.add("costs", sentence, to_do=apart >= _APART, cost_size=typical, costs_apart=apart)
 
 
-def _find_constants(s: Subject, size: Array, spread: Array, findings: Findings) -> None:
-    """Find predicted values that are the same in all samples, given their mean sizes (k,) and deviations (k,)."""
+def _find_constant_values(s: AdviceSubject, size: Array, spread: Array, findings: Findings) -> None:
+    """Name the predicted values that are the same in all samples, given mean sizes (k,) and deviations (k,)."""
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (

@@ -1,26 +1,23 @@
-"""Size, sparsity, independent blocks and redundant rows of a program."""
+"""The structure of a program: size, fields that differ between samples, sparsity and independent blocks."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
-from pear.presolving.independent_rows import row_lengths
+from pear.diagnosis.advising.advice_subject import AdviceSubject
+from pear.diagnosis.advising.findings import Findings
 from pear.problem.quadratic_program import MAX_SHARE, MIN_VARIABLES
-from pear.solvers.linalg.cholesky_factor import row_rank
 from pear.wording import count_noun, list_names
 
 
-def describe_structure(s: Subject, findings: Findings) -> None:
-    """Describe size, fields that differ from sample to sample, sparsity and independent blocks."""
-    _describe_size(s, findings)
+def advise_on_structure(s: AdviceSubject, findings: Findings) -> None:
+    """Describe size, fields that differ between samples, sparsity, independent blocks and fixed variables."""
+    _describe_program_size(s, findings)
     findings.found += s.notes
-    _describe_own_fields(s, findings)
-    _describe_sparsity(s, findings)
-    _find_blocks(s, findings)
+    _describe_structure_per_sample(s, findings)
+    _describe_program_sparsity(s, findings)
+    _find_program_blocks(s, findings)
     fixed = [name for name, low, high in zip(s.variables, s.lb, s.ub, strict=True) if low == high]
     if fixed:
         which = f"{count_noun(len(fixed), 'variable')} {'is' if len(fixed) == 1 else 'are'} fixed by equal bounds"
@@ -28,8 +25,8 @@ def describe_structure(s: Subject, findings: Findings) -> None:
         findings.add("structure", sentence, to_do=True, fixed_variables=len(fixed))
 
 
-def _describe_size(s: Subject, findings: Findings) -> None:
-    """Add a sentence with the kind of program and the numbers of variables, constraints, bounds and samples."""
+def _describe_program_size(s: AdviceSubject, findings: Findings) -> None:
+    """Describe the kind of program and the numbers of variables, constraints, bounds, values and samples."""
     problem = s.problem
     integers = 0 if problem.integer is None else int(problem.integer.sum())
     binary = 0
@@ -58,8 +55,8 @@ def _describe_size(s: Subject, findings: Findings) -> None:
     findings.add("size", sentence, **numbers)
 
 
-def _describe_own_fields(s: Subject, findings: Findings) -> None:
-    """Name the fields that differ from sample to sample, and the limits among them."""
+def _describe_structure_per_sample(s: AdviceSubject, findings: Findings) -> None:
+    """Name the fields that differ between samples, and advise on limits among them that might be predicted."""
     if not s.per_sample:
         return
     fields = ", ".join(s.per_sample)
@@ -80,8 +77,8 @@ def _describe_own_fields(s: Subject, findings: Findings) -> None:
         findings.add("loss", sentence, to_do=True)
 
 
-def _describe_sparsity(s: Subject, findings: Findings) -> None:
-    """Say how many entries of Q, A and G are not zero, and advise sparse matrices where they would pay off."""
+def _describe_program_sparsity(s: AdviceSubject, findings: Findings) -> None:
+    """Say what share of the entries of Q, A and G is not zero, and advise sparse matrices if they would pay off."""
     matrices = {name: M for name, M in (("Q", s.Q), ("A", s.A), ("G", s.G)) if M is not None and M.shape[0]}
     if not matrices:
         return findings.add("sparsity", "There are no matrices: bounds alone limit the decision.")
@@ -104,8 +101,11 @@ def _describe_sparsity(s: Subject, findings: Findings) -> None:
         findings.add("sparsity", sentence, to_do=True, nonzero_share=entries / room)
 
 
-def _find_blocks(s: Subject, findings: Findings) -> None:
-    """Find connected components of variables and rows. Skipped for a problem with φ, which may join any variables."""
+def _find_program_blocks(s: AdviceSubject, findings: Findings) -> None:
+    """Find independent blocks: connected components of variables and rows.
+
+    Problems with a smooth term φ, which may connect any variables, and problems with fields per sample are left out.
+    """
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return
     rows = sparse.vstack([s.A, s.G])
@@ -120,103 +120,3 @@ def _find_blocks(s: Subject, findings: Findings) -> None:
             "smaller and faster."
         )
         findings.add("structure", sentence, blocks=len(sizes), largest_block=int(sizes.max()))
-
-
-_MOST_WORK = 4e9  # multiplications of a dense factorisation: a second or two
-_SAME = 1e-9  # relative
-_MOST_ENTRIES = 2_000_000
-
-
-def find_redundant_rows(s: Subject, findings: Findings) -> None:
-    """Find linearly dependent rows of A, and rows of G that the bounds or other rows imply."""
-    findings.rows["redundant"] = np.concatenate([_dependent_equalities(s, findings), _idle_inequalities(s, findings)])
-
-
-def _dependent_equalities(s: Subject, findings: Findings) -> Any:
-    """Return a mask (p,) of the equalities that follow from the others."""
-    p = s.A.shape[0]
-    dependent = np.zeros(p, dtype=bool)
-    if not p:
-        return dependent
-    if p * p * s.n > _MOST_WORK:
-        said = f"The rank of the {p:,} equalities was not computed: {p:,} × {s.n:,} is too large to do so quickly."
-        findings.add("degeneracy", said, skipped_rank=True)
-        return dependent
-    rank, order, combination = row_rank(s.A.toarray())
-    dependent[order[rank:]] = True
-    numbers: dict[str, Any] = {"equality_rank": rank, "redundant_equalities": p - rank}
-    if rank == p:
-        are = "The equality is" if p == 1 else f"The {p:,} equalities are"
-        findings.add("degeneracy", f"{are} independent{s.first}.", **numbers)
-        return dependent
-    b = s.b / row_lengths(s.A.toarray())
-    left = b[order[rank:]] - combination.T @ b[order[:rank]]
-    scale = np.abs(b[order[rank:]]) + np.abs(combination).T @ np.abs(b[order[:rank]])
-    names = list_names([s.rows[k] for k in np.flatnonzero(dependent)])
-    which = f"Of the {count_noun(p, 'equality')} only {rank:,} are independent{s.first}"
-    if (np.abs(left) > _SAME * scale).any():
-        sentence = f"{which}, and {names} contradict the others: no decision satisfies them all; check b."
-        findings.add("degeneracy", sentence, to_do=True, **numbers, contradiction=True)
-        return dependent
-    sentence = (
-        f"{which}: {names} follow{'s' if p - rank == 1 else ''} from the others and can be left out. Gradients "
-        "are exact either way; the multipliers of these rows are not unique."
-    )
-    findings.add("degeneracy", sentence, **numbers)
-    return dependent
-
-
-def _idle_inequalities(s: Subject, findings: Findings) -> Any:
-    """Return a mask (m,) of the inequalities that can be left out."""
-    m = s.G.shape[0]
-    low, high = _row_activity_range(s)
-    scale = _SAME * (abs(s.G) @ np.ones(s.n) + np.where(np.isfinite(s.h), np.abs(s.h), 0.0))
-    absent, implied, broken = np.isinf(s.h), high <= s.h + scale, low > s.h + scale
-    parallel = _parallel_inequalities(s) if s.G.nnz <= _MOST_ENTRIES else np.zeros(m, dtype=bool)
-    kinds = {
-        "absent_rows": (absent, "have no finite right-hand side"),
-        "implied_rows": (implied & ~absent, "can never be violated, whatever the bounds allow"),
-        "parallel_rows": (parallel & ~implied & ~absent, "are multiples of another row with a tighter limit"),
-    }
-    for name, (marks, what) in kinds.items():
-        if marks.any():
-            which = f"{int(marks.sum()):,} of {count_noun(m, 'inequality')}"
-            sentence = f"{which} {what}{s.first} ({_marked_row_names(s, marks)}); leave them out."
-            findings.add("degeneracy", sentence, to_do=True, **{name: int(marks.sum())})
-    if broken.any():
-        which = f"{_marked_row_names(s, broken)}{s.first}"
-        sentence = f"The bounds allow no decision that satisfies {which}: the problem is infeasible; check h."
-        findings.add("degeneracy", sentence, to_do=True, impossible_rows=int(broken.sum()))
-    return absent | implied | parallel
-
-
-def _marked_row_names(s: Subject, marks: Any) -> str:
-    """The names of the marked rows of G."""
-    return list_names([s.rows[s.A.shape[0] + k] for k in np.flatnonzero(marks)])
-
-
-def _row_activity_range(s: Subject) -> tuple[Array, Array]:
-    """Return the smallest and the largest value of every row of G within the bounds, (m,) each."""
-    up, down = s.G.maximum(0), (-s.G).maximum(0)
-    for part in (up, down):
-        part.eliminate_zeros()
-    return up @ s.lb - down @ s.ub, up @ s.ub - down @ s.lb
-
-
-def _parallel_inequalities(s: Subject) -> Any:
-    """Return a mask (m,) of rows of G that are multiples of a row with a tighter limit. One of equal rows stays."""
-    G, marks = s.G, np.zeros(s.G.shape[0], dtype=bool)
-    best: dict[tuple[bytes, bytes], tuple[float, int]] = {}
-    for k in range(G.shape[0]):
-        entries = G.data[G.indptr[k] : G.indptr[k + 1]]
-        size = float(np.abs(entries).max(initial=0.0))
-        if size == 0:
-            continue
-        key = G.indices[G.indptr[k] : G.indptr[k + 1]].tobytes(), np.round(entries / size, 12).tobytes()
-        limit = float(s.h[k]) / size
-        before = best.get(key)
-        if before is None or limit < before[0]:
-            best[key] = limit, k
-        if before is not None:
-            marks[k if limit >= before[0] else before[1]] = True
-    return marks

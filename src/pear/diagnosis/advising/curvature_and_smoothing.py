@@ -1,4 +1,4 @@
-"""The curvature of the objective: rank and condition of Q, and the smoothing that "auto" takes."""
+"""The curvature of the objective, by rank and condition, and the smoothing that "auto" chooses."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from torch import Tensor
 
 from pear.decisions.recourse_decider import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, choose_smoothing, smoothing_from_decisions
+from pear.diagnosis.advising.advice_subject import AdviceSubject, Array
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
-from pear.diagnosis.advising.subject_and_findings import Array, Findings, Subject
 from pear.wording import count_noun
 
-_MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
+_MOST_VARIABLES = 2000  # eigenvalues of this many variables take a second or two
 _NO_CURVATURE = 1e-10  # eigenvalues below this share of the largest count as zero
-_CONDITION = 1e8
-_MOST_IDLE = 256  # "auto" finds the ranges of at most so many variables
+_CONDITION = 1e8  # a larger condition is reported
+_MOST_IDLE = 256  # "auto" finds the ranges of at most this many variables
 
 
-def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: Findings) -> None:
-    """Describe the eigenvalues of the objective's Hessian. A linear objective has none."""
+def advise_on_curvature(s: AdviceSubject, sampled: SampledDecisions | None, findings: Findings) -> None:
+    """Describe rank and condition of the objective's Hessian. A linear objective adds no finding."""
     if not s.problem.is_curved:
         return
     if s.n > _MOST_VARIABLES:
@@ -29,15 +30,15 @@ def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: F
         sentence = f"Rank and condition of the curvature were not computed: {why}."
         return findings.add("curvature", sentence, skipped_curvature=True)
     if s.problem.phi is None:
-        _describe_eigenvalues(s, f"Q{s.first}", s.Q.toarray(), findings)
+        _describe_curvature(s, f"Q{s.first}", s.Q.toarray(), findings)
     elif sampled is not None and bool(sampled.solved.any()):
         H = sampled.verified.qp.H
         first = int(sampled.solved.nonzero()[0, 0]) if len(H) > 1 else 0
-        _describe_eigenvalues(s, "The Hessian at the first decision", H[first].numpy(), findings)
+        _describe_curvature(s, "The Hessian at the first decision", H[first].numpy(), findings)
 
 
-def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) -> None:
-    """Describe rank, condition and largest eigenvalue of a Hessian H (n, n); ``where`` names it in the sentence."""
+def _describe_curvature(s: AdviceSubject, where: str, H: Array, findings: Findings) -> None:
+    """Describe rank, condition and largest eigenvalue of a Hessian H (n, n), which the sentence calls ``where``."""
     sizes = np.abs(np.linalg.eigvalsh(H))
     top = float(sizes.max(initial=0.0))
     kept = sizes[sizes > _NO_CURVATURE * top] if top else sizes[:0]
@@ -63,13 +64,19 @@ def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) 
         findings.add("curvature", sentence, to_do=True)
 
 
-def find_auto_smoothing(
-    s: Subject, sampled: SampledDecisions | None, seconds: float, findings: Findings
+def advise_on_smoothing(
+    s: AdviceSubject, sampled: SampledDecisions | None, seconds: float, findings: Findings
 ) -> Smoothing | None:
-    """Find the smoothing that ``smoothing="auto"`` chooses for the sampled decisions, as ``PEARLoss.calibrate`` does.
+    """Find the smoothing that ``PEARLoss`` with ``smoothing="auto"`` would choose for the sampled decisions.
 
-    The ranges of idle variables are left out if finding them would take longer than ``seconds``. An objective with a
-    smooth term gets no smoothing.
+    An objective with a smooth term gets no smoothing.
+
+    Args:
+        s: problem and samples.
+        sampled: the sampled decisions, or None.
+        seconds: time limit. Unbounded variables that no decision uses need additional solves; if these would take
+            longer, the smoothing is found without them.
+        findings: receives the sentence.
 
     Returns:
         The smoothing, or None if no sample was decided.
@@ -84,10 +91,10 @@ def find_auto_smoothing(
         found = choose_recourse_smoothing(s.recourse[rows], s.values[rows], "auto", None)
     elif s.problem.is_curved or (idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * sampled.seconds <= seconds):
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
-    else:  # by the decisions that are there already
+    else:  # from decisions that are known already
         bounds = s.problem.lb, s.problem.ub
         found = smoothing_from_decisions(
-            s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown_ranges
+            s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _no_smoothing_ranges
         )
         if idle:
             skipped = f" The ranges of {count_noun(idle, 'variable')} that no decision used were left out for time."
@@ -99,6 +106,6 @@ def find_auto_smoothing(
     return found
 
 
-def _unknown_ranges(variables: Tensor) -> Tensor:
-    """Return NaN for each of k variables, (k,): their ranges are not known."""
+def _no_smoothing_ranges(variables: Tensor) -> Tensor:
+    """Return NaN for each of k variables, (k,), because finding their ranges would take too long."""
     return torch.full((len(variables),), torch.nan, dtype=torch.float64)

@@ -1,18 +1,15 @@
-"""The problem and samples that ``pear.advise`` examines, and the findings that its examinations add."""
+"""``AdviceSubject``: the problem and the samples that ``pear.advise`` examines."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from pear.diagnosis.advising.findings import Finding
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.matrix import to_csr_matrix
@@ -25,66 +22,11 @@ from pear.problem.tensor_conversion import to_batch_tensor
 from pear.train.samples.sample_rows import read_sample_rows
 from pear.wording import count_noun
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One sentence of advice.
-
-    Attributes:
-        topic: what the sentence is about, in a word or two.
-        sentence: the text, with its numbers.
-        numbers: the same numbers by name.
-        to_do: True where the sentence asks the user to do something.
-    """
-
-    topic: str
-    sentence: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    to_do: bool = False
-
-
-class Findings:
-    """The findings of all examinations so far, in order, and the columns of the tables.
-
-    Attributes:
-        found: the findings.
-        rows: columns about the constraints, with an entry for each row of A and then of G.
-        variables: columns about the variables, n entries each.
-        values: columns about the predicted values, k entries each.
-    """
-
-    def __init__(self) -> None:
-        self.found: list[Finding] = []
-        self.rows: dict[str, Any] = {}
-        self.variables: dict[str, Any] = {}
-        self.values: dict[str, Any] = {}
-
-    def add(self, topic: str, sentence: str, to_do: bool = False, **numbers: Any) -> None:
-        """Add a finding; the arguments are the fields of ``Finding``."""
-        self.found.append(Finding(topic, sentence, numbers, to_do))
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """The numbers of all findings, by name."""
-        return {name: value for one in self.found for name, value in one.numbers.items()}
-
-
 Array = NDArray[np.float64]
 
 
-class Clock:
-    """A time limit in seconds that starts when the object is created."""
-
-    def __init__(self, limit: float) -> None:
-        self._end = time.perf_counter() + limit
-
-    def left(self) -> float:
-        """Return the seconds that are left, 0 once the limit has passed."""
-        return max(0.0, self._end - time.perf_counter())
-
-
-class Subject:
-    """A problem and its samples, in the form that all examinations take.
+class AdviceSubject:
+    """A problem and its N samples, in the form that all examinations of ``pear.advise`` use.
 
     Matrices, right-hand sides and bounds are those of the first sample.
 
@@ -94,23 +36,23 @@ class Subject:
 
     Attributes:
         given: the user's problem on its own device, restricted to the samples of ``values``.
-        problem: the plain problem, on the CPU. Where right-hand sides are predicted, it has the true ones.
+        problem: the problem without names and maps, on the CPU. Predicted right-hand sides have their true values.
         n: number of variables.
-        values: (N, k) predicted values of the samples without NaN and infinity, or None if there are none.
-        costs: (N, n) the costs of these samples, or None.
-        samples: N, the number of these samples.
+        values: (N, k) the values to predict, of the samples without NaN and infinity; None if there are no samples.
+        costs: (N, n) the costs that follow from the values, or None.
+        samples: N, the number of samples.
         A: (p, n) CSR matrix of the equalities.
         G: (m, n) CSR matrix of the inequalities.
-        Q: (n, n) CSR matrix of the objective, or None.
+        Q: (n, n) CSR matrix of the quadratic objective, or None.
         b: (p,) right-hand sides of A.
         h: (m,) right-hand sides of G.
-        lb, ub: (n,) bounds; absent bounds are infinite.
+        lb, ub: (n,) bounds; infinite for variables without a bound.
         rows: names of the rows of A and then of G.
         variables: names of the n variables.
-        names: names of the k predicted values.
+        names: names of the k values.
         per_sample: names of the fields that differ from sample to sample.
-        first: end of a sentence about the matrices. If samples differ, it says that it is about the first one.
-        recourse: the model whose right-hand sides are predicted, or None.
+        first: the end of a sentence about the matrices: ", in the first sample" if samples differ, otherwise empty.
+        recourse: the model if it predicts right-hand sides, otherwise None.
         notes: findings about samples that are missing or left out.
 
     Raises:
@@ -120,9 +62,11 @@ class Subject:
     def __init__(self, problem: Problem | Model, costs: Any) -> None:
         problem = program_of_oracle(problem, "advise")  # raises for anything that is not a problem
         columns = tuple(map(str, getattr(costs, "columns", ())))
-        values, self.notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
+        values, self.notes = (
+            _subject_from_model(problem) if costs is None else (_read_subject_values(problem, costs), [])
+        )
         if values is not None:
-            problem, values, dropped = _drop_not_finite(problem, values)
+            problem, values, dropped = _drop_unusable_subjects(problem, values)
             self.notes += dropped
         here, self.recourse = problem_of_model(problem).to("cpu"), model_with_predicted_rows(problem)
         if self.recourse is not None and values is not None:
@@ -147,8 +91,8 @@ class Subject:
         self.first = ", in the first sample" if self.per_sample else ""
 
 
-def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """Return the model's own costs (1, k), or None if it has none, and a note that no costs were given."""
+def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
+    """Return the model's own costs (1, k), or None if there are none, and a finding that no costs were given."""
     own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
     there = own is not None and bool(own.any())
     then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
@@ -156,8 +100,8 @@ def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]
     return own.double().cpu().reshape(1, -1) if own is not None and there else None, [note]
 
 
-def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
-    """Return the given values (N, k) in float64 on the CPU."""
+def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
+    """Return the user's costs or values (N, k) in float64 on the CPU. Raise ``ProblemError`` for a wrong shape."""
     check_pandas_columns(problem, pandas_columns(costs), "costs")
     tensor = read_sample_rows(costs, "costs").detach().cpu()
     values = to_batch_tensor(tensor, "costs").double()
@@ -175,8 +119,14 @@ def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
     return values
 
 
-def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
-    """Drop the samples that hold NaN or infinity. The returned values are None if no sample is left."""
+def _drop_unusable_subjects(
+    problem: Problem | Model, values: Tensor
+) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
+    """Drop samples whose values (N, k) contain NaN or infinity.
+
+    Returns:
+        The problem and the values of the other samples, or None if there are no other samples, and a finding on them.
+    """
     good = values.isfinite().all(1)
     bad = int((~good).sum())
     if not bad:
@@ -192,30 +142,23 @@ def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem 
 
 
 def _first_sample_matrix(field: Any, n: int) -> Any:
-    """Return the first sample's matrix (r, n) in CSR form without stored zeros. An absent field has no rows."""
+    """Return a matrix field of the first sample as a CSR matrix (r, n) without stored zeros; no rows if it is None."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr_matrix(field[0] if field.ndim == 3 else field)
 
 
 def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
-    """Return a field of the first sample as an array (k,); ``absent`` where the problem does not have the field.
+    """Return a vector field of the first sample.
 
     Args:
-        field: (k,) for all samples, (N, k) with a row for each sample, or None.
-        absent: what is returned for None.
+        field: (r,) if all samples share the field, (N, r) with a row for each sample, or None.
+        absent: the result if the field is None.
+
+    Returns:
+        (r,) an array.
     """
     if field is None:
         return absent
     array: Array = (field[0] if field.ndim == 2 else field).numpy()
     return array
-
-
-def evenly_spread_rows(total: int, count: int) -> Tensor:
-    """Return at most ``count`` row numbers, evenly spread over ``total`` rows.
-
-    Example:
-        >>> evenly_spread_rows(10, 3).tolist(), evenly_spread_rows(2, 3).tolist()
-        ([0, 4, 9], [0, 1])
-    """
-    return torch.linspace(0, total - 1, min(total, count), dtype=torch.float64).round().long()

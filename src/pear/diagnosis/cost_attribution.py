@@ -1,0 +1,65 @@
+"""The regret of predicted costs, attributed to the predicted values by the decisions between truth and forecast."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pear.diagnosis.decision_path import ACCURACY, follow_decision_path
+from pear.diagnosis.diagnosis_inputs import DiagnosisInputs
+
+
+def attribute_cost_errors(
+    given: DiagnosisInputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Attribute regret (B,) to the predicted values.
+
+    With the error e = ŷ − y of the values and the mean decision z̄ between truth and forecast, the parts are
+    ``e ∘ Mᵀ(z̄ − z*(ĉ))``, where M is the matrix of the cost map.
+
+    Args:
+        given: predicted and true values.
+        regret: (B,) the regret of each sample.
+        best: (B, n) decisions under the true costs.
+        chosen: (B, n) decisions under the predicted costs.
+        solver: name of the solver, as in ``pear.solve``.
+
+    Returns:
+        The fields ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences on the
+        samples whose regret is not attributed.
+    """
+    if not given.problem.has_program and given.problem.is_curved:
+        return _no_cost_attribution(
+            given,
+            "The objective of the oracle is curved, and its decisions are not followed: regret is not attributed.",
+        )
+    if given.problem.phi is not None:
+        return _no_cost_attribution(
+            given,
+            "The objective has a smooth term φ, under which decisions move along curves: regret is not attributed.",
+        )
+    path = follow_decision_path(given.problem, given.true_cost, given.predicted_cost, best, chosen, solver)
+    gradient = given.problem.sign * (path.mean - chosen)
+    if given.cost_map is not None:
+        gradient = given.cost_map.pull_back(gradient)
+    parts = (given.predicted - given.true) * gradient
+    known = path.found & ((parts.sum(1) - regret).abs() <= ACCURACY * path.size)
+    notes = []
+    if not bool(known.all()):
+        notes.append(
+            f"The regret of {int((~known).sum())} samples is not attributed: their decisions between truth and "
+            "forecast could not be followed to the end."
+        )
+    attributed = {
+        "attribution": torch.where(known[:, None], parts, torch.nan),
+        "attributed": known,
+        "margin": torch.where(path.found, path.margin, torch.nan),
+        "pieces": path.pieces,
+    }
+    return attributed, notes
+
+
+def _no_cost_attribution(given: DiagnosisInputs, note: str) -> tuple[dict[str, Tensor], list[str]]:
+    """Return the same fields as ``attribute_cost_errors`` for samples that are not attributed, and the reason."""
+    nothing, no = torch.full_like(given.true, torch.nan), torch.zeros(len(given.true), dtype=torch.bool)
+    return {"attribution": nothing, "attributed": no, "margin": nothing[:, 0], "pieces": no.long()}, [note]
