@@ -8,8 +8,7 @@ from pear.compile.jit import entry, inner, refer, span
 from pear.optimality.rule import FEASIBLE, OPTIMAL
 from pear.solvers.active_set import batch_kernel as kernels
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set import kernel_calls as batch
-from pear.solvers.active_set import solve_sample as sample
+from pear.solvers.active_set import sample_program as sample
 from pear.solvers.active_set.kernel_arrays import (
     Array,
     CompiledSolutions,
@@ -19,25 +18,30 @@ from pear.solvers.active_set.kernel_arrays import (
     WorkMemory,
     Workspace,
 )
-from pear.solvers.active_set.multipliers import measure_dual_scales, most_wrong_multiplier, set_reduced_gradient
-from pear.solvers.active_set.program_products import set_slope
+from pear.solvers.active_set.kernel_threads import kernel_thread_team
+from pear.solvers.active_set.multipliers import (
+    measure_multiplier_sizes,
+    most_wrong_multiplier,
+    subtract_multipliers_from_gradient,
+)
+from pear.solvers.active_set.program_products import set_gradient_by_hessian_product
 from pear.solvers.active_set.solution_check import (
-    kkt_residual,
-    measure_feasibility,
-    stationarity_residual,
-    write_solution,
+    check_solution_feasibility,
+    solution_kkt_residual,
+    solution_stationarity_residual,
+    write_checked_solution,
 )
 
 
 def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutions:
     """The outcome for row 0 of ``point``, whose active set is its working set."""
     n, rows = len(cost), P.J.shape[1]
-    outcome = ix.new_solutions(1, n, P.equalities, rows - P.equalities)
+    outcome = ix.new_kernel_solutions(1, n, P.equalities, rows - P.equalities)
     for part in outcome:
         part[...] = 0
     outcome.code[...] = ix.GIVEN_UP  # the kernel below writes a code only where the point passes
     samples = SampleCosts(cost[None], np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64))
-    run(P, samples, point, outcome, batch.thread_team(n, rows).memory)
+    run(P, samples, point, outcome, kernel_thread_team(n, rows).memory)
     return outcome
 
 
@@ -61,13 +65,13 @@ def verify(D: ProgramData, point: CompiledSolutions, k: int, outcome: CompiledSo
     Its rows, lower and upper are the working set that its multipliers are computed with.
     """
     load_point(D, point, k, w)
-    set_slope(D, w)
-    set_reduced_gradient(D, w)
-    measure_dual_scales(D, w)
-    good = stationarity_residual(D, w) <= FEASIBLE
-    good = measure_feasibility(D, w) and good
-    good = kkt_residual(D, w) <= OPTIMAL and good
-    write_solution(D, outcome, i, w)
+    set_gradient_by_hessian_product(D, w)
+    subtract_multipliers_from_gradient(D, w)
+    measure_multiplier_sizes(D, w)
+    good = solution_stationarity_residual(D, w) <= FEASIBLE
+    good = check_solution_feasibility(D, w) and good
+    good = solution_kkt_residual(D, w) <= OPTIMAL and good
+    write_checked_solution(D, outcome, i, w)
     for j in span(D.n):  # the signs that count are those of the given multipliers
         w.reduced[j] = -w.bound[j]
     if good and most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) < 0:
@@ -80,6 +84,7 @@ def run(
 ) -> None:
     """Load the program and judge the point, where the program is one."""
     programs = refer(P)
-    w, D = refer(kernels.worker_workspace(refer(memory), 0)), refer(sample.select_program(programs, programs.Q, 0))
-    if sample.load_program(programs, D, refer(samples).predicted[0], 0, w):
+    w = refer(kernels.batch_workspace(refer(memory), 0))
+    D = refer(sample.select_sample_program(programs, programs.Q, 0))
+    if sample.load_sample_program(programs, D, refer(samples).predicted[0], 0, w):
         verify(D, refer(point), 0, refer(outcome), 0, w)

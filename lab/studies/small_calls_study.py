@@ -18,9 +18,10 @@ import torch
 
 import pear
 from pear.solvers.active_set import kernel_calls
-from pear.solvers.active_set.compiled_pass import CompiledPass
-from pear.solvers.active_set.kernel_arrays import SampleCosts, new_states
-from pear.solvers.warm_starts import WarmStarts
+from pear.solvers.active_set.compiled_programs import CompiledPrograms
+from pear.solvers.active_set.kernel_arrays import SampleCosts, new_kernel_states
+from pear.solvers.active_set.kernel_threads import kernel_thread_table
+from pear.solvers.active_set.program_packing import pack_program_pair
 from pear_lab.benchmarks.program_structures import Structure, choose_structures
 
 STRUCTURES = ("path-5", "sectors", "battery", "assignment", "polytope", "dense-100")
@@ -41,10 +42,10 @@ def calls_of(structure: Structure) -> Calls:
     draw = structure.draw(np.random.default_rng(0), structure.size, 1)
     problem, smoothing = pear.Problem(**draw.fields), draw.smoothing
     cost, true = torch.tensor(draw.cost), torch.tensor(draw.true)
-    prepared = CompiledPass(problem, WarmStarts()).prepare(cost, smoothing, None, {})
+    prepared = CompiledPrograms(problem).prepare(cost, smoothing, None, {})
     assert prepared is not None
     P, default, at = prepared
-    rows, pair, none = P.J.shape[1], kernel_calls.program_pair(P, P.Q), np.zeros(0, np.int64)
+    rows, pair, none = P.J.shape[1], pack_program_pair(P, P.Q), np.zeros(0, np.int64)
     arrays = draw.cost, draw.true
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0)
     generator, up = np.random.default_rng(1), torch.tensor(draw.true)
@@ -54,16 +55,16 @@ def calls_of(structure: Structure) -> Calls:
     regressor = pear.DecisionRegressor(curved, loss="mse", max_epochs=1).fit(features, costs)
 
     def solve_compiled() -> object:
-        return kernel_calls.solve_batch(P, arrays[0], at, new_states(1, problem.n, rows), at, default)
+        return kernel_calls.call_kernel_to_solve(P, arrays[0], at, new_kernel_states(1, problem.n, rows), at, default)
 
     def project_compiled() -> object:
-        states = new_states(1, problem.n, rows)
-        kernel_calls.solve_batch(P, arrays[0], at, states, at, default)
-        return kernel_calls.project_batch(P, arrays[1], at, states, at)
+        states = new_kernel_states(1, problem.n, rows)
+        kernel_calls.call_kernel_to_solve(P, arrays[0], at, states, at, default)
+        return kernel_calls.call_kernel_to_project(P, arrays[1], at, states, at)
 
     def find_regret_compiled() -> object:
-        table = kernel_calls.temporary_table(1, problem.n, P.equalities, rows - P.equalities)
-        return kernel_calls.regret_batch(pair, SampleCosts(*arrays, at, none), table, default, 0.1)
+        table = kernel_thread_table(1, problem.n, P.equalities, rows - P.equalities)
+        return kernel_calls.call_kernel_for_regrets(pair, SampleCosts(*arrays, at, none), table, default, 0.1)
 
     return {
         "compiled solve": solve_compiled,

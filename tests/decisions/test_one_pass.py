@@ -229,7 +229,7 @@ def test_room_for_the_rows_that_there_are() -> None:
     for problem, equalities, rows in ((both, 2, 6), (pear.Problem(A=np.ones((2, 3)), b=np.ones(2)), 2, 2), (BOX, 0, 0)):
         one_pass = Decider(problem, "auto").fused
         assert one_pass is not None
-        assert (one_pass.equalities, one_pass.rows) == (equalities, rows)
+        assert (one_pass.programs.equalities, one_pass.programs.rows) == (equalities, rows)
         table = one_pass.store._new_rows(5)
         assert table.fingerprints.shape == (5, 2 * problem.n + 1)
         assert table.best.equality.shape == (5, equalities)

@@ -300,14 +300,14 @@ def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monke
     from pear.solvers.active_set import kernel_calls as batch
 
     expected = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
-    compiled = batch.project_batch
+    compiled = batch.call_kernel_to_project
 
     def stalls(*args: Any) -> Any:
         g, converged = compiled(*args)
         g[::2], converged[::2] = np.nan, False
         return g, converged
 
-    monkeypatch.setattr(batch, "project_batch", stalls)
+    monkeypatch.setattr(batch, "call_kernel_to_project", stalls)
     found = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
@@ -316,8 +316,8 @@ def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from pear.solvers.active_set import kernel_calls as batch
 
     starts: list[int] = []
-    prepare = batch.default_start
-    monkeypatch.setattr(batch, "default_start", lambda P: starts.append(1) or prepare(P))
+    prepare = batch.call_kernel_for_start
+    monkeypatch.setattr(batch, "call_kernel_for_start", lambda P: starts.append(1) or prepare(P))
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
     for smoothing in (0.1, 0.2):
         pear.solve(problem, COST, smoothing)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-KERNEL_FILES = ("primal_kernels", "dual_kernels", "inverse_kernel", "primal_working_set", "kernel_functions")
+KERNEL_FILES = ("primal_kernels", "dual_kernels", "inverse_kernel", "primal_working_set", "kernel_products")
 """The files of the GPU's active-set method that import Triton."""
 
 _program = 0

@@ -19,7 +19,7 @@ from pear.optimality.verification import verify
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import kernel_arrays as layout
-from pear.solvers.active_set import kernel_calls as batch
+from pear.solvers.active_set.program_packing import pack_programs
 
 Array = np.ndarray[Any, Any]
 INF = np.inf
@@ -133,13 +133,13 @@ def on_gpu(p: Point) -> Verdict:
 
 def compiled(p: Point) -> Verdict:
     qp, x, duals, working = tensors(p)
-    given = layout.new_solutions(1, len(p.x), len(p.b), len(p.h))
+    given = layout.new_kernel_solutions(1, len(p.x), len(p.b), len(p.h))
     given = given._replace(
         x=x.numpy(), equality=duals.equality.numpy(), inequality=duals.inequality.numpy(), bound=duals.bound.numpy(),
         rows=working.rows.numpy(), lower=working.lower.numpy(), upper=working.upper.numpy(),
     )  # fmt: skip
     fields = {name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}
-    programs = batch.pack_programs(fields | {"Q": torch.from_numpy(p.H)}, qp.n)
+    programs = pack_programs(fields | {"Q": torch.from_numpy(p.H)}, qp.n)
     found = judge(programs, p.c, given)
     active, weak = (
         [bool(v) for part in parts for v in part[0]]

@@ -34,6 +34,7 @@ from pear.sensitivity.sparse_reduced import SparseReducedSystem
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
+from pear.solvers.active_set.program_packing import pack_programs
 from pear.solvers.candidate import empty_candidate
 
 CHECKS: dict[tuple[str, str], Callable[[], None]] = {}
@@ -132,13 +133,13 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 def programs(n: int, Q: Any, lb: float = 0.0, **fields: Any) -> layout.Programs:
     given = {"Q": Q, "lb": np.full(n, lb)} | fields
     tensors = {name: torch.tensor(np.asarray(value)).double() for name, value in given.items()}
-    return batch.pack_programs(tensors, n)
+    return pack_programs(tensors, n)
 
 
 def solve(P: layout.Programs, cost: list[float], states: layout.States | None = None) -> tuple[Any, layout.States]:
     at = np.zeros(1, np.int64)
-    states = layout.new_states(1, len(cost), P.J.shape[1]) if states is None else states
-    return batch.solve_batch(P, np.array([cost]), at, states, at, batch.default_start(P)), states
+    states = layout.new_kernel_states(1, len(cost), P.J.shape[1]) if states is None else states
+    return batch.call_kernel_to_solve(P, np.array([cost]), at, states, at, batch.call_kernel_for_start(P)), states
 
 
 @holds("SHARP", "compiled")
@@ -186,7 +187,7 @@ def project(error: list[float], spoil: float) -> tuple[Array, bool]:
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + spoil
     at = np.zeros(1, np.int64)
-    g, converged = batch.project_batch(P, np.array([error]), at, states, at)
+    g, converged = batch.call_kernel_to_project(P, np.array([error]), at, states, at)
     return g[0], bool(converged[0])
 
 
@@ -207,15 +208,15 @@ def _() -> None:
 # ----------------------------------------------------------------------------------------------------- the GPU's kernel
 
 
-def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.KernelSolution:
+def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.GPUSolution:
     """A program on the kernel's own source, by a reference of Triton's language, which stays for the projection."""
     qp = program(H, cost, **fields)
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     return plan.solve(qp)
 
 
-def with_inverse(found: gpu.KernelSolution, change: Any) -> gpu.KernelSolution:
+def with_inverse(found: gpu.GPUSolution, change: Any) -> gpu.GPUSolution:
     """The same with another inverse of its reduced systems."""
     *others, M = found.kept
     return replace(found, kept=(*others, change(M)))

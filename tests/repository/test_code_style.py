@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 # Triton and numba compile these as single units; splitting them would cost time at every step.
 KERNELS = {
-    "solvers/active_set/gpu/dual_kernels.py:search_dual",
-    "solvers/active_set/gpu/primal_kernels.py:search_primal",
+    "solvers/active_set/gpu/dual_kernels.py:search_dual_kernel",
+    "solvers/active_set/gpu/primal_kernels.py:search_primal_kernel",
     "solvers/linalg/elimination_order.py:minimum_degree",
 }
 

@@ -77,7 +77,7 @@ def test_a_batch_meets_the_functions_of_the_page_in_their_order() -> None:
 
 
 def test_the_compiled_steps_are_reached_from_the_kernel() -> None:
-    reached = compiled_calls(SOURCE / "solvers/active_set", "set_regret")
+    reached = compiled_calls(SOURCE / "solvers/active_set", "set_sample_regret")
     named = [step for step, compiled in steps() if compiled]
     assert named
     assert [step for step in named if step not in reached] == []

@@ -24,11 +24,13 @@ from pear.compile import openmp as torch_openmp
 from pear.compile.kernel_cache import discard_stale_kernels
 from pear.decisions.decider import Decider
 from pear.optimality import rule
+from pear.solvers.active_set import active_set_solver, kernel_threads, solution_store
 from pear.solvers.active_set import batch_kernel as kernels
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP
+from pear.solvers.active_set.program_packing import pack_program_pair, pack_programs
 from pear.solvers.regret_call import RegretCall
 from pear.solvers.warm_starts import WarmStarts
 
@@ -46,7 +48,7 @@ def of_paths(B: int, seed: int = 0) -> tuple[layout.Programs, Array]:
     assert p.A is not None
     assert p.b is not None
     fields = {"A": p.A, "b": p.b, "lb": torch.zeros(p.n, dtype=torch.float64)}
-    return batch.pack_programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
+    return pack_programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
 
 
 def run(
@@ -54,8 +56,8 @@ def run(
 ) -> tuple[layout.CompiledSolutions, layout.States]:
     B, n = cost.shape
     rows = np.arange(B)
-    states = layout.new_states(B, n, P.J.shape[1]) if states is None else states
-    return batch.solve_batch(P, cost, rows, states, rows, batch.default_start(P)), states
+    states = layout.new_kernel_states(B, n, P.J.shape[1]) if states is None else states
+    return batch.call_kernel_to_solve(P, cost, rows, states, rows, batch.call_kernel_for_start(P)), states
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -66,10 +68,10 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     rng = np.random.default_rng(5)
     F, G = rng.normal(size=(6, 6)), rng.normal(size=(4, 6))
     fields = {"G": torch.from_numpy(G), "h": torch.ones(4).double(), "lb": -torch.ones(6).double()}
-    P, cost = batch.pack_programs(fields | {"Q": torch.from_numpy(F @ F.T)}, 6), rng.normal(size=(8, 6))
+    P, cost = pack_programs(fields | {"Q": torch.from_numpy(F @ F.T)}, 6), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
-        room = batch.thread_team(6, 4).memory
+        room = kernel_threads.kernel_thread_team(6, 4).memory
         for part in (room.v, room.inverse, room.scratch, room.W, room.L):
             part[...] = left
         outcomes.append(run(P, cost)[0])
@@ -81,7 +83,7 @@ def test_a_step_that_ends_on_a_bound_up_to_rounding_ends_on_it() -> None:
     """Only 0 is feasible, and the first step to it goes by −2/3: the last digit of a sum must not be infeasible."""
     problem = pear.Problem(Q=[[0.6]], G=[[-3.0], [-2.0]], h=[2.0, 0.0], lb=[-2.0], ub=[0.0])
     found = run(
-        batch.pack_programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
+        pack_programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
     )[0]
     assert found.code[0] == layout.SOLVED
     assert found.x[0, 0] == 0.0
@@ -97,8 +99,8 @@ def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:
         "lb": -3 * torch.ones(4).double(),
         "ub": 3 * torch.ones(4).double(),
     }
-    shared = run(batch.pack_programs(fields, 4, smoothing=0.1), cost)[0]
-    own = run(batch.pack_programs(fields | {"G": G.expand(2, -1, -1).contiguous()}, 4, smoothing=0.1), cost)[0]
+    shared = run(pack_programs(fields, 4, smoothing=0.1), cost)[0]
+    own = run(pack_programs(fields | {"G": G.expand(2, -1, -1).contiguous()}, 4, smoothing=0.1), cost)[0]
     assert (shared.code == layout.SOLVED).all()
     assert all(np.array_equal(a, b) for a, b in zip(shared, own, strict=True))
 
@@ -113,10 +115,10 @@ def test_far_bounds_are_no_start(bound: float, rows: int) -> None:
     fields |= {"lb": torch.full((n,), -bound), "ub": torch.full((n,), bound)}
     fields = {name: value.double() for name, value in fields.items()}
     cost = rng.normal(size=(20, n))
-    found, _ = run(batch.pack_programs(fields, n, smoothing=0.1), cost)
+    found, _ = run(pack_programs(fields, n, smoothing=0.1), cost)
     assert (found.code == layout.SOLVED).all()
     absent = {name: value for name, value in fields.items() if name not in ("lb", "ub")}
-    free, _ = run(batch.pack_programs(absent, n, smoothing=0.1), cost)
+    free, _ = run(pack_programs(absent, n, smoothing=0.1), cost)
     np.testing.assert_allclose(found.x, free.x, rtol=1e-9, atol=1e-12)
 
 
@@ -223,7 +225,7 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
     P, cost = of_paths(300)
     one, _ = run(P, cost)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(batch, "_PARTS", parts)
+    monkeypatch.setattr(kernel_threads, "_PARTS", parts)
     if not openmp:
         monkeypatch.setattr(torch_openmp, "openmp_address", lambda: 0)
     several, _ = run(P, cost)
@@ -233,10 +235,10 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
 
 def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Array]:
     """Of costs in the reverse order, without slots."""
-    (B, n), (_, R, _) = cost.shape, P.J.shape
-    table = batch.temporary_table(B, n, P.equalities, R - P.equalities)
+    (B, n), (_, R, _), default = cost.shape, P.J.shape, batch.call_kernel_for_start(P)
+    table = kernel_threads.kernel_thread_table(B, n, P.equalities, R - P.equalities)
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
-    return batch.regret_batch(batch.program_pair(P, P.Q), samples, table, batch.default_start(P), 0.1), table.best.x
+    return batch.call_kernel_for_regrets(pack_program_pair(P, P.Q), samples, table, default, 0.1), table.best.x
 
 
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
@@ -244,10 +246,12 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     """A row for each worker in place of one for each sample changes no bit, nor does the number of workers."""
     P, cost = of_paths(300)
     (B, n), R = cost.shape, P.J.shape[1]
-    slots, best = np.arange(B), layout.new_solutions(B, n, R, 0)
-    table = layout.SolutionTable(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
+    slots, best = np.arange(B), layout.new_kernel_solutions(B, n, R, 0)
+    states = (layout.new_kernel_states(B, n, R) for _ in range(2))
+    table = layout.SolutionTable(*states, best, np.zeros((0, 0)))
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), slots, slots)
-    kept = batch.regret_batch(batch.program_pair(P, P.Q), samples, table, batch.default_start(P), 0.1)
+    default = batch.call_kernel_for_start(P)
+    kept = batch.call_kernel_for_regrets(pack_program_pair(P, P.Q), samples, table, default, 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
         monkeypatch.setattr(torch_openmp, "openmp_address", lambda: 0)
@@ -277,7 +281,7 @@ def test_samples_that_are_given_up_are_zero(bad: float, monkeypatch: pytest.Monk
     """Whatever was in the room: nothing is filled before the compiled code runs."""
     P, cost = of_paths(6)
     cost[2, 3] = bad
-    littered = {name: litter(getattr(layout, name)) for name in ("new_solutions", "new_regrets")}
+    littered = {name: litter(getattr(layout, name)) for name in ("new_kernel_solutions", "new_kernel_regrets")}
     for name, make in littered.items():
         monkeypatch.setattr(layout, name, make)
     results, _ = regrets(P, cost)
@@ -405,7 +409,7 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
     expected = gradients()
     asked = []
-    for name in ("solve_batch", "regret_batch"):
+    for name in ("call_kernel_to_solve", "call_kernel_for_regrets"):
         whole = getattr(batch, name)
 
         def part(*args: Any, whole: Any = whole) -> Any:
@@ -427,7 +431,7 @@ def test_limits_hand_over_quietly(
 ) -> None:
     case = ZOO["knapsack"]
     expected = pear.solve(case.problem, case.cost, case.smoothing).x
-    monkeypatch.setattr(batch, limit, 0)
+    monkeypatch.setattr(active_set_solver, limit, 0)
     assert Decider(case.problem, "auto").fused is None
     found = pear.solve(case.problem, case.cost, case.smoothing)
     assert not caplog.records
@@ -439,7 +443,7 @@ def test_limits_hand_over_quietly(
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table would take too much, samples start afresh instead."""
-    monkeypatch.setattr(batch, "_TABLE_BYTES", 0)
+    monkeypatch.setattr(solution_store, "_TABLE_BYTES", 0)
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
     values = [loss(case.cost, case.true, keys=[0, 1, 2]) for _ in range(2)]
@@ -472,7 +476,7 @@ def test_one_specialisation_each() -> None:
         for true in (case.true, case.true.float().numpy()):
             loss(predicted, true, keys=keys).backward()
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
-    assert len(kernels.run_batch.signatures) == 1
+    assert len(kernels.run_batch_kernel.signatures) == 1
 
 
 def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
@@ -505,7 +509,7 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
     def stranger() -> None: ...
 
     assert kernel_cache.kernel_sources(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert kernel_cache.kernel_sources(kernels.run_batch.py_func) == shared
+    assert kernel_cache.kernel_sources(kernels.run_batch_kernel.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

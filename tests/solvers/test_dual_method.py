@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import pear
-from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.dual_plan import make_dual_plan
 from pear.solvers.active_set.kernel_arrays import DUAL_START
+from pear.solvers.active_set.program_packing import pack_programs
 from pear.solvers.warm_starts import WarmStarts
 
 EXACT = 1e-9
@@ -45,7 +45,7 @@ CASES = [
 
 def dual_plan(problem, smoothing):
     own = {name: v for name in ("Q", "A", "b", "G", "h", "lb", "ub") if (v := getattr(problem, name)) is not None}
-    return make_dual_plan(kernel_calls.pack_programs(own, problem.n, problem.sign, smoothing))
+    return make_dual_plan(pack_programs(own, problem.n, problem.sign, smoothing))
 
 
 @pytest.mark.parametrize("case", CASES)

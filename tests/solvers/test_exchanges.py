@@ -20,7 +20,7 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.sparse_reduced import sparse_exchange_plan
 from pear.sensitivity.uniqueness import _FlatDirections
 from pear.solvers.candidate import Start
-from pear.solvers.exchanges.sparse_exchanges import solve_sets
+from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
 N, P, M, BATCH = 60, 8, 25, 12
 
@@ -116,7 +116,7 @@ def test_reduced_systems_are_those_of_dense_algebra(curved: int) -> None:
     f, r = torch.randn(2, BATCH, N).double(), torch.randn(2, BATCH, P + M).double()
     plan = sparse_exchange_plan(qp)
     assert plan is not None
-    x, _, good = solve_sets(plan, active, f, r)
+    x, _, good = call_exchange_systems(plan, active, f, r)
     J = np.concatenate([given["A"], given["G"]])
     for i in range(BATCH):
         free, inside = ~held[i], np.concatenate([np.ones(P, bool), active.rows[i].numpy()])

@@ -21,8 +21,8 @@ from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu import primal_method
 from pear.solvers.active_set.gpu.dual_method import DualMethod
-from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR
-from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimal
+from pear.solvers.active_set.gpu.gpu_method import RUNNING, SINGULAR
+from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimalMethod
 from pear_lab.benchmarks import gpu_methods
 from pear_lab.benchmarks.program_draws import draw_sectors
 from pear_lab.benchmarks.random_programs import grid_flow_balance
@@ -84,7 +84,7 @@ every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 def planned(qp: QuadraticProgram, method: str = "primal") -> gpu.GPUPlan:
     """A plan that stays with its method."""
-    plan = gpu.prepare(qp) if method == "primal" else gpu.GPUPlan(DualMethod.of(qp, 32))
+    plan = gpu.make_gpu_plan(qp) if method == "primal" else gpu.GPUPlan(DualMethod.of(qp, 32))
     assert plan is not None
     plan.settled = True
     return plan
@@ -94,7 +94,8 @@ def planned(qp: QuadraticProgram, method: str = "primal") -> gpu.GPUPlan:
 @pytest.mark.parametrize("method", ["primal", "dual"])
 def test_solutions_and_projections(name: str, method: str) -> None:
     qp = PROGRAMS[name]
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, method))
+    here = active_set.solve(qp, 0.0, active_set.prepare(qp))
+    there = active_set.solve_active_set_on_gpu(qp, planned(qp, method))
     assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
     assert bool(there.working.same(here.working).all())
@@ -174,7 +175,7 @@ def test_what_has_not_converged_is_said() -> None:
 
 
 def test_nothing_to_start_from() -> None:
-    assert gpu.prepare(program(6, A=torch.ones(1, 2, 6), b=torch.tensor([[1.0, 2.0]]))) is None
+    assert gpu.make_gpu_plan(program(6, A=torch.ones(1, 2, 6), b=torch.tensor([[1.0, 2.0]]))) is None
 
 
 def test_a_sample_without_a_feasible_point_does_not_end() -> None:
@@ -214,20 +215,20 @@ def flat_in_one(n: int, whole: bool) -> Tensor:
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9, 12])
 def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrices larger than a block holds, and of odd sizes."""
-    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
-    monkeypatch.setattr(invert, "LAUNCH", {2: (1, 255), 4: (1, 255)})
+    inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
+    monkeypatch.setattr(inverse_kernel, "LAUNCH", {2: (1, 255), 4: (1, 255)})
     H = program(n, own_Q=True).H
-    inverse, outcome = invert.invert(H)
+    inverse, outcome = inverse_kernel.invert_by_kernel(H)
     torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-10, atol=1e-12)
     assert outcome.tolist() == [RUNNING] * 4
 
 
 def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
-    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
-    monkeypatch.setattr(invert, "LAUNCH", {1: (1, 255)})
+    inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
+    monkeypatch.setattr(inverse_kernel, "LAUNCH", {1: (1, 255)})
     off = torch.eye(5, dtype=torch.float64) - 0.2
-    assert invert.invert(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
+    assert inverse_kernel.invert_by_kernel(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
 
 
 @pytest.mark.parametrize("most", [4, 16])
@@ -236,8 +237,8 @@ def test_a_singular_curvature_is_said_and_the_others_are_solved(
     most: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each half of it has an inverse; numbers that are none are not called singular."""
-    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
-    monkeypatch.setattr(invert, "LAUNCH", {most: (1, 255)})
+    inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
+    monkeypatch.setattr(inverse_kernel, "LAUNCH", {most: (1, 255)})
     qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
     H = flat_in_one(9, whole)
     expected = planned(qp, "dual").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
@@ -256,11 +257,11 @@ def test_costs_do_not_follow_each_other() -> None:
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("ub", "method"), [(0.01, "VertexPrimal"), (10.0, "DualMethod")])
+@pytest.mark.parametrize(("ub", "method"), [(0.01, "VertexPrimalMethod"), (10.0, "DualMethod")])
 def test_the_first_batch_chooses_the_method(ub: float, method: str) -> None:
     """Where most variables are free the plan goes over; the second batch is the same."""
     qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     first = plan.solve(qp)
     assert plan.state[0] == method
@@ -273,12 +274,12 @@ def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.Mon
     """Searches that end for want of room have few variables free, wherever the solutions are."""
     monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     plan.method = replace(plan.method, room=4)
     first = plan.solve(qp)
     assert bool(first.no_room.all())
-    assert plan.state == ("VertexPrimal", 4)
+    assert plan.state == ("VertexPrimalMethod", 4)
     assert plan.adapt(first)
     assert bool(plan.solve(qp).optimal.all())
     assert plan.state == ("DualMethod", 64)
@@ -287,7 +288,7 @@ def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.Mon
 def test_a_failure_of_the_first_batch_is_not_one_of_the_method_it_chose() -> None:
     """The dual method is tried before the plan goes back to the primal one."""
     qp = program(9, lb=-10 * torch.ones(1, 9), ub=10 * torch.ones(1, 9))
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     first = plan.solve(qp)
     assert plan.adapt(replace(first, singular=torch.ones_like(first.singular)))
@@ -295,7 +296,7 @@ def test_a_failure_of_the_first_batch_is_not_one_of_the_method_it_chose() -> Non
     second = plan.solve(qp)
     assert not plan.adapt(second)
     assert plan.adapt(replace(second, singular=torch.ones_like(second.singular)))
-    assert plan.state[0] == "VertexPrimal"
+    assert plan.state[0] == "VertexPrimalMethod"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -349,7 +350,7 @@ KINDS = [
 def test_solutions_are_those_of_the_compiled_method(kind: str, seed: int) -> None:
     qp = drawn(kind, seed)
     plan = gpu.GPUPlan(DualMethod.of(qp, 64), settled=True)
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set.solve_active_set_on_gpu(qp, plan)
     assert here.status.tolist() == [0] * 4
     assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
     torch.testing.assert_close(there.x, here.x, rtol=1e-10, atol=1e-12)
@@ -360,7 +361,7 @@ def test_contradicting_rows_are_not_solved() -> None:
     b[1, 1] = 2.0  # of two equal rows
     qp = program(6, A=torch.ones(1, 2, 6), b=b)
     plan = planned(qp, "dual")
-    found = active_set._on_gpu(qp, plan)
+    found = active_set.solve_active_set_on_gpu(qp, plan)
     assert verify(qp, found.x, found.duals, found.working).solved.tolist() == [True, False, True, True]
     assert not plan.adapt(plan.solve(qp))  # the primal method would not find a point, either
 
@@ -368,7 +369,7 @@ def test_contradicting_rows_are_not_solved() -> None:
 def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
     """A curvature that is singular without the constraints: the dual method cannot, the primal one can."""
     qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     plan.solve(replace(qp, c=0.0 * qp.c))
     assert plan.needs_inverse
@@ -376,7 +377,7 @@ def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
     found = plan.solve(flat)
     assert bool(found.singular.all())
     assert plan.adapt(found)
-    assert plan.state == ("VertexPrimal", 32)
+    assert plan.state == ("VertexPrimalMethod", 32)
     assert bool(plan.solve(flat).optimal.all())
     assert not plan.adapt(plan.solve(flat))
 
@@ -392,10 +393,10 @@ def grid(k: int) -> QuadraticProgram:
 def test_many_rows_are_for_the_dual_method() -> None:
     qp = grid(6)
     assert qp.p > gpu._MAX_PRIMAL_ROWS
-    plan = gpu.prepare(qp)
+    plan = gpu.make_gpu_plan(qp)
     assert plan is not None
     assert plan.needs_inverse
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set.solve_active_set_on_gpu(qp, plan)
     assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
     e = qp.c.flip(1).contiguous()
@@ -408,13 +409,13 @@ def test_many_rows_need_a_definite_curvature() -> None:
     """The dual method starts from H⁻¹; with few rows the primal method needs none."""
     qp = grid(6)
     flat = replace(qp, H=qp.H * torch.eye(qp.n).double()[0])  # curvature of one variable alone
-    assert gpu.has_method(qp)
-    assert not gpu.has_method(flat)
-    assert gpu.has_method(replace(qp, H=torch.cat([qp.H, flat.H])))  # the sample that has one is solved
+    assert gpu.has_gpu_method(qp)
+    assert not gpu.has_gpu_method(flat)
+    assert gpu.has_gpu_method(replace(qp, H=torch.cat([qp.H, flat.H])))  # the sample that has one is solved
     few = slice(0, gpu._MAX_PRIMAL_ROWS)
-    assert gpu.has_method(replace(flat, A=qp.A[:, few], b=qp.b[:, few]))
+    assert gpu.has_gpu_method(replace(flat, A=qp.A[:, few], b=qp.b[:, few]))
     linear = replace(qp, H=0.0 * qp.H)
-    assert not gpu.has_method(linear)
+    assert not gpu.has_gpu_method(linear)
 
 
 def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +425,7 @@ def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.Mo
     fits = [plan.fits(B, torch.device("cuda")) for B in (10, 100)]
     assert fits == [True, False]
     monkeypatch.setattr(gpu.GPUPlan, "fits", lambda self, B, device: False)
-    assert not bool((active_set._on_gpu(qp, plan).status == 0).any())
+    assert not bool((active_set.solve_active_set_on_gpu(qp, plan).status == 0).any())
 
 
 def test_contradicting_inequalities_do_not_end() -> None:
@@ -437,8 +438,8 @@ def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is more room first, and where there is none the primal method comes back."""
     monkeypatch.setattr(DualMethod, "rooms", (2, 4))
     qp = program(8, ub=1e-3 * torch.ones(1, 8))
-    plan = gpu.GPUPlan(DualMethod.of(qp, 2), settled=True, _primal=VertexPrimal.of(program(8)))
-    for state in (("DualMethod", 4), ("VertexPrimal", 32)):
+    plan = gpu.GPUPlan(DualMethod.of(qp, 2), settled=True, _primal=VertexPrimalMethod.of(program(8)))
+    for state in (("DualMethod", 4), ("VertexPrimalMethod", 32)):
         found = plan.solve(qp)
         assert bool(found.no_room.any())
         assert plan.adapt(found)
@@ -446,7 +447,7 @@ def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_benchmark_forces_each_method() -> None:
-    for name, method in (("primal", VertexPrimal), ("dual", DualMethod)):
+    for name, method in (("primal", VertexPrimalMethod), ("dual", DualMethod)):
         qp = PROGRAMS["knapsack"]
         prepare = gpu_methods.METHODS[name]
         assert prepare is not None

@@ -87,9 +87,9 @@ def nowhere(problem: pear.Problem) -> pear.Problem:
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """Everything within runs on a GPU that is not there: whatever wants a value raises."""
-    monkeypatch.setattr(gpu_pass.gpu, "supports", lambda qp: True)
-    monkeypatch.setattr(gpu_pass.gpu, "prepare", Nothing)
-    monkeypatch.setattr(gpu_pass, "_any_on_device", lambda flags: False)
+    monkeypatch.setattr(gpu_pass.gpu, "supports_gpu_plan", lambda qp: True)
+    monkeypatch.setattr(gpu_pass.gpu, "make_gpu_plan", Nothing)
+    monkeypatch.setattr(gpu_pass, "_read_gpu_flag", lambda flags: False)
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield Counter()
 

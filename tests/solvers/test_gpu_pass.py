@@ -96,8 +96,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass for a GPU is taken on the CPU."""
     monkeypatch.setattr(CompiledPass, "supports", staticmethod(lambda problem: False))
     monkeypatch.setattr(GPUPass, "supports", staticmethod(as_on_gpu))
-    monkeypatch.setattr(gpu_pass.gpu, "supports", lambda qp: True)
-    monkeypatch.setattr(gpu_pass.gpu, "prepare", Compiled)
+    monkeypatch.setattr(gpu_pass.gpu, "supports_gpu_plan", lambda qp: True)
+    monkeypatch.setattr(gpu_pass.gpu, "make_gpu_plan", Compiled)
 
 
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
@@ -379,7 +379,7 @@ def overwrite(old: Any, new: Any) -> None:
     elif isinstance(old, tuple):
         for mine, theirs in zip(old, new, strict=True):
             overwrite(mine, theirs)
-    elif isinstance(old, (StandInSolution, gpu_points.TangentSpace)):
+    elif isinstance(old, (StandInSolution, gpu_points.GPUTangentSpace)):
         for name, mine in vars(old).items():
             overwrite(mine, getattr(new, name))
         if isinstance(old, StandInSolution):

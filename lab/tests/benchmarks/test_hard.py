@@ -216,7 +216,7 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
         counted.append(args)
         raise BegunError
 
-    for name in ("solve_batch", "regret_batch"):
+    for name in ("call_kernel_to_solve", "call_kernel_for_regrets"):
         monkeypatch.setattr(compiled_pass.kernel_calls, name, begun)
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):

@@ -61,7 +61,7 @@ def compile_now() -> None:
     from pear.solvers.active_set import batch_kernel
     from pear.train.compiled.compile_all import compile_all
 
-    total, kept = 0.0, batch_kernel.run_batch.stats.cache_path
+    total, kept = 0.0, batch_kernel.run_batch_kernel.stats.cache_path
     for part, seconds, was_cached in compile_all():
         if not was_cached:
             print_plain(f"{part}: compiled, {seconds:.1f} s")

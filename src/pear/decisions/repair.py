@@ -104,9 +104,9 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
     plan = sparse_exchange_plan(qp) if qp.is_sparse else None
     if plan is None:
         return None
-    from pear.solvers.exchanges.sparse_exchanges import exchange_constraints
+    from pear.solvers.exchanges.exchange_calls import call_exchange_search
 
-    found = exchange_constraints(qp, plan, start, _COMPILED_EXCHANGES * max_exchanges)
+    found = call_exchange_search(qp, plan, start, _COMPILED_EXCHANGES * max_exchanges)
     verdict = verify(qp, found.x, found.duals, found.working)
     solved, unknown = found.done & verdict.solved, torch.full_like(found.x[:, 0], torch.nan)
     kept = verdict if bool(solved.all()) else None

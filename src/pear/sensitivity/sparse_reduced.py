@@ -265,11 +265,11 @@ class SparseReducedSystems:
         Returns:
             x (K, B, n), v (K, B, p + m), and (K, B) whether the residual vanished.
         """
-        from pear.solvers.exchanges.sparse_exchanges import solve_sets
+        from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
         plan = sparse_exchange_plan(self.qp)
         assert plan is not None
-        x, v, good = solve_sets(plan, self.active, f, r)
+        x, v, good = call_exchange_systems(plan, self.active, f, r)
         nothing = ~(f.any(2) | r.any(2))  # the solution is zero, even where the system cannot be factored
         return x, v, good | nothing
 
@@ -329,9 +329,9 @@ def _random_vector(n: int) -> Tensor:
 
 def sparse_exchange_plan(qp: QuadraticProgram) -> ExchangePlan | None:
     """The plan by which systems are factored whole, made once for a problem; None where they cannot be."""
-    from pear.solvers.exchanges.exchange_arrays import make_plan  # numba, which dense programs do not need
+    from pear.solvers.exchanges.exchange_arrays import make_exchange_plan  # numba, which dense programs do not need
 
-    return qp.prepare_once("exchanges", lambda qp: make_plan(qp, curvature_sign(qp) > 0))
+    return qp.prepare_once("exchanges", lambda qp: make_exchange_plan(qp, curvature_sign(qp) > 0))
 
 
 def _free_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:

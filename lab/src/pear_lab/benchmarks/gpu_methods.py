@@ -35,7 +35,7 @@ from pear_lab.judge.judged_program import DIMENSIONS
 SMALL = 64
 """Samples of the smallest batch. Gradients of as many samples are compared with the CPU's."""
 _WARM_UP, _SECONDS, _MOST = 4, 0.25, 50  # calls before the clock starts; how long is measured, and how often at most
-_prepare = gpu_plan.prepare
+_prepare = gpu_plan.make_gpu_plan
 
 
 def prepare_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
@@ -115,7 +115,7 @@ def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
     prepare, search, mark = METHODS[name], "", ""
     if prepare is not None:
         qp = sample.program()
-        plan = prepare(qp) if gpu_plan.supports(qp) else None
+        plan = prepare(qp) if gpu_plan.supports_gpu_plan(qp) else None
         if plan is None:
             return "–"
         costs = torch.stack([qp.c, sample.problem.canonical(sample.true, sample.smoothing).c])
@@ -125,7 +125,7 @@ def measure_method(name: str, sample: _DeviceSample, expected: Tensor) -> str:
         shared = plan.needs_inverse and len(qp.H) == 1  # which the library inverts once
         curvature = plan.curvature(qp, torch.linalg.inv(qp.H)) if shared else None
         search = f" ({median_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
-    with patch.object(gpu_plan, "prepare", prepare or _prepare):
+    with patch.object(gpu_plan, "make_gpu_plan", prepare or _prepare):
         step = sample.step("auto" if prepare is not None else interior)
         error = float((step()[: len(expected)].cpu() - expected).abs().max() / expected.abs().max())
         return f"{median_milliseconds(step):.2f}{search}{mark} {error:.0e}"

@@ -123,18 +123,20 @@ def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[
 
 def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
-    prepared = compiled.prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
+    prepared = compiled.programs.prepare(
+        call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q}
+    )
     if prepared is None:
         return {}
     P, default, at = prepared
     kept, slots = compiled.store.states(call.keys, len(call.predicted))
     states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
     cost = np.ascontiguousarray(call.predicted.double().numpy())
-    batch.solve_batch(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
+    batch.call_kernel_to_solve(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
     began = time.perf_counter()
-    batch.solve_batch(P, cost, at, states, rows, default)
+    batch.call_kernel_to_solve(P, cost, at, states, rows, default)
     verified = time.perf_counter()
-    batch.project_batch(P, cost, at, states, rows)
+    batch.call_kernel_to_project(P, cost, at, states, rows)
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 

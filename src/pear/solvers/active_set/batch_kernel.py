@@ -6,20 +6,16 @@ all of that.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
-from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set import solve_sample
-from pear.solvers.active_set.dual_solution import project_dual, restore_factor
+from pear.solvers.active_set.basis_and_superbasics import refresh_basis_inverse
+from pear.solvers.active_set.basis_starts import find_feasible_basis_start, save_basis_start
+from pear.solvers.active_set.compiled_sizes import measure_compiled_curvature
+from pear.solvers.active_set.error_projection import project_error_at_solution
 from pear.solvers.active_set.kernel_arrays import (
-    Array,
     CompiledRegrets,
-    CompiledSolutions,
-    ProgramData,
     ProgramPair,
     Programs,
     SampleCosts,
@@ -29,14 +25,14 @@ from pear.solvers.active_set.kernel_arrays import (
     WorkMemory,
     Workspace,
 )
-from pear.solvers.active_set.program_products import subtract_rows
-from pear.solvers.active_set.solution_check import accept_centred_multipliers, mark_working_set, write_solution
-from pear.solvers.active_set.tangent_space import project_error
-from pear.solvers.active_set.working_set import hold_tight_constraints, set_superbasic_columns
+from pear.solvers.active_set.sample_program import load_sample_norms, load_sample_program, select_sample_program
+from pear.solvers.active_set.sample_regret import set_sample_regret
+from pear.solvers.active_set.solution_check import mark_solution_given_up
+from pear.solvers.active_set.solve_sample import solve_sample_decision
 
 
 @inner
-def run_worker(
+def run_batch_worker(
     task: int,
     pair: ProgramPair,
     samples: SampleCosts,
@@ -49,21 +45,21 @@ def run_worker(
 ) -> None:
     """Run a task as one of the threads of a team: take a few samples at a time until none is left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
-    w = refer(worker_workspace(team.memory, worker))
+    w = refer(batch_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
     while first < count:
         for i in span(first, min(first + team.step, count)):
             if task == ix.REGRET:
-                set_regret(pair, samples, i, table, worker, default, strength, results, w)
+                set_sample_regret(pair, samples, i, table, worker, default, strength, results, w)
             else:
-                run_task(task, pair.decision, samples, i, table, default, results, w)
+                run_batch_task(task, pair.decision, samples, i, table, default, results, w)
             if results.outcome.code[i] == ix.GIVEN_UP:
-                write_zero_results(results, i)
+                write_zero_batch_results(results, i)
         first = fetch_add(team.turn, ix.SAMPLE, team.step)
 
 
 @inner
-def run_task(
+def run_batch_task(
     task: int,
     P: Programs,
     samples: SampleCosts,
@@ -75,22 +71,22 @@ def run_task(
 ) -> None:
     """Run a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
-    D = refer(solve_sample.select_program(P, P.Q, at))
-    mark_given_up(outcome, i)
+    D = refer(select_sample_program(P, P.Q, at))
+    mark_solution_given_up(outcome, i)
     if task == ix.PROJECT:
-        solve_sample.measure_curvature(D, w)
-        solve_sample.load_norms(P, D, at, w)
-        if project_at_solution(D, cost, table.predicted, slot, results.exact[i], w):
+        measure_compiled_curvature(D, w)
+        load_sample_norms(P, D, at, w)
+        if project_error_at_solution(D, cost, table.predicted, slot, results.exact[i], w):
             outcome.code[i] = ix.SOLVED
-    elif solve_sample.load_program(P, D, cost, at, w):
+    elif load_sample_program(P, D, cost, at, w):
         if task == ix.SOLVE or task == ix.DECIDE:
-            solve_decision(D, table.predicted, slot, default, outcome, i, task == ix.SOLVE, w)
-        elif solve_sample.find_feasible_start(D, w) and solve_sample.refresh_inverse(D, w):
-            solve_sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+            solve_sample_decision(D, table.predicted, slot, default, outcome, i, task == ix.SOLVE, w)
+        elif find_feasible_basis_start(D, w) and refresh_basis_inverse(D, w):
+            save_basis_start(D, table.predicted, slot, np.bool_(True), w)
 
 
 @inner
-def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
+def batch_workspace(m: WorkMemory, worker: int) -> Workspace:
     """Return the memory of one worker as a ``Workspace``, which has a name for every row."""
     v, k = m.v[worker], m.k[worker]
     return Workspace(
@@ -104,99 +100,7 @@ def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 
 @inner
-def solve_decision(
-    D: ProgramData,
-    states: States,
-    slot: int,
-    default: States,
-    outcome: CompiledSolutions,
-    i: int,
-    centred: bool,
-    w: Workspace,
-) -> None:
-    """Solve the loaded sample.
-
-    Where multipliers are not unique, and ``centred`` is True, the result has some with few zeros. Only the primal
-    method looks for them: it solves again where the dual method has left a tight constraint without a multiplier.
-    """
-    if solve_sample.solve_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
-        if not (centred and outcome.weak[i]):
-            return
-        mark_given_up(outcome, i)
-    code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
-    if code == ix.CLOSE:
-        mark_working_set(D, w)
-        write_solution(D, outcome, i, w)
-        outcome.code[i] = code
-    elif code == ix.SOLVED:
-        held = hold_tight_constraints(w)
-        if not centred or accept_centred_multipliers(D, w):
-            solve_sample.write_and_keep(D, states, slot, outcome, i, held, w)
-
-
-@inner
-def project_at_solution(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
-    """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
-    if states.has_start[slot] == ix.DUAL_START:
-        restore_factor(D, states, slot, w)
-        return project_dual(D, error, g, w)
-    if states.has_start[slot] != ix.BASIS_START:
-        return False
-    solve_sample.load_start(D, states, slot, w)
-    set_superbasic_columns(D, w)
-    return project_error(D, error, g, w)
-
-
-@inner
-def set_regret(
-    pair: ProgramPair,
-    samples: SampleCosts,
-    i: int,
-    table: SolutionTable,
-    worker: int,
-    default: States,
-    strength: float,
-    results: CompiledRegrets,
-    w: Workspace,
-) -> None:
-    """Solve both problems of a sample, and write its regret and gradient."""
-    kept = len(samples.slots) > 0
-    slot = samples.slots[i] if kept else i
-    row = slot if kept else worker
-    if not kept:
-        table.true.has_start[row] = table.predicted.has_start[row] = 0
-    P, at, cost, true, outcome = pair.decision, samples.at[i], samples.predicted[i], samples.true[i], results.outcome
-    D, T = refer(solve_sample.select_program(P, P.Q, at)), refer(solve_sample.select_program(P, pair.true_Q, at))
-    mark_given_up(outcome, i)
-    if not (table.best.code[slot] == ix.SOLVED and is_best_current(table, slot, true)):
-        mark_given_up(table.best, slot)
-        if solve_sample.load_program(P, T, true, at, w):
-            solve_sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
-        if len(table.fingerprints) > 0:
-            for j in span(T.n):
-                table.fingerprints[slot, j] = true[j]
-    if table.best.code[slot] != ix.SOLVED or not solve_sample.load_program(P, D, cost, at, w):
-        return
-    solve_sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
-    if outcome.code[i] == ix.SOLVED:
-        injected, exact = results.injected[i], results.exact[i]
-        results.value[i] = realised_regret(T, table.best, slot, w)
-        set_cost_error(D, T, pair.curved, cost, true, injected, w)
-        dual = w.tally[ix.METHOD] == ix.DUAL
-        if not (project_dual(D, injected, exact, w) if dual else project_error(D, injected, exact, w)):
-            outcome.code[i] = ix.GIVEN_UP
-        inject_normal(D, pair.factor, i, strength, injected, exact)
-
-
-@inner
-def mark_given_up(outcome: CompiledSolutions, k: int) -> None:
-    """Mark row k as given up; a solution overwrites this mark."""
-    outcome.code[k] = ix.GIVEN_UP
-    outcome.changes[k] = 0
-
-
-@inner
-def write_zero_results(results: CompiledRegrets, k: int) -> None:
+def write_zero_batch_results(results: CompiledRegrets, k: int) -> None:
     """Write zeros to row k, for a sample that was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
@@ -218,109 +122,8 @@ def write_zero_results(results: CompiledRegrets, k: int) -> None:
             results.injected[k, j] = 0.0
 
 
-@inner
-def is_best_current(table: SolutionTable, slot: int, true: Array) -> bool:
-    """True where the best decision in the table was computed for these true costs, none of which is NaN."""
-    if len(table.fingerprints) == 0:
-        return False
-    for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)
-        if true[j] != table.fingerprints[slot, j]:
-            return False
-    return True
-
-
-@inner
-def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
-    """Return the regret of w's x under the true program T, as a sum of terms that are never negative.
-
-    The terms are ½dᵀHd, where d is the distance to the best decision, and multiplier times slack.
-    """
-    R, n = T.J.shape
-    p, total = T.equalities, 0.0
-    for j in span(n):
-        w.step[j] = w.x[j] - best.x[slot, j]
-        total += max(0.0, -best.bound[slot, j] * w.step[j])
-    curved = 0.0
-    if len(T.Q) > 0:
-        for i in span(n):
-            if w.step[i] != 0.0:
-                s = 0.0
-                for j in span(n):
-                    s += T.Q[i, j] * w.step[j]
-                curved += T.sign * w.step[i] * s
-    for j in span(n):
-        curved += T.smoothing * w.step[j] * w.step[j]
-    if p < R:
-        for i in span(R):
-            w.left[i] = w.rhs[i]
-        subtract_rows(T, w.x, w.left)
-    for i in span(p, R):
-        if best.inequality[slot, i - p] > 0.0:
-            total += max(0.0, best.inequality[slot, i - p] * w.left[i])
-    return total + max(0.0, 0.5 * curved)
-
-
-@inner
-def set_cost_error(
-    D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
-) -> None:
-    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x`` of the objective's gradient.
-
-    The sign that turns a maximum into a minimum is left out, because it cancels from the gradient.
-    """
-    n = len(e)
-    for j in span(n):
-        e[j] = predicted[j] - true[j]
-    if curved:
-        for j in span(n):
-            if w.x[j] != 0.0:
-                for i in span(n):
-                    e[i] += (D.Q[j, i] - T.Q[j, i]) * w.x[j]
-
-
-@inner
-def inject_normal(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
-    """Replace the error e of sample i by g + β (‖g‖/‖n‖) n with n = H⁻¹e − g, in place; see ``fused.add_normal``.
-
-    For β = 0 it becomes g. For β < 0 it does not change.
-    """
-    n = len(e)
-    if strength < 0.0:
-        return
-    size_n = size_g = size_e = 0.0
-    if strength > 0.0:
-        if len(factor) > 0:
-            solve_factored(factor[i if len(factor) > 1 else 0], e)
-        for j in span(n):
-            if len(factor) == 0:
-                e[j] /= D.smoothing
-            size_n += (e[j] - g[j]) ** 2
-            size_g += g[j] ** 2
-            size_e += e[j] ** 2
-    real = math.sqrt(size_n) > NEGLIGIBLE * math.sqrt(size_e)
-    ratio = strength * math.sqrt(size_g / size_n) if strength > 0.0 and real else 0.0
-    for j in span(n):
-        e[j] = g[j] + ratio * (e[j] - g[j]) if ratio > 0.0 else g[j]
-
-
-@inner
-def solve_factored(L: Array, e: Array) -> None:
-    """Solve ``L Lᵀ x = e`` in place, with a lower triangular L (n, n)."""
-    n = len(e)
-    for i in span(n):
-        s = e[i]
-        for j in span(i):
-            s -= L[i, j] * e[j]
-        e[i] = s / L[i, i]
-    for back in span(n):
-        i = n - 1 - back
-        e[i] /= L[i, i]
-        for j in span(i):
-            e[j] -= L[i, j] * e[i]
-
-
 @entry
-def run_batch(
+def run_batch_kernel(
     task: int,
     pair: ProgramPair,
     samples: SampleCosts,
@@ -357,4 +160,6 @@ def run_batch(
         count: the number of samples.
     """
     inputs = refer(pair), refer(samples), refer(table), refer(default)
-    in_threads(team.openmp, team.threads, run_worker, (task, *inputs, strength, refer(results), refer(team), count))
+    in_threads(
+        team.openmp, team.threads, run_batch_worker, (task, *inputs, strength, refer(results), refer(team), count)
+    )

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 
 from pear.optimality.rule import RANK
-from pear.solvers.active_set.kernel_arrays import MOST_CONSTRAINTS, Array, DualPlan, Programs
+from pear.solvers.active_set.kernel_arrays import Array, DualPlan, Programs
+from pear.solvers.active_set.settings import MOST_CONSTRAINTS
 
 _ROWS_PER_VARIABLE = 0.25
 """Rows, relative to the variables, from which on the dual method is used: all of them, or the inequalities alone where
@@ -54,11 +55,11 @@ def make_dual_plan(P: Programs) -> DualPlan:
     rows, right-hand sides and bounds may differ.
     """
     n, p = P.J.shape[2], P.equalities
-    if not (len(P.Q) <= 1 and _pays(P) and bool((P.J[:, :p] == P.J[:1, :p]).all())):
+    if not (len(P.Q) <= 1 and _is_dual_plan_worthwhile(P) and bool((P.J[:, :p] == P.J[:1, :p]).all())):
         return no_dual_plan()
     H = P.smoothing * np.eye(n) + (P.sign * P.Q[0] if len(P.Q) else 0.0)
     A, G = P.J[0, :p], P.J[0, p:]
-    across, tangent = _split_by_rows(A)
+    across, tangent = _split_space_for_dual_plan(A)
     try:
         factor = cholesky(tangent.T @ H @ tangent, lower=True)
     except np.linalg.LinAlgError:  # H is not definite on the null space of A
@@ -71,23 +72,23 @@ def make_dual_plan(P: Programs) -> DualPlan:
     origin = particular - tangent @ cho_solve((factor, True), tangent.T @ (H @ particular))
     if len(P.J) > 1:
         gram, size = np.zeros((0, 0)), response.diagonal()
-        loose = size > RANK * _scale_of_rows(H, G[:0])
+        loose = size > RANK * _dual_plan_row_scales(H, G[:0])
     else:
         C = np.concatenate([half, half @ G.T], 1)
         gram = C.T @ C
         size = gram.diagonal()
-        loose = size > RANK * _scale_of_rows(H, G)
+        loose = size > RANK * _dual_plan_row_scales(H, G)
     weight = np.where(loose, 1.0 / np.sqrt(np.where(loose, size, 1.0)), 0.0)
     response, origin, gram = (np.ascontiguousarray(value) for value in (response, origin, gram))
     return DualPlan(response, origin, gram, weight, tangent.shape[1])
 
 
-def replace_rows(plan: DualPlan, n: int) -> DualPlan:
+def replace_dual_plan_rows(plan: DualPlan, n: int) -> DualPlan:
     """Return the plan for programs of n variables whose inequality rows are replaced, for one call."""
     return plan._replace(gram=np.zeros((0, 0)), weight=plan.weight[:n]) if len(plan.response) else plan
 
 
-def _pays(P: Programs) -> bool:
+def _is_dual_plan_worthwhile(P: Programs) -> bool:
     """True where the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
     _, rows, n = P.J.shape
     inequalities, many = rows - P.equalities, _ROWS_PER_VARIABLE * n
@@ -98,7 +99,7 @@ def _pays(P: Programs) -> bool:
     return inequalities >= many and inequalities > P.equalities
 
 
-def _split_by_rows(A: Array) -> tuple[Array, Array]:
+def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
     """Return orthonormal bases of the row space of A (n, r) and of its null space (n, n − r)."""
     if not len(A):
         return np.zeros((A.shape[1], 0)), np.eye(A.shape[1])
@@ -109,7 +110,7 @@ def _split_by_rows(A: Array) -> tuple[Array, Array]:
     return basis[:, :rank], basis[:, rank:]
 
 
-def _scale_of_rows(H: Array, G: Array) -> Array:
+def _dual_plan_row_scales(H: Array, G: Array) -> Array:
     """Return how far the multiplier of each constraint would move it, (N,), if there were no equalities."""
     curvature = H.diagonal()
     inverse = 1.0 / np.where(curvature > 0, curvature, curvature.max(initial=0.0) or 1.0)

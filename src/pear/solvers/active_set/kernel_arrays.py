@@ -1,7 +1,7 @@
-"""The records of arrays that the compiled method works on, and functions that allocate them.
+"""The named tuples of arrays that the compiled method reads and writes, and functions that allocate them.
 
-Python passes them as named tuples. Compiled functions pass on their addresses. The other modules import this one as
-``ix``, for its constants.
+Python passes the tuples to the kernel, and compiled functions pass on their addresses. Other modules import this one as
+``ix``, for its constants. R is the number of rows, and N = n + R the number of variables with slacks.
 """
 
 from __future__ import annotations
@@ -11,63 +11,59 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pear.solvers.active_set.settings import MOST_CONSTRAINTS, MOST_SUPERBASICS
+
 Array = NDArray[Any]
+Index = NDArray[np.int64]
 
 LOWER, UPPER, BASIC, SUPER, FREE = range(5)
-"""Place of a variable: at its lower or upper bound, basic, superbasic, or nonbasic without bounds (FREE, at zero)."""
+"""The place of a variable: at its lower or upper bound, basic, superbasic, or FREE, which is nonbasic at no bound."""
 
 SOLVED, GIVEN_UP, AGAIN, OUTSIDE, CLOSE = range(5)
-"""Status of a sample.
+"""The status of a sample.
 
-SOLVED and GIVEN_UP are final. CLOSE is final, too: only a residual is too large, because float64 has too few digits.
-AGAIN and OUTSIDE occur during the search. AGAIN: some multipliers do not have the right sign yet. OUTSIDE: rounding has
-moved the point outside of a constraint.
+CLOSE means that only a residual is too large, because float64 has too few digits. AGAIN and OUTSIDE occur during the
+search only. AGAIN means that some multipliers do not have the right sign yet, OUTSIDE that rounding has moved the point
+outside of a constraint.
 """
 
 SUPERS, FACTORED, AGE, CHANGES, WORKING, METHOD, PATIENT, GRAM_ROWS = range(8)
-"""Positions in ``Workspace.tally``.
+"""Positions of the integers in ``Workspace.tally``.
 
-They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, the changes
-of the working set, and the constraints that the dual method holds. METHOD is the method, PRIMAL or DUAL, that solved
-the sample. PATIENT is 1 in the last attempt of the primal method; see ``working_set.set_basic_variables``. GRAM_ROWS
-counts the rows in ``Workspace.gram``.
+SUPERS counts the superbasic variables, FACTORED the rows of L that are up to date, AGE the pivots since the basis was
+inverted, CHANGES the changes of the working set, and WORKING the constraints that the dual method holds. METHOD is the
+method, PRIMAL or DUAL, that solved the sample. PATIENT is 1 in the last attempt of the primal method; see
+``solve_for_basics``. GRAM_ROWS counts the rows that ``Workspace.gram`` holds.
 """
 
-PRIMAL, DUAL = range(2)
-"""The methods that solve a sample."""
-
+PRIMAL, DUAL = range(2)  # the methods that solve a sample
 NO_START, BASIS_START, DUAL_START = range(3)
 """What a row of ``States`` holds: nothing, a basis with its inverse, or the working set of the dual method."""
 
 LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT, DRIFT = range(5)
-"""Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot, and the
-rounding error of the values in the dual search."""
+"""Positions in ``Workspace.number``: the least size of a decision, the largest diagonal entry of the Hessian, the KKT
+residual, the smallest pivot that is accepted, and the rounding error of the values in the dual search."""
 
-START, SOLVE, PROJECT, REGRET, DECIDE = range(5)
-"""Tasks of the compiled code; see ``batch_kernel.run_batch``."""
-
-SAMPLE, WORKER = range(2)
-"""Positions in ``ThreadTeam.turn``: the next sample, the next worker."""
-
+START, SOLVE, PROJECT, REGRET, DECIDE = range(5)  # tasks of the kernel; see batch_kernel.run_batch_kernel
+SAMPLE, WORKER = range(2)  # positions in ThreadTeam.turn: the next sample, and the next worker
 _VECTORS, _INTEGERS = 23, 5  # of Workspace
-MOST_CONSTRAINTS = 1_000
-"""Largest number of variables and inequalities of the dual method, the size of its Gram matrix."""
 _APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
 
 
 class DualPlan(NamedTuple):
-    """What the dual method computes once for programs that share H and A; see ``dual_plan.make_dual_plan``.
+    """What the dual method computes once for programs that share the Hessian H and the equality rows A.
 
-    P is the inverse of H on the null space of the equalities A, C = [I; G], and N = n + m.
+    P is the inverse of H on the null space of A, C = [I; G], and m is the number of inequalities.
 
     Attributes:
-        response: (n, n) P. Where the cost changes by dc, the minimum without inequalities moves by −P dc.
-        origin: (n, p) Y. Where b changes by db, this minimum moves by Y db.
-        gram: (N, N) C P Cᵀ. A unit of constraint i's multiplier lowers the value of constraint j by entry (j, i). Empty
-            where samples have rows G of their own, and each computes the entries that it needs.
-        weight: (N,) one over the square root of each diagonal entry, 0 where the equalities fix the value of a
-            constraint; (n,) for the bounds alone where samples have rows of their own.
-        freedom: n less the rank of A.
+        response: (n, n) P. If the cost changes by dc, the minimum without inequalities moves by −P dc.
+        origin: (n, p) Y. If the right-hand sides b change by db, this minimum moves by Y db.
+        gram: (n + m, n + m) the Gram matrix K = C P Cᵀ. A unit of constraint i's multiplier lowers the value of
+            constraint j by K_ij. Empty if samples have rows G of their own; each sample then computes the rows of K
+            that it needs.
+        weight: (n + m,) 1/√K_ii, or 0 if the equalities fix the value of constraint i. Only the n entries of the bounds
+            if samples have rows of their own.
+        freedom: n minus the rank of A.
     """
 
     response: Array
@@ -78,19 +74,19 @@ class DualPlan(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """A batch of ``min ½xᵀ(σQ + λI)x + σcᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; fields with one row are shared.
+    """A batch of ``min ½xᵀ(σQ + λI)x + σcᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; samples share a field with one row.
 
     Attributes:
-        Q: (1 or K, n, n), or (0, 0, 0) where there is none.
+        Q: (1 or K, n, n), or (0, 0, 0) if the objective has no Q.
         sign: σ.
         smoothing: λ.
         J: (1 or K, R, n) rows [A; G].
         norm: (1 or K, R) squared lengths of the rows.
-        start, row, value: J by columns, ``value`` of shape (1 or K, nonzeros); empty where J is used directly.
+        start, row, value: the non-zeros of J by columns; ``value`` is (1 or K, nonzeros). Empty if J itself is used.
         rhs: (1 or K, R) right-hand sides [b; h].
-        equalities: p, the number of rows that are equalities.
+        equalities: p, the number of equality rows.
         lb, ub: (1 or K, n) bounds.
-        dual: what the dual method needs; empty where the primal method solves all samples.
+        dual: the plan of the dual method; empty if the primal method solves all samples.
     """
 
     Q: Array
@@ -128,15 +124,15 @@ class ProgramData(NamedTuple):
 
 
 class States(NamedTuple):
-    """Warm starts, one row per sample: the working set and the point of the last solution.
+    """Warm starts, one row for each of K samples: the working set and the point of the last solution.
 
     Attributes:
         has_start: (K,) NO_START, BASIS_START or DUAL_START. A start of the dual method has no basis and no inverse.
-        place: (K, N) int8 codes LOWER … FREE.
+        place: (K, N) int8 places of the variables, LOWER to FREE.
         basis: (K, R) the basic variables.
         inverse: (K, R, R) inverses of the basic columns.
         x: (K, N) points.
-        age: (K,) number of pivots since the inverse was computed anew.
+        age: (K,) the number of pivots since the basis was inverted.
     """
 
     has_start: Array
@@ -148,13 +144,12 @@ class States(NamedTuple):
 
 
 class WorkMemory(NamedTuple):
-    """The memory of all workers. The first dimension is the worker; ``Workspace`` has names for the rows.
+    """The memory of all workers. The first dimension is the worker; ``Workspace`` has names for the rows of v and k.
 
     Attributes:
-        v: vectors, one per row.
-        k: vectors of integers, one per row.
-        tally: single integers.
-        inverse, scratch, W, L, gram: as in ``Workspace``.
+        v: vectors, one in each row.
+        k: vectors of integers, one in each row.
+        tally, inverse, scratch, W, L, gram: as in ``Workspace``.
     """
 
     v: Array
@@ -175,7 +170,7 @@ class ThreadTeam(NamedTuple):
         threads: the number of threads; 1 for the calling thread alone.
         step: the number of samples that a thread takes at a time.
         turn: (2,) the next SAMPLE and the next WORKER.
-        memory: memory for as many workers as there are threads.
+        memory: the memory of as many workers as there are threads.
     """
 
     openmp: int
@@ -186,44 +181,45 @@ class ThreadTeam(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """The memory for one sample: its working set, the current point, and everything that is computed from them.
+    """The memory for one sample: its data, its working set, the current point, and everything computed from them.
 
-    Vectors by variable have n entries for the variables, then R for the slacks.
+    A vector "by variable" has n entries for the variables, then R for the slacks. "By constraint" means the n bounds,
+    then the inequalities.
 
     Attributes:
         x: the point, by variable.
         lo, up: bounds, by variable.
         reduced: the reduced gradient, by variable: grad − Jᵀy, and −y for slacks.
-        step: a direction, by variable.
         dual_scale: natural sizes of the multipliers, by variable.
         size: natural sizes of the point, by variable.
+        step: a direction, by variable.
         c: (n,) cost to minimise.
-        grad: (n,) slope Hx + c.
+        grad: (n,) the gradient Hx + c.
         error: (n,) the error to be projected.
         bound: (n,) multipliers of the bounds.
         rhs: (R,) right-hand sides.
         y: (R,) multipliers of the rows.
-        left: (R,) residuals r − Jx − s.
-        terms: (R,) sizes of the terms of these residuals.
+        left: (R,) residuals rhs − Jx − s of the rows, with the slacks s.
+        terms: (R,) sums of the sizes of the terms in these residuals.
         norm: (R,) squared lengths of the rows.
         column: (R,) a column of B⁻¹J, by position in the basis.
         along: right-hand side, then solution, of the reduced system, by superbasic variable.
         value: values of the constraints in the dual search, by constraint.
         force: multipliers of the constraints that the dual method holds, by position in ``sup``.
         pull: right-hand side, then solution, of a system with the factor of these constraints.
-        weight: one over the size of each constraint, by which the dual search compares violations; see ``DualPlan``.
-        number: single numbers; see LEAST_SIZE.
-        place: codes LOWER … FREE, by variable.
-        held: 1 where a variable is tight at its lower bound, 2 at its upper bound, else 0.
+        weight: factors by which the dual search multiplies violations, by constraint; see ``DualPlan``.
+        number: single numbers, at the positions LEAST_SIZE to DRIFT.
+        place: places of the variables, LOWER to FREE.
+        held: 1 if a variable is tight at its lower bound, 2 if at its upper bound, else 0.
         basis: (R,) the basic variables.
         sup: the superbasic variables; in the dual method, the constraints of the working set.
-        gram_at: the row of ``gram`` that holds a constraint's row of the Gram matrix, −1 for none, by constraint.
-        tally: single integers; see SUPERS.
+        gram_at: the row of ``gram`` that holds the row of the Gram matrix, −1 for none, by constraint.
+        tally: single integers, at the positions SUPERS to GRAM_ROWS.
         inverse: (R, R) B⁻¹.
         scratch: (R, R) memory for the inversion.
         W: (most, R), row t is B⁻¹ times the column of superbasic variable t.
         L: (most, most) Cholesky factor of ZᵀHZ; in the dual method, of the working set's part of the Gram matrix.
-        gram: (N, N) rows of the Gram matrix of a sample with rows of its own, in the order in which they are needed.
+        gram: rows of the Gram matrix of a sample with rows of its own, in the order in which they are first needed.
     """
 
     x: Array
@@ -263,17 +259,19 @@ class Workspace(NamedTuple):
 
 
 class CompiledSolutions(NamedTuple):
-    """The solutions that a solve writes, one row per sample, as in ``pear.optimality.duals_and_active_sets``.
+    """The solutions that the kernel writes, one row for each sample.
+
+    The conventions are those of ``pear.optimality.duals_and_active_sets``.
 
     Attributes:
         code: SOLVED, CLOSE or GIVEN_UP.
-        changes: number of changes of the working set.
+        changes: the number of changes of the working set.
         x: points.
         equality, inequality, bound: multipliers.
         kkt_residual: KKT residuals.
         rows, lower, upper: the active set.
         weak_rows, weak_lower, weak_upper: the weakly active part of the active set.
-        weak: whether there is a weakly active constraint.
+        weak: whether the sample has a weakly active constraint.
     """
 
     code: Array
@@ -293,13 +291,13 @@ class CompiledSolutions(NamedTuple):
 
 
 class ProgramPair(NamedTuple):
-    """The two problems of a regret, which differ in Q alone.
+    """The two programs of a regret, which differ in Q alone.
 
     Attributes:
         decision: the programs with the predicted objective.
         true_Q: Q of the true objective, in the form of ``Programs.Q``.
         curved: whether the two Q differ.
-        factor: (1 or B, n, n) lower Cholesky factors of the samples' Hessians; (0, 0, 0) where the Hessian is λI.
+        factor: (1 or B, n, n) lower Cholesky factors of the samples' Hessians; (0, 0, 0) if the Hessian is λI.
     """
 
     decision: Programs
@@ -313,8 +311,8 @@ class SampleCosts(NamedTuple):
 
     Attributes:
         predicted, true: (B, n) costs, with the sign that the user gave them.
-        at: (B,) each sample's row in the fields of ``Programs`` that differ by sample.
-        slots: (B,) each sample's row in the ``SolutionTable``, or (0,) where nothing is kept.
+        at: (B,) the row of each sample in the fields of ``Programs`` that differ by sample.
+        slots: (B,) the row of each sample in the ``SolutionTable``; (0,) if nothing is kept.
     """
 
     predicted: Array
@@ -330,8 +328,8 @@ class SolutionTable(NamedTuple):
         predicted: warm starts of the problems with predicted costs.
         true: warm starts of the problems with true costs.
         best: solutions of the problems with true costs.
-        fingerprints: (K, n) costs for which ``best`` was solved; NaN where it must be solved again. Without rows, it is
-            solved in every call.
+        fingerprints: (K, f) data that ``best`` was computed from: the true cost, and more after the first n entries.
+            NaN if the true problem must be solved again. If the array has no rows, it is solved in every call.
     """
 
     predicted: States
@@ -341,13 +339,13 @@ class SolutionTable(NamedTuple):
 
 
 class CompiledRegrets(NamedTuple):
-    """The regrets that the compiled code writes, one row per sample.
+    """The regrets that the kernel writes, one row for each sample.
 
     Attributes:
         outcome: solutions of the problems with predicted costs.
         value: (B,) regrets.
         exact: (B, n) gradients.
-        injected: (B, n) gradients with the normal component, or errors where the injection's strength is negative.
+        injected: (B, n) gradients with the normal component, or errors if the strength of the injection is negative.
     """
 
     outcome: CompiledSolutions
@@ -356,9 +354,10 @@ class CompiledRegrets(NamedTuple):
     injected: Array
 
 
-def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
-    """Allocate memory for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
-    width, constraints = n + R + 3 + _APART, n + R if n + R <= MOST_CONSTRAINTS else 0
+def new_kernel_memory(n: int, R: int, workers: int) -> WorkMemory:
+    """Allocate the memory of each worker for programs of n variables and R rows."""
+    most, width = min(n, MOST_SUPERBASICS), n + R + 3 + _APART
+    constraints = n + R if n + R <= MOST_CONSTRAINTS else 0
     return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
         k=np.zeros((workers, _INTEGERS, width), np.int64),
@@ -371,7 +370,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
     )
 
 
-def new_states(size: int, n: int, R: int) -> States:
+def new_kernel_states(size: int, n: int, R: int) -> States:
     """Allocate ``size`` states without a start. The other arrays are not initialised."""
     return States(
         has_start=np.zeros(size, np.int8),
@@ -383,15 +382,16 @@ def new_states(size: int, n: int, R: int) -> States:
     )
 
 
-def new_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
-    """Allocate memory for ``size`` regrets of programs with p equalities and m inequalities."""
-    return CompiledRegrets(new_solutions(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
+def new_kernel_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
+    """Allocate ``size`` regrets of programs with p equalities and m inequalities, not initialised."""
+    outcome = new_kernel_solutions(size, n, p, m)
+    return CompiledRegrets(outcome, np.empty(size), np.empty((size, n)), np.empty((size, n)))
 
 
-def new_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
-    """Allocate memory for ``size`` solutions of programs with p equalities and m inequalities.
+def new_kernel_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
+    """Allocate ``size`` solutions of programs with p equalities and m inequalities.
 
-    The arrays are not initialised. Compiled code fills all of them.
+    The arrays are not initialised, because the kernel writes all of them.
     """
     code, changes = np.empty(size, np.int8), np.empty(size, np.int32)
     x, equality, inequality, bound = np.empty((size, n)), np.empty((size, p)), np.empty((size, m)), np.empty((size, n))

@@ -7,14 +7,13 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FLOOR, ROUNDOFF, SHARE_OF_FORCE, SIGN, WEAK
 from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.compiled_sizes import largest_size, positive_size_or_one
 from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
 from pear.solvers.active_set.program_products import (
-    add_abs_columns,
-    add_abs_rows,
+    add_abs_column_products,
+    add_abs_row_products,
     curvature_terms,
-    largest_size,
-    positive_or_one,
-    subtract_columns,
+    subtract_column_products,
 )
 
 
@@ -29,16 +28,16 @@ def set_multipliers(D: ProgramData, w: Workspace) -> None:
             factor = w.grad[w.basis[b]]
             for k in span(R):
                 w.y[k] += factor * w.inverse[b, k]
-    set_reduced_gradient(D, w)
+    subtract_multipliers_from_gradient(D, w)
 
 
 @inner
-def set_reduced_gradient(D: ProgramData, w: Workspace) -> None:
+def subtract_multipliers_from_gradient(D: ProgramData, w: Workspace) -> None:
     """Compute the reduced gradient grad − Jᵀy; it is −y for the slacks."""
     R, n = D.J.shape
     for j in span(n):
         w.reduced[j] = w.grad[j]
-    subtract_columns(D, w.y, w.reduced)
+    subtract_column_products(D, w.y, w.reduced)
     for k in span(R):
         w.reduced[n + k] = -w.y[k]
 
@@ -56,7 +55,7 @@ def refine_multipliers(D: ProgramData, w: Workspace) -> None:
     for k in span(R):
         if w.place[n + k] in (ix.BASIC, ix.SUPER):
             w.y[k] = 0.0
-    set_reduced_gradient(D, w)
+    subtract_multipliers_from_gradient(D, w)
 
 
 @inner
@@ -100,7 +99,7 @@ def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
                 w.step[j] = 0.0
             for k in span(R):
                 w.column[k] = w.inverse[b, k]
-            subtract_columns(D, w.column, w.step)
+            subtract_column_products(D, w.column, w.step)
             longest = math.inf
             for j in span(N):
                 if w.place[j] in (ix.BASIC, ix.SUPER) or w.lo[j] == w.up[j]:
@@ -120,34 +119,34 @@ def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
                 changed = True
                 for k in span(R):
                     w.y[k] -= 0.5 * longest * sign * w.column[k]
-                set_reduced_gradient(D, w)
+                subtract_multipliers_from_gradient(D, w)
     if changed:
         for k in span(R):
             if w.held[n + k] == 0:
                 w.y[k] = 0.0
-        set_reduced_gradient(D, w)
+        subtract_multipliers_from_gradient(D, w)
     return changed
 
 
 @inner
-def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
+def measure_multiplier_sizes(D: ProgramData, w: Workspace) -> None:
     """Compute the natural size of every multiplier, as ``pear.optimality.natural_sizes`` defines it."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
     largest = max(largest, curvature_terms(D, w))
     for j in span(n):
         w.dual_scale[j] = abs(w.grad[j] - w.c[j]) + abs(w.c[j])
-    add_abs_columns(D, w.y, w.dual_scale)
+    add_abs_column_products(D, w.y, w.dual_scale)
     for j in span(n):
         largest = max(largest, w.dual_scale[j])
     for j in span(n):
-        w.dual_scale[j] = positive_or_one(max(w.dual_scale[j], SHARE_OF_FORCE * largest))
+        w.dual_scale[j] = positive_size_or_one(max(w.dual_scale[j], SHARE_OF_FORCE * largest))
     if D.equalities < R:
         for k in span(R):
             w.terms[k] = 0.0
-        add_abs_rows(D, w.dual_scale, w.terms)
+        add_abs_row_products(D, w.dual_scale, w.terms)
         for k in span(D.equalities, R):
-            w.dual_scale[n + k] = positive_or_one(w.terms[k]) / positive_or_one(w.norm[k])
+            w.dual_scale[n + k] = positive_size_or_one(w.terms[k]) / positive_size_or_one(w.norm[k])
 
 
 @inner
@@ -163,7 +162,7 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
     N, allowed = len(D.J) + D.n, SIGN * (largest_size(w.grad, D.n) if rough else 1.0)
     for j in span(N):  # without branches, so that it runs in parallel lanes
         place = w.place[j]
-        wrong = sign_violation(place, w.reduced[j])
+        wrong = multiplier_sign_violation(place, w.reduced[j])
         held = (place != ix.BASIC) & (place != ix.SUPER) & (w.lo[j] != w.up[j])
         w.step[j] = wrong if held & (wrong > 0.0) else 0.0
     if not rough:
@@ -180,7 +179,7 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
 
 
 @inner
-def sign_violation(place: int, multiplier: float) -> float:
+def multiplier_sign_violation(place: int, multiplier: float) -> float:
     """Return by how much the multiplier of a nonbasic variable has the wrong sign.
 
     The multiplier of a free variable must be zero.

@@ -7,29 +7,34 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
-from pear.solvers.active_set.multipliers import (
-    measure_dual_scales,
-    most_wrong_multiplier,
-    set_multipliers,
-    set_reduced_gradient,
-    sign_violation,
-)
-from pear.solvers.active_set.program_products import add_abs_columns, largest_size, move_with_gradient, set_slope
-from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
-from pear.solvers.active_set.tangent_space import search_direction
-from pear.solvers.active_set.working_set import (
+from pear.solvers.active_set.basis_and_superbasics import (
+    apply_basis_inverse,
     drop_superbasic,
-    exchange_basic,
     make_superbasic,
     rebalance_basis,
-    set_inverse_column,
-    swap_basic,
+    replace_basic_variable,
+    swap_basic_and_superbasic,
 )
+from pear.solvers.active_set.compiled_sizes import largest_size
+from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
+from pear.solvers.active_set.multipliers import (
+    measure_multiplier_sizes,
+    most_wrong_multiplier,
+    multiplier_sign_violation,
+    set_multipliers,
+    subtract_multipliers_from_gradient,
+)
+from pear.solvers.active_set.program_products import (
+    add_abs_column_products,
+    move_with_hessian_product,
+    set_gradient_by_hessian_product,
+)
+from pear.solvers.active_set.reduced_hessian import factorise_reduced_hessian, solve_reduced_hessian
+from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 
 @inner
-def phase_one(D: ProgramData, w: Workspace) -> bool:
+def search_phase_one(D: ProgramData, w: Workspace) -> bool:
     """Find a feasible point by minimising the sum of infeasibilities; False where none is found."""
     R, n = D.J.shape
     N = n + R
@@ -43,7 +48,7 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
             w.y[k] = 0.0
         for b in span(R):
             v = w.basis[b]
-            side = violated_side(w, v, n, SHARE_OF_SIZE * largest)
+            side = violated_side_in_phase_one(w, v, n, SHARE_OF_SIZE * largest)
             w.step[b] = side
             if side != 0.0:
                 infeasible = True
@@ -53,22 +58,22 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
             return True
         for j in span(n):
             w.grad[j] = w.dual_scale[j] = 0.0
-        set_reduced_gradient(D, w)
-        add_abs_columns(D, w.y, w.dual_scale)
+        subtract_multipliers_from_gradient(D, w)
+        add_abs_column_products(D, w.y, w.dual_scale)
         entering, best = -1, w.number[ix.PIVOT]
         for j in span(N):
             place = w.place[j]
             if place == ix.BASIC or w.lo[j] == w.up[j]:
                 continue
             size = w.dual_scale[j] if j < n else abs(w.y[j - n])
-            gain = sign_violation(place, w.reduced[j])
+            gain = multiplier_sign_violation(place, w.reduced[j])
             if size > 0.0 and gain > best * size:
                 entering, best = j, gain / size
                 if stalled > STALLED:
                     break
         if entering < 0:
             return False
-        length = phase_one_step(D, w, entering, -1.0 if w.reduced[entering] > 0.0 else 1.0)
+        length = take_phase_one_step(D, w, entering, -1.0 if w.reduced[entering] > 0.0 else 1.0)
         if length == math.inf:
             return False
         stalled = 0 if length > 0.0 else stalled + 1
@@ -76,7 +81,7 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def violated_side(w: Workspace, v: int, n: int, spread: float) -> float:
+def violated_side_in_phase_one(w: Workspace, v: int, n: int, spread: float) -> float:
     """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
 
     Rounding is relative to a natural size (``pear.optimality.natural_sizes``): for a slack, the size of the terms of
@@ -90,7 +95,7 @@ def violated_side(w: Workspace, v: int, n: int, spread: float) -> float:
 
 
 @inner
-def shift_onto_bound(w: Workspace, v: int, change: float) -> None:
+def shift_in_phase_one(w: Workspace, v: int, change: float) -> None:
     """Move a variable by ``change``; if it ends within rounding of a bound, put it exactly there."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
@@ -103,14 +108,14 @@ def shift_onto_bound(w: Workspace, v: int, change: float) -> None:
 
 
 @inner
-def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float) -> float:
+def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float) -> float:
     """Move one variable until the first basic variable meets a bound.
 
     Returns:
         The length of the step, infinite where no bound is met.
     """
     R = len(w.inverse)
-    set_inverse_column(D, entering, w, w.column)
+    apply_basis_inverse(D, entering, w, w.column)
     largest = largest_size(w.column, R)
     far = w.up[entering] if direction > 0.0 else w.lo[entering]
     length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
@@ -133,8 +138,8 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
     if length == math.inf:
         return length
     for b in span(R):
-        shift_onto_bound(w, w.basis[b], -direction * length * w.column[b])
-    shift_onto_bound(w, entering, direction * length)
+        shift_in_phase_one(w, w.basis[b], -direction * length * w.column[b])
+    shift_in_phase_one(w, entering, direction * length)
     w.tally[ix.CHANGES] += 1
     for t in span(w.tally[ix.SUPERS]):
         if w.sup[t] == entering:
@@ -145,7 +150,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
         w.x[entering] = far
         return length
     gone = w.basis[leaving]
-    exchange_basic(w, leaving, w.column)
+    replace_basic_variable(w, leaving, w.column)
     w.basis[leaving] = entering
     w.place[entering] = ix.BASIC
     w.place[gone] = place
@@ -154,7 +159,7 @@ def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float
 
 
 @inner
-def enter_free_variables(D: ProgramData, w: Workspace) -> None:
+def begin_phase_two(D: ProgramData, w: Workspace) -> None:
     """Make nonbasic variables without bounds superbasic, as long as the reduced Hessian has room for them."""
     for j in span(D.n):
         if w.place[j] == ix.FREE and w.tally[ix.SUPERS] < len(w.L) - 1:
@@ -162,18 +167,18 @@ def enter_free_variables(D: ProgramData, w: Workspace) -> None:
 
 
 @inner
-def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
+def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
     """Descend from a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
     N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
-    set_slope(D, w)
+    set_gradient_by_hessian_product(D, w)
     at_minimum = w.tally[ix.SUPERS] == 0
     for _ in span(20 * N + 100):
         set_multipliers(D, w)
         if at_minimum:
             rough = not careful and stalled <= STALLED
             if not rough:
-                measure_dual_scales(D, w)
+                measure_multiplier_sizes(D, w)
             entering = most_wrong_multiplier(D, w, rough, stalled > STALLED)
             if entering < 0:
                 return True
@@ -181,19 +186,19 @@ def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
                 return False
             make_superbasic(D, w, entering)
             w.tally[ix.CHANGES] += 1
-        longest = search_direction(D, w)
+        longest = set_search_direction(D, w)
         if abs(longest) == math.inf and rebalance_basis(w):  # the direction may be flat only by rounding
             at_minimum = False
             continue
-        length, met = ratio_test(D, w, abs(longest))
+        length, met = phase_two_ratio_test(D, w, abs(longest))
         if longest == -math.inf and length == math.inf:  # the objective is constant: the opposite direction is as good
-            reverse_direction(w)
-            length, met = ratio_test(D, w, length)
+            reverse_search_direction(w)
+            length, met = phase_two_ratio_test(D, w, length)
             if length == math.inf:
-                hold_flat_superbasic(w)
+                hold_flat_search_variable(w)
                 at_minimum = w.tally[ix.SUPERS] == 0
                 continue
-        if not length < math.inf or not take_step(D, w, length, met):
+        if not length < math.inf or not take_phase_two_step(D, w, length, met):
             return False
         stalled = 0 if length > 0.0 else stalled + 1
         at_minimum = met < 0 or w.tally[ix.SUPERS] == 0
@@ -201,7 +206,7 @@ def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
 
 
 @inner
-def reverse_direction(w: Workspace) -> None:
+def reverse_search_direction(w: Workspace) -> None:
     """Turn the search direction around."""
     for t in span(w.tally[ix.SUPERS]):
         w.along[t] = -w.along[t]
@@ -210,7 +215,7 @@ def reverse_direction(w: Workspace) -> None:
 
 
 @inner
-def hold_flat_superbasic(w: Workspace) -> None:
+def hold_flat_search_variable(w: Workspace) -> None:
     """Hold the superbasic variable along which the objective is constant: any of its values is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
@@ -218,7 +223,7 @@ def hold_flat_superbasic(w: Workspace) -> None:
 
 
 @inner
-def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
+def phase_two_ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
     """Find the longest step along ``w.along`` and ``w.column`` that stays within all bounds.
 
     Returns:
@@ -241,7 +246,7 @@ def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int
 
 
 @inner
-def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
+def take_phase_two_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
     """Move along ``w.along`` and ``w.column``, and put the variable that meets its bound there.
 
     A superbasic variable at its bound becomes nonbasic. A basic variable is replaced by the superbasic variable that
@@ -251,7 +256,7 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
         D: the program.
         w: the workspace.
         length: the length of the step.
-        met: the number of the variable that meets its bound, as ``ratio_test`` returns it.
+        met: the number of the variable that meets its bound, as ``phase_two_ratio_test`` returns it.
 
     Returns:
         False where no superbasic variable can replace a basic one.
@@ -259,9 +264,9 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
     R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
         for t in span(supers):
-            move_with_gradient(D, w, w.sup[t], length * w.along[t])
+            move_with_hessian_product(D, w, w.sup[t], length * w.along[t])
         for b in span(R):
-            move_with_gradient(D, w, w.basis[b], length * w.column[b])
+            move_with_hessian_product(D, w, w.basis[b], length * w.column[b])
     if met < 0:
         return True
     v = w.sup[met] if met < supers else w.basis[met - supers]
@@ -279,5 +284,47 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
             best = t
     if w.W[best, b] == 0.0:
         return False
-    swap_basic(w, b, best, place)
+    swap_basic_and_superbasic(w, b, best, place)
     return True
+
+
+@inner
+def set_search_direction(D: ProgramData, w: Workspace) -> float:
+    """Write the search direction to ``w.along`` and ``w.column``.
+
+    Returns:
+        The longest useful step: 1 to the minimum of a curved objective; infinite where the objective is flat and falls;
+        −inf where it is flat and constant.
+    """
+    R = len(D.J)
+    supers = w.tally[ix.SUPERS]
+    flat = factorise_reduced_hessian(D, w)
+    longest = 1.0
+    if flat < 0:
+        for t in span(supers):
+            w.along[t] = -w.reduced[w.sup[t]]
+        solve_reduced_hessian(w, supers)
+    else:
+        # L[flat, :flat] holds L⁻¹ of the column, so that the flat direction needs the second half of the solve only
+        for t in range(flat - 1, -1, -1):
+            s = -w.L[flat, t]
+            for a in span(t + 1, flat):
+                s -= w.L[a, t] * w.along[a]
+            w.along[t] = s / w.L[t, t]
+        w.along[flat] = 1.0
+        rise = size = 0.0
+        for t in span(flat + 1):
+            rise += w.reduced[w.sup[t]] * w.along[t]
+            size += abs(w.reduced[w.sup[t]] * w.along[t])
+        for t in span(flat + 1, supers):
+            w.along[t] = 0.0
+        if rise > 0.0:
+            for t in span(flat + 1):
+                w.along[t] = -w.along[t]
+        longest = math.inf if abs(rise) > ROUNDOFF * size else -math.inf
+    for b in span(R):
+        s = 0.0
+        for t in span(supers):
+            s -= w.W[t, b] * w.along[t]
+        w.column[b] = s
+    return longest

@@ -81,3 +81,9 @@ DUAL_DRIFT = 1e-14
 
 DUAL_ATTEMPTS = 3
 """How often the dual search goes on from a refined point that turns out to violate a constraint."""
+
+MOST_CONSTRAINTS = 1_000
+"""Largest number of variables and inequalities of the CPU's dual method, the size of its Gram matrix."""
+
+MOST_SUPERBASICS = 512
+"""Largest number of superbasic variables of the CPU's primal method, the size of its reduced Hessian."""

@@ -7,40 +7,30 @@ import math
 import numpy as np
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import (
-    FEASIBLE,
-    FLOOR,
-    OPTIMAL,
-    SHARE_OF_FORCE,
-    SHARE_OF_TERMS,
-    SHARP,
-    TIGHT,
-    WEAK,
-)
+from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_TERMS, SHARP, TIGHT, WEAK
 from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.basis_and_superbasics import solve_for_basics
+from pear.solvers.active_set.compiled_sizes import measure_compiled_sizes, positive_size_or_one
 from pear.solvers.active_set.kernel_arrays import CompiledSolutions, ProgramData, Workspace
 from pear.solvers.active_set.multipliers import (
     centre_multipliers,
-    measure_dual_scales,
+    measure_multiplier_sizes,
     most_wrong_multiplier,
     refine_multipliers,
-    set_reduced_gradient,
     set_tight_multipliers,
+    subtract_multipliers_from_gradient,
 )
 from pear.solvers.active_set.program_products import (
     curvature_terms,
-    measure_primal_sizes,
-    positive_or_one,
-    set_slope,
-    subtract_rows,
+    set_gradient_by_hessian_product,
+    subtract_row_products,
 )
+from pear.solvers.active_set.reduced_hessian import factorise_reduced_hessian, solve_reduced_hessian
 from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
-from pear.solvers.active_set.tangent_space import factorise_reduced_hessian, solve_reduced_system
-from pear.solvers.active_set.working_set import set_basic_variables
 
 
 @inner
-def refine_and_judge(D: ProgramData, w: Workspace) -> int:
+def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
     """Refine the solution on its working set and check it against the data.
 
     Returns:
@@ -54,28 +44,28 @@ def refine_and_judge(D: ProgramData, w: Workspace) -> int:
                 return ix.GIVEN_UP
             for t in span(w.tally[ix.SUPERS]):
                 w.along[t] = -w.reduced[w.sup[t]]
-            solve_reduced_system(w, w.tally[ix.SUPERS])
+            solve_reduced_hessian(w, w.tally[ix.SUPERS])
             for t in span(w.tally[ix.SUPERS]):
                 w.x[w.sup[t]] += w.along[t]
                 for b in span(R):
                     w.x[w.basis[b]] -= w.W[t, b] * w.along[t]
-        if not set_basic_variables(D, w, BASICS):
+        if not solve_for_basics(D, w, BASICS):
             return ix.GIVEN_UP
-        set_slope(D, w)
+        set_gradient_by_hessian_product(D, w)
         refine_multipliers(D, w)
-        measure_dual_scales(D, w)
+        measure_multiplier_sizes(D, w)
         for j in span(D.n):  # held bounds absorb the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
-        unbalanced = stationarity_residual(D, w)
+        unbalanced = solution_stationarity_residual(D, w)
         if unbalanced == math.inf:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
             break
-    return judge_refined_point(D, w, unbalanced)
+    return check_refined_solution(D, w, unbalanced)
 
 
 @inner
-def judge_refined_point(D: ProgramData, w: Workspace, unbalanced: float) -> int:
+def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> int:
     """Check a refined point, its multipliers and its residual of stationarity against the data.
 
     Returns:
@@ -85,34 +75,34 @@ def judge_refined_point(D: ProgramData, w: Workspace, unbalanced: float) -> int:
         return ix.GIVEN_UP
     if most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) >= 0:
         return ix.AGAIN
-    if not measure_feasibility(D, w):
+    if not check_solution_feasibility(D, w):
         return ix.OUTSIDE
-    return ix.SOLVED if accept_multipliers(D, w) and unbalanced <= FEASIBLE else ix.CLOSE
+    return ix.SOLVED if check_solution_multipliers(D, w) and unbalanced <= FEASIBLE else ix.CLOSE
 
 
 @inner
-def accept_multipliers(D: ProgramData, w: Workspace) -> bool:
+def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
     """Give the tight constraints their multipliers; True where the KKT residual passes."""
     set_tight_multipliers(D, w)
-    return kkt_residual(D, w) <= OPTIMAL
+    return solution_kkt_residual(D, w) <= OPTIMAL
 
 
 @inner
-def accept_centred_multipliers(D: ProgramData, w: Workspace) -> bool:
+def check_centred_solution(D: ProgramData, w: Workspace) -> bool:
     """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
-    if not centre_multipliers(D, w) or accept_multipliers(D, w):
+    if not centre_multipliers(D, w) or check_solution_multipliers(D, w):
         return True
     for k in span(R):
         w.y[k] = w.error[k]
-    set_reduced_gradient(D, w)
-    return accept_multipliers(D, w)
+    subtract_multipliers_from_gradient(D, w)
+    return check_solution_multipliers(D, w)
 
 
 @inner
-def stationarity_residual(D: ProgramData, w: Workspace) -> float:
+def solution_stationarity_residual(D: ProgramData, w: Workspace) -> float:
     """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
     worst = 0.0
     for j in span(D.n):
@@ -125,31 +115,31 @@ def stationarity_residual(D: ProgramData, w: Workspace) -> float:
 
 
 @inner
-def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
+def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
     """Measure every slack relative to its natural size, and mark the tight constraints.
 
     Returns:
         False where a constraint is violated, or is held and has a slack other than zero.
     """
     R, n = D.J.shape
-    measure_primal_sizes(D, w)
+    measure_compiled_sizes(D, w)
     for k in span(R):
         w.left[k] = w.rhs[k]
-    subtract_rows(D, w.x, w.left)
+    subtract_row_products(D, w.x, w.left)
     good = True
     for j in span(n):
         x, lower, upper = w.x[j], math.inf, math.inf
         if w.lo[j] > -math.inf:
-            lower = (x - w.lo[j]) / positive_or_one(w.size[j] + abs(w.lo[j]))
+            lower = (x - w.lo[j]) / positive_size_or_one(w.size[j] + abs(w.lo[j]))
         if w.up[j] < math.inf:
-            upper = (w.up[j] - x) / positive_or_one(w.size[j] + abs(w.up[j]))
+            upper = (w.up[j] - x) / positive_size_or_one(w.size[j] + abs(w.up[j]))
         place = w.place[j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         good = good and not (place == ix.LOWER and lower > FEASIBLE) and not (place == ix.UPPER and upper > FEASIBLE)
         above = place == ix.UPPER or upper <= TIGHT
         w.held[j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
     for k in span(R):
-        slack, held = w.left[k] / positive_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
+        slack, held = w.left[k] / positive_size_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
             w.held[n + k] = 1
@@ -163,7 +153,7 @@ def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def mark_working_set(D: ProgramData, w: Workspace) -> None:
+def mark_working_set_of_solution(D: ProgramData, w: Workspace) -> None:
     """Mark only the constraints of the working set as held.
 
     Other constraints that look tight may turn out not to be, once there are more digits.
@@ -174,7 +164,7 @@ def mark_working_set(D: ProgramData, w: Workspace) -> None:
 
 
 @inner
-def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
+def write_checked_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
     """Write a judged point to row k of ``outcome``: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p, weak = D.equalities, np.bool_(False)
@@ -203,7 +193,7 @@ def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Worksp
 
 
 @inner
-def kkt_residual(D: ProgramData, w: Workspace) -> float:
+def solution_kkt_residual(D: ProgramData, w: Workspace) -> float:
     """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, and keep it in w.
 
     ``w.left`` must hold the slacks of the rows.
@@ -219,7 +209,7 @@ def kkt_residual(D: ProgramData, w: Workspace) -> float:
     for j in span(n):
         size = max(size, abs(w.x[j]))
         dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
-    dual = positive_or_one(dual)
+    dual = positive_size_or_one(dual)
     worst = 0.0
     for j in span(n):
         bound = w.bound[j]
@@ -230,7 +220,7 @@ def kkt_residual(D: ProgramData, w: Workspace) -> float:
         slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0
         worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in span(R):
-        norm = positive_or_one(math.sqrt(w.norm[i]))
+        norm = positive_size_or_one(math.sqrt(w.norm[i]))
         slack = w.left[i] / norm / size if w.lo[n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))
@@ -239,3 +229,10 @@ def kkt_residual(D: ProgramData, w: Workspace) -> float:
             worst = max(worst, -slack, -multiplier, abs(slack * multiplier))
     w.number[ix.KKT] = worst
     return worst
+
+
+@inner
+def mark_solution_given_up(outcome: CompiledSolutions, k: int) -> None:
+    """Mark row k as given up; a solution overwrites this mark."""
+    outcome.code[k] = ix.GIVEN_UP
+    outcome.changes[k] = 0

@@ -1,4 +1,4 @@
-"""The compiled method's table in the store of warm starts: working sets and best decisions, kept between calls."""
+"""``SolutionStore``: working sets and best decisions of the compiled method, kept in a store of warm starts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, SolutionTable, States
-from pear.solvers.active_set.kernel_calls import Index, most_superbasics, table_fits, temporary_table
-from pear.solvers.active_set.settings import REFRESH
+from pear.solvers.active_set.kernel_arrays import Array, CompiledSolutions, Index, SolutionTable, States
+from pear.solvers.active_set.kernel_threads import kernel_thread_table
+from pear.solvers.active_set.settings import MOST_SUPERBASICS, REFRESH
 from pear.solvers.warm_starts import WarmStarts, WarmStartTable
 
 MOST_BYTES = 1 << 22
 """Largest size of the inverses that are saved. Larger ones take longer to write than to compute again."""
 
-_NAME = "compiled"  # of the table in the store
+_TABLE_BYTES = 1 << 29  # largest size of the table
+_NAME = "compiled"  # of the table in the store of warm starts
 
 
 class SolutionStore:
-    """Keeps the ``SolutionTable`` of one problem in a store of warm starts.
+    """The ``SolutionTable`` of one problem, kept in a store of warm starts.
 
     The fingerprint of a row consists of the true cost (n), the fingerprint of the true curvature (n), and λ.
 
     Args:
-        starts: the store.
+        starts: the store of warm starts.
         n: the number of variables.
         p: the number of equalities.
         m: the number of inequalities.
@@ -45,33 +46,45 @@ class SolutionStore:
             self._load_table()
 
     def stored_table(self) -> SolutionTable | None:
-        """Return the table with a row for every key of the store; None where it would take too much memory."""
+        """Return the table with a row for every key of the store; None if the table would take too much memory."""
         n, p, m = self.sizes
-        return self._load_table() if table_fits(len(self.starts), n, p + m) else None
+        rows = p + m
+        fits = 8 * len(self.starts) * (rows**2 + n + rows) <= _TABLE_BYTES
+        return self._load_table() if fits else None
+
+    def _stored_rows(self, keys: list[Hashable] | None) -> tuple[SolutionTable, Index] | None:
+        """Return the stored table and the row numbers (B,) of these keys; None if nothing can be kept for them."""
+        if keys is None:
+            return None
+        slots, table = self.starts.slots(keys), self.stored_table()
+        return None if table is None else (table, slots)
 
     def table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, Index]:
-        """Return the stored table and the samples' rows in it.
+        """Return a table for the regrets of B samples, and (B,) the row of each sample in the table.
 
-        Without keys, or where the stored table would be too large, the table has room for ``B`` results, is not kept,
-        and there are no row numbers.
+        If there are no keys, or if the stored table would be too large, the table is not kept, and the row numbers have
+        shape (0,).
         """
-        if keys is not None:
-            slots = self.starts.slots(keys)
-            if (table := self.stored_table()) is not None:
-                return table, slots
-        return temporary_table(B, *self.sizes), np.zeros(0, np.int64)
+        return self._stored_rows(keys) or (kernel_thread_table(B, *self.sizes), np.zeros(0, np.int64))
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, Index]:
-        """Return the starts of the decisions and the samples' rows in them; from the store where samples have keys."""
-        if keys is not None:
-            table, slots = self.table(keys, 0)
-            if len(slots):
-                return table.predicted, slots
+        """Return warm starts for the decisions of B samples, and (B,) the row of each sample in them.
+
+        If there are no keys, or if the stored table would be too large, all rows are new and empty.
+        """
+        if (stored := self._stored_rows(keys)) is not None:
+            return stored[0].predicted, stored[1]
         n, p, m = self.sizes
-        return ix.new_states(B, n, p + m), np.arange(B)
+        return ix.new_kernel_states(B, n, p + m), np.arange(B)
+
+    @staticmethod
+    def void_solutions(table: SolutionTable, slots: Index) -> None:
+        """Mark the solutions of the true problems in these rows (B,) as void, so that they are solved again."""
+        if len(table.fingerprints):
+            table.fingerprints[slots] = np.nan
 
     def void_changed(self, table: SolutionTable, slots: Index, mark: Array | float, smoothing: float) -> None:
-        """Mark the true problems whose curvature or λ has changed, so that they are solved again.
+        """Mark the solutions of true problems whose curvature or λ has changed as void.
 
         Args:
             table: the table.
@@ -89,7 +102,7 @@ class SolutionStore:
     def is_unchanged(
         self, table: SolutionTable, slots: Index, mark: Array | float, smoothing: float
     ) -> NDArray[np.bool_]:
-        """Return (B,) bool, True where a row was solved with this λ and a curvature of this fingerprint.
+        """Return (B,) bool, True if a row was solved with this λ and a curvature of this fingerprint.
 
         See ``void_changed`` for the arguments.
         """
@@ -99,61 +112,56 @@ class SolutionStore:
         return same
 
     def _load_table(self) -> SolutionTable:
+        """Return the table of the store, grown to hold a row for every key."""
         table: WarmStartTable[SolutionTable] = self.starts.table(
-            _NAME, self._new_rows, without_large_inverses, are_working_sets_valid
+            _NAME, self._new_rows, self._without_large_inverses, self._are_rows_valid
         )
         return table.rows
 
     def _new_rows(self, size: int) -> SolutionTable:
         """Make ``size`` empty rows, filled with zeros, so that no earlier content of the memory gets into a file."""
+
+        def zeros(part: NDArray[Any]) -> NDArray[Any]:
+            return np.zeros(part.shape, part.dtype)  # takes memory only as far as it is used, unlike np.zeros_like
+
         n, p, m = self.sizes
-        predicted, true = (States._make(map(_zeros_like, ix.new_states(size, n, p + m))) for _ in range(2))
-        best = CompiledSolutions._make(map(_zeros_like, ix.new_solutions(size, n, p, m)))
+        predicted, true = (States._make(map(zeros, ix.new_kernel_states(size, n, p + m))) for _ in range(2))
+        best = CompiledSolutions._make(map(zeros, ix.new_kernel_solutions(size, n, p, m)))
         best.code.fill(ix.GIVEN_UP)
         return SolutionTable(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
+    @staticmethod
+    def _without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
+        """Return the part of a table that is saved, for its first ``count`` rows.
 
-def void_true_solutions(table: SolutionTable, slots: Index) -> None:
-    """Mark the true problems of these rows, so that they are solved again."""
-    if len(table.fingerprints):
-        table.fingerprints[slots] = np.nan
+        Inverses of bases take nearly all of the space. If they are too large, they are left out. Every basis is then
+        inverted again when it is next used, both by this process and by one that reads the file.
+        """
+        both = (table.predicted, table.true)
+        if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
+            return table
+        for states in both:
+            states.age[:] = REFRESH + 1
+        predicted, true = (states._replace(inverse=states.inverse[:0]) for states in both)
+        return table._replace(predicted=predicted, true=true)
 
+    @classmethod
+    def _are_rows_valid(cls, table: SolutionTable) -> bool:
+        """Return True if all working sets of a table are valid. Compiled code does not check the indices in them."""
+        return all(cls._are_states_valid(states) for states in (table.predicted, table.true))
 
-def without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
-    """Return the part of a table that is saved, for its first ``count`` rows.
-
-    Inverses of bases take nearly all of the space. Where they are too large they are left out. Every basis is then
-    inverted again when it is next used, both by this process and by one that reads the file.
-    """
-    both = (table.predicted, table.true)
-    if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
-        return table
-    for states in both:
-        states.age[:] = REFRESH + 1
-    predicted, true = (states._replace(inverse=states.inverse[:0]) for states in both)
-    return table._replace(predicted=predicted, true=true)
-
-
-def are_working_sets_valid(table: SolutionTable) -> bool:
-    """True where all working sets of a table are valid. Compiled code would follow a wrong index without a check."""
-    return all(_is_working_set(states) for states in (table.predicted, table.true))
-
-
-def _is_working_set(states: States) -> bool:
-    """True where every start has valid codes, one distinct basic variable per row, and a finite point."""
-    R, size = states.basis.shape[1], states.place.shape[1]
-    started, based = states.has_start != ix.NO_START, states.has_start == ix.BASIS_START
-    codes = states.place[started]
-    known = np.isin(states.has_start, (ix.NO_START, ix.BASIS_START, ix.DUAL_START)).all()
-    if not (known and ((codes >= 0) & (codes <= ix.FREE)).all() and np.isfinite(states.x[started]).all()):
-        return False
-    place, basis = states.place[based], states.basis[based].astype(np.int64)
-    if not ((basis >= 0) & (basis < size)).all() or (np.diff(np.sort(basis, 1), axis=1) == 0).any():
-        return False
-    basic, supers = place == ix.BASIC, (place == ix.SUPER).sum(1)
-    whole = np.take_along_axis(basic, basis, 1).all() and (basic.sum(1) == R).all()
-    return bool(whole and (supers <= most_superbasics(size - R)).all())
-
-
-def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:
-    return np.zeros(part.shape, part.dtype)
+    @staticmethod
+    def _are_states_valid(states: States) -> bool:
+        """Return True if every start has valid codes, one distinct basic variable per row, and a finite point."""
+        R, size = states.basis.shape[1], states.place.shape[1]
+        started, based = states.has_start != ix.NO_START, states.has_start == ix.BASIS_START
+        codes = states.place[started]
+        known = np.isin(states.has_start, (ix.NO_START, ix.BASIS_START, ix.DUAL_START)).all()
+        if not (known and ((codes >= 0) & (codes <= ix.FREE)).all() and np.isfinite(states.x[started]).all()):
+            return False
+        place, basis = states.place[based], states.basis[based].astype(np.int64)
+        if not ((basis >= 0) & (basis < size)).all() or (np.diff(np.sort(basis, 1), axis=1) == 0).any():
+            return False
+        basic, supers = place == ix.BASIC, (place == ix.SUPER).sum(1)
+        whole = np.take_along_axis(basic, basis, 1).all() and (basic.sum(1) == R).all()
+        return bool(whole and (supers <= min(size - R, MOST_SUPERBASICS)).all())

@@ -41,7 +41,7 @@ WIDEST_UNITS = 300.0
 """The largest ratio of the units of two variables; beyond it one factorisation of the whole system loses digits."""
 
 
-class CSR(NamedTuple):
+class ExchangeMatrix(NamedTuple):
     """A sparse matrix by rows: the entries of row i are those at ``start[i] : start[i + 1]``."""
 
     start: Array
@@ -49,7 +49,7 @@ class CSR(NamedTuple):
     value: Array
 
     @classmethod
-    def of(cls, matrix: Any) -> CSR:
+    def of(cls, matrix: Any) -> ExchangeMatrix:
         """The arrays of a SciPy matrix."""
         csr = sparse.csr_array(matrix)
         return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(float))
@@ -77,13 +77,13 @@ class ExchangePlan(NamedTuple):
     blocks: SupernodeBlocks
     data: Array
     diagonal: Array
-    taken: CSR
+    taken: ExchangeMatrix
     alone: Array
-    alone_rows: CSR
+    alone_rows: ExchangeMatrix
     left: Array
-    H: CSR
-    J: CSR
-    JT: CSR
+    H: ExchangeMatrix
+    J: ExchangeMatrix
+    JT: ExchangeMatrix
     curvature: Array
     columns: Array
     rows: Array
@@ -94,7 +94,7 @@ class ExchangePlan(NamedTuple):
     largest: float
 
 
-def make_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
+def make_exchange_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
     """Make the plan of sparse programs; None where their systems cannot be factored whole, or are so large.
 
     Args:
@@ -118,13 +118,13 @@ def make_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
         blocks=blocks,
         data=data,
         diagonal=diagonal,
-        taken=CSR.of(taken),
+        taken=ExchangeMatrix.of(taken),
         alone=everything[pattern.alone],
-        alone_rows=CSR.of(pattern.alone_JT),
+        alone_rows=ExchangeMatrix.of(pattern.alone_JT),
         left=everything[pattern.left],
-        H=CSR.of(pattern.H),
-        J=CSR.of(pattern.J),
-        JT=CSR.of(pattern.JT),
+        H=ExchangeMatrix.of(pattern.H),
+        J=ExchangeMatrix.of(pattern.J),
+        JT=ExchangeMatrix.of(pattern.JT),
         curvature=pattern.curvature,
         columns=whole.columns,
         rows=whole.rows,
@@ -213,7 +213,7 @@ class ExchangeMemory(NamedTuple):
     wrong: Array
 
 
-def new_memory(plan: ExchangePlan) -> ExchangeMemory:
+def new_exchange_memory(plan: ExchangePlan) -> ExchangeMemory:
     """Allocate the memory of a thread."""
     n, rows, size = len(plan.curvature), len(plan.rows), len(plan.left)
     return ExchangeMemory(

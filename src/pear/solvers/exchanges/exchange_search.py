@@ -9,6 +9,7 @@ import math
 
 from pear.compile.jit import entry, inner
 from pear.optimality.rule import FEASIBLE, FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARP, SIGN
+from pear.solvers.active_set.compiled_sizes import smaller_nonzero_size
 from pear.solvers.exchanges.exchange_arrays import (
     ABS,
     DV,
@@ -29,37 +30,42 @@ from pear.solvers.exchanges.exchange_arrays import (
     F,
     R,
 )
-from pear.solvers.exchanges.masked_system import factor_system, multiply, multiply_abs, solve_refined
+from pear.solvers.exchanges.masked_system import (
+    factor_masked_system,
+    multiply_abs_exchange_matrix,
+    multiply_exchange_matrix,
+    solve_masked_system,
+)
 
 _TINY = 2.2250738585072014e-308
 _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
 @entry
-def exchange_samples(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
+def search_exchanges(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
     """Exchange constraints of the samples from ``first`` to ``last``, at most ``most`` times each."""
     for i in range(first, last):
-        S.done[i] = _exchange_sample(P, S, i, most, w)
+        S.done[i] = _search_exchanges_of_sample(P, S, i, most, w)
 
 
 @inner
-def _exchange_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
+def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
     """Exchange constraints of sample i until none is wrong; False where that fails."""
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0
     while True:
-        if not factor_system(P, place, held, w):
+        if not factor_masked_system(P, place, held, w):
             return False
         for k in range(len(held)):
             if not held[k]:
                 S.v[i, k] = 0.0
-        _step_onto_set(P, S, i, w)
-        wrong = _judge(P, S, i, w)
+        _step_onto_exchanged_set(P, S, i, w)
+        wrong = _mark_constraints_to_exchange(P, S, i, w)
         for _ in range(2):
             if wrong != 0 or w.sides[R, 0] <= SHARP:
                 break
-            _step_onto_set(P, S, i, w)
-            wrong = _judge(P, S, i, w)
+            _step_onto_exchanged_set(P, S, i, w)
+            wrong = _mark_constraints_to_exchange(P, S, i, w)
         if wrong == 0:
             return w.sides[R, 0] <= FEASIBLE
         if wrong < 0 or S.exchanges[i] >= most:
@@ -68,12 +74,12 @@ def _exchange_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: 
         together = fell or patience > 0
         patience = _PATIENCE if fell else max(patience - 1, 0)
         fewest = min(fewest, wrong)
-        _exchange(P, S, i, together, w)
+        _exchange_marked_constraints(P, S, i, together, w)
         S.exchanges[i] += 1
 
 
 @inner
-def _step_onto_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
+def _step_onto_exchanged_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
     """Move the point of sample i onto its working set, by one solution of the reduced system."""
     n, rows, place = len(P.curvature), len(P.rows), S.place[i]
     x, v = S.x[i], S.v[i]
@@ -83,14 +89,14 @@ def _step_onto_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemor
         elif place[j] == UPPER:
             x[j] = S.ub[i, j]
     f, r, dx, dv = w.variables[F], w.sides[R], w.variables[DX], w.sides[DV]
-    multiply(P.H, x, w.variables[HX])
-    multiply(P.JT, v, f)
-    multiply(P.J, x, r)
+    multiply_exchange_matrix(P.H, x, w.variables[HX])
+    multiply_exchange_matrix(P.JT, v, f)
+    multiply_exchange_matrix(P.J, x, r)
     for j in range(n):
         f[j] = -(w.variables[HX, j] + S.c[i, j] + f[j]) if place[j] == FREE else 0.0
     for k in range(rows):
         r[k] = S.rhs[i, k] - r[k] if w.inside[k] else 0.0
-    solve_refined(P, place, f, r, dx, dv, w)
+    solve_masked_system(P, place, f, r, dx, dv, w)
     for j in range(n):
         x[j] += dx[j]
     for k in range(rows):
@@ -98,14 +104,14 @@ def _step_onto_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemor
 
 
 @inner
-def _judge(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> int:
+def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> int:
     """Mark the wrong constraints of sample i in ``w.wrong``, and return their number, −1 where a number is not finite.
 
     The residual of what is held, relative to natural sizes, is left in ``w.sides[R, 0]``.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     place, held, bound = S.place[i], S.held[i], S.bound[i]
-    _measure(P, S, i, w)
+    _measure_exchange_point(P, S, i, w)
     wrong, unbalanced, m = 0, 0.0, rows - p
     for j in range(n):
         slope = w.variables[GRADIENT, j]
@@ -135,7 +141,7 @@ def _judge(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> in
 
 
 @inner
-def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
+def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
     """Measure gradient and slacks of sample i, and the natural sizes that they and the multipliers are divided by.
 
     Units do not matter to most of these ratios. Those that compare entries of a vector are taken in the data's units.
@@ -143,11 +149,11 @@ def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> 
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]
     size, scale, absolute = w.variables[SIZE], w.variables[SCALE], w.variables[ABS]
-    multiply(P.H, x, hx)
-    multiply(P.JT, v, gradient)
+    multiply_exchange_matrix(P.H, x, hx)
+    multiply_exchange_matrix(P.JT, v, gradient)
     for k in range(rows):
         w.sides[ROW_SIZE, k] = abs(v[k])
-    multiply_abs(P.JT, w.sides[ROW_SIZE], scale)
+    multiply_abs_exchange_matrix(P.JT, w.sides[ROW_SIZE], scale)
     cost = top = root_top = curved = widest = terms = 0.0
     limit = math.inf
     for j in range(n):
@@ -158,9 +164,9 @@ def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> 
         top, root_top = max(top, P.curvature[j] / unit**2), max(root_top, root)
         curved, cost = max(curved, root * abs(x[j]) * unit), max(cost, abs(S.c[i, j]) / unit)
         widest, terms = max(widest, abs(x[j]) * unit), max(terms, scale[j] / unit)
-        limit = _smaller_nonzero(_smaller_nonzero(limit, S.lb[i, j] * unit), S.ub[i, j] * unit)
+        limit = smaller_nonzero_size(smaller_nonzero_size(limit, S.lb[i, j] * unit), S.ub[i, j] * unit)
     for k in range(p, rows):
-        limit = _smaller_nonzero(limit, S.rhs[i, k] / P.rows[k] / P.norms[k])
+        limit = smaller_nonzero_size(limit, S.rhs[i, k] / P.rows[k] / P.norms[k])
     by_curvature = cost / top if top > 0.0 and cost > 0.0 else math.inf
     least = min(by_curvature, limit)
     floor = FLOOR * (least if least < math.inf else 1.0)
@@ -170,9 +176,9 @@ def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> 
         scale[j] = max(scale[j], SHARE_OF_FORCE * largest * unit, _TINY)
         size[j] = max(abs(x[j]), min(SHARE_OF_SIZE * widest / unit, max(S.ub[i, j] - S.lb[i, j], _TINY)))
         absolute[j] = scale[j] / unit**2
-    multiply(P.J, x, w.sides[SLACK])
-    multiply_abs(P.J, size, w.sides[ROW_SIZE])
-    multiply_abs(P.J, absolute, w.sides[ROW_SCALE])
+    multiply_exchange_matrix(P.J, x, w.sides[SLACK])
+    multiply_abs_exchange_matrix(P.J, size, w.sides[ROW_SIZE])
+    multiply_abs_exchange_matrix(P.J, absolute, w.sides[ROW_SCALE])
     for k in range(rows):
         rhs = S.rhs[i, k]
         w.sides[SLACK, k] = rhs - w.sides[SLACK, k] if rhs < math.inf else math.inf
@@ -184,13 +190,9 @@ def _measure(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> 
 
 
 @inner
-def _smaller_nonzero(least: float, value: float) -> float:
-    """Return the smaller of two sizes; a value of zero does not count."""
-    return abs(value) if value != 0.0 and abs(value) < least else least
-
-
-@inner
-def _exchange(P: ExchangePlan, S: ExchangeSamples, i: int, together: bool, w: ExchangeMemory) -> None:
+def _exchange_marked_constraints(
+    P: ExchangePlan, S: ExchangeSamples, i: int, together: bool, w: ExchangeMemory
+) -> None:
     """Exchange the wrong constraints of sample i, all of them ``together`` or the last one alone."""
     n, p = len(P.curvature), P.equalities
     m, place, held = len(P.rows) - p, S.place[i], S.held[i]

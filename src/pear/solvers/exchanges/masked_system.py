@@ -11,7 +11,16 @@ import math
 
 from pear.compile.jit import entry, inner
 from pear.optimality.rule import PROJECTED, SHARP
-from pear.solvers.exchanges.exchange_arrays import CSR, FREE, HELD, ExchangeMemory, ExchangePlan, F, R, SetSystems
+from pear.solvers.exchanges.exchange_arrays import (
+    FREE,
+    HELD,
+    ExchangeMatrix,
+    ExchangeMemory,
+    ExchangePlan,
+    F,
+    R,
+    SetSystems,
+)
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.supernodes import factorise_supernodes_into
 from pear.solvers.linalg.triangular import solve_triangular_into
@@ -22,10 +31,10 @@ STALLED = 0.7
 
 
 @entry
-def solve_on_sets(P: ExchangePlan, S: SetSystems, first: int, last: int, w: ExchangeMemory) -> None:
+def solve_masked_systems(P: ExchangePlan, S: SetSystems, first: int, last: int, w: ExchangeMemory) -> None:
     """Solve the reduced systems of the samples from ``first`` to ``last``, each for all of its right-hand sides."""
     for i in range(first, last):
-        factored = factor_system(P, S.place[i], S.held[i], w)
+        factored = factor_masked_system(P, S.place[i], S.held[i], w)
         for k in range(len(S.f)):
             S.good[k, i] = False
             if not factored:
@@ -35,12 +44,12 @@ def solve_on_sets(P: ExchangePlan, S: SetSystems, first: int, last: int, w: Exch
                 f[j] = S.f[k, i, j] if S.place[i, j] == FREE else 0.0
             for j in range(len(r)):
                 r[j] = S.r[k, i, j] if w.inside[j] else 0.0
-            rest = solve_refined(P, S.place[i], f, r, S.x[k, i], S.v[k, i], w)
+            rest = solve_masked_system(P, S.place[i], f, r, S.x[k, i], S.v[k, i], w)
             S.good[k, i] = rest <= PROJECTED
 
 
 @inner
-def multiply(M: CSR, x: Array, out: Array) -> None:
+def multiply_exchange_matrix(M: ExchangeMatrix, x: Array, out: Array) -> None:
     """Compute ``M x``."""
     for i in range(len(M.start) - 1):
         total = 0.0
@@ -50,7 +59,7 @@ def multiply(M: CSR, x: Array, out: Array) -> None:
 
 
 @inner
-def multiply_abs(M: CSR, x: Array, out: Array) -> None:
+def multiply_abs_exchange_matrix(M: ExchangeMatrix, x: Array, out: Array) -> None:
     """Compute ``|M| x``."""
     for i in range(len(M.start) - 1):
         total = 0.0
@@ -60,7 +69,7 @@ def multiply_abs(M: CSR, x: Array, out: Array) -> None:
 
 
 @inner
-def factor_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory) -> bool:
+def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory) -> bool:
     """Factor the system of a working set; False where a pivot is zero or not finite.
 
     Rows without a free variable are left out.
@@ -92,7 +101,7 @@ def factor_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory)
 
 
 @inner
-def solve_factored(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w: ExchangeMemory) -> None:
+def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w: ExchangeMemory) -> None:
     """Solve the factored system once: dx (n,) and dv (p + m,) for the right-hand sides f and r."""
     n, rhs, B = len(P.curvature), w.pair[2], P.blocks
     for k in range(len(r)):
@@ -120,7 +129,9 @@ def solve_factored(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w:
 
 
 @inner
-def solve_refined(P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v: Array, w: ExchangeMemory) -> float:
+def solve_masked_system(
+    P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v: Array, w: ExchangeMemory
+) -> float:
     """Solve the reduced system by iterative refinement: x is zero at bounds, v on rows that are left out.
 
     Returns the residual, relative to the terms that it is computed from; infinite where it is not a number.
@@ -142,14 +153,14 @@ def solve_refined(P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v
         v[k], rest_r[k] = 0.0, r[k]
     last = 1e300
     for _ in range(REFINEMENTS):
-        solve_factored(P, rest_f, rest_r, dx, dv, w)
+        solve_masked_factor(P, rest_f, rest_r, dx, dv, w)
         for j in range(n):
             x[j] += dx[j] if place[j] == FREE else 0.0
         for k in range(rows):
             v[k] += dv[k] if w.inside[k] else 0.0
-        multiply(P.H, x, hx)
-        multiply(P.JT, v, jv)
-        multiply(P.J, x, jx)
+        multiply_exchange_matrix(P.H, x, hx)
+        multiply_exchange_matrix(P.JT, v, jv)
+        multiply_exchange_matrix(P.J, x, jx)
         largest = size = off = size_f = 0.0
         for j in range(n):
             rest_f[j] = f[j] - hx[j] - jv[j] if place[j] == FREE else 0.0

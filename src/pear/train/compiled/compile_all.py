@@ -19,8 +19,9 @@ from pear.problem import Problem
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.sparse_reduced import SparseReducedSystems
-from pear.solvers.active_set import kernel_calls as batch
-from pear.solvers.active_set.kernel_arrays import new_states
+from pear.solvers.active_set import kernel_calls
+from pear.solvers.active_set.kernel_arrays import new_kernel_states
+from pear.solvers.active_set.program_packing import pack_programs
 from pear.solvers.candidate import Start
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
 from pear.solvers.linalg.saddle import SaddlePattern
@@ -58,9 +59,10 @@ def compile_all() -> Iterator[CompiledPart]:
 def _compile_active_set() -> None:
     """Solve one program of two variables with the active-set kernel."""
     n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
-    P = batch.pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
+    P = pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
     rows = np.arange(1)
-    batch.solve_batch(P, np.zeros((1, n)), rows, new_states(1, n, 1), rows, batch.default_start(P))
+    states, default = new_kernel_states(1, n, 1), kernel_calls.call_kernel_for_start(P)
+    kernel_calls.call_kernel_to_solve(P, np.zeros((1, n)), rows, states, rows, default)
 
 
 def _compile_epoch(kind: torch.dtype) -> None:

@@ -110,7 +110,7 @@ class BatchBuffers(NamedTuple):
     """Buffers for one batch, which all batches use in turn.
 
     Attributes:
-        samples, results: arguments of ``batch_kernel.run_batch``, with a row for each sample of the batch.
+        samples, results: arguments of ``batch_kernel.run_batch_kernel``, with a row for each sample of the batch.
         team: the threads that solve a batch, and their buffers.
         rows: row numbers of the batch's samples in the training set.
         totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples

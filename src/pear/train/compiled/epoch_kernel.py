@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
-from pear.solvers.active_set.batch_kernel import run_batch
+from pear.solvers.active_set.batch_kernel import run_batch_kernel
 from pear.solvers.active_set.kernel_arrays import (
     REGRET,
     SAMPLE,
@@ -48,7 +48,7 @@ def linear_epoch(
     """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``batch_kernel.run_batch``, from ``run_batch_address``.
+        regret: the address of ``batch_kernel.run_batch_kernel``, from ``run_batch_address``.
         P: the programs, whose Q all samples share.
         data: the training set.
         how: strengths of injection and guidance.
@@ -96,10 +96,10 @@ def linear_epoch(
 
 
 def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
-    """The address of ``batch_kernel.run_batch`` as compiled for these arguments."""
+    """The address of ``batch_kernel.run_batch_kernel`` as compiled for these arguments."""
     pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
-    return address_of(run_batch, types)
+    return address_of(run_batch_kernel, types)
 
 
 @inner

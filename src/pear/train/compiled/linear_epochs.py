@@ -14,9 +14,15 @@ from pear.clock import read_clock
 from pear.losses import PEARLoss, defaults
 from pear.optimality.status import Status
 from pear.problem import CostMap
-from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
-from pear.solvers.active_set.kernel_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
-from pear.solvers.active_set.kernel_calls import team_for_batch
+from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of_compiled_pass
+from pear.solvers.active_set.kernel_arrays import (
+    Array,
+    CompiledRegrets,
+    CompiledSolutions,
+    SampleCosts,
+    new_kernel_regrets,
+)
+from pear.solvers.active_set.kernel_threads import kernel_threads_for_batch
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 from pear.train.compiled.epoch_arrays import (
     Adam,
@@ -58,11 +64,11 @@ class LinearEpochs:
         self.flat = 0.0  # samples of the last epoch with a regret whose gradient is exactly zero
         assert isinstance(loss.decider.fused, CompiledPass)
         self.compiled_pass: CompiledPass = loss.decider.fused
-        n, rows, p = loss.problem.n, self.compiled_pass.rows, self.compiled_pass.equalities
+        n, rows, p = loss.problem.n, self.compiled_pass.programs.rows, self.compiled_pass.programs.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
-        samples, results = SampleCosts(*costs_room, *numbers[:2]), new_regrets(size, n, p, rows - p)
-        team = team_for_batch(size, n, rows)
+        samples, results = SampleCosts(*costs_room, *numbers[:2]), new_kernel_regrets(size, n, p, rows - p)
+        team = kernel_threads_for_batch(size, n, rows)
         self.room = BatchBuffers(samples, results, team, numbers[2], np.zeros(3))
         self.cost_map = _cost_map_arrays(loss.cost_map, n, self.features.dtype)
         factor = None if loss.problem.Q is None else self.compiled_pass.shared_factor(loss.chosen_smoothing or 0.0)
@@ -170,7 +176,7 @@ class LinearEpochs:
         assert lam is not None
         predicted, _, _, slots = (array[some].copy() for array in self.room.samples)
         outcome = CompiledSolutions._make(part[some].copy() for part in self.room.results.outcome)
-        parts = regrets_of(
+        parts = regrets_of_compiled_pass(
             CompiledRegrets(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots]
         )
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]

@@ -28,8 +28,12 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.kernel_functions import curvature_times, projection_rounding, weighted_rows
-from pear.solvers.active_set.gpu.kernel_method import OUTCOMES, PLACES
+from pear.solvers.active_set.gpu.gpu_method import OUTCOMES, PLACES
+from pear.solvers.active_set.gpu.kernel_products import (
+    kernel_product_of_rows,
+    kernel_product_rounding,
+    kernel_product_with_curvature,
+)
 
 FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = map(tl.constexpr, PLACES)
 RUNNING, OPTIMAL, NO_ROOM, SINGULAR, INFEASIBLE = map(tl.constexpr, OUTCOMES)
@@ -42,14 +46,14 @@ _ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 
 
 @triton.jit
-def _load_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
+def _load_dual_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
     """Load (chunk, width) the entries of the terms k; zeros at constraints that were added after term k."""
     counts = (k < count)[:, None] & (k[:, None] >= since[None, :]) & (j < size)[None, :]
     return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
 
 @triton.jit
-def _move_with_constraint(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def _dual_move_with_constraint(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and its entry at ``index``.
 
     The sum says how values and multipliers move with the constraint ``index``. For a constraint that is not held, it
@@ -63,12 +67,12 @@ def _move_with_constraint(terms, weight, index, first_term, since, count, size, 
         entry = tl.load(terms + k * size + index, mask=(k < count) & (k >= first_term), other=0.0)
         share = entry * tl.load(weight + k, mask=k < count, other=0.0)
         squares += share * entry
-        total += tl.sum(_load_terms(terms, since, k, count, size, j) * share[:, None], axis=0)
+        total += tl.sum(_load_dual_terms(terms, since, k, count, size, j) * share[:, None], axis=0)
     return total, tl.sum(squares)
 
 
 @triton.jit
-def _move_held_constraints(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def _dual_move_of_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weight_k (u_k · off) v_k for a vector ``off`` that is zero at constraints that are not held.
 
     At held constraints the result is the change of multipliers that moves the constraints by ``off``. Elsewhere it is
@@ -78,29 +82,29 @@ def _move_held_constraints(terms, weight, off, since, count, size, j, chunk: tl.
     total = tl.zeros_like(since).to(tl.float64)
     for first in range(0, count, chunk):
         k = first + c
-        tile = _load_terms(terms, since, k, count, size, j)
+        tile = _load_dual_terms(terms, since, k, count, size, j)
         share = tl.sum(tile * off[None, :], axis=1) * tl.load(weight + k, mask=k < count, other=0.0)
         total += tl.sum(tile * share[:, None], axis=0)
     return total
 
 
 @triton.jit
-def _kkt_times(  # type: ignore[no-untyped-def]
+def _dual_kkt_product(  # type: ignore[no-untyped-def]
     H, J, columns, w, scratch, n, R, j, diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr
 ):
     """Compute (Hx + Jᵀy, Jx) for w = (x, y); ``scratch`` has the size of w."""
-    total = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
+    total = kernel_product_with_curvature(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     if rows:
         tl.store(scratch + j, w, mask=j < n + R)
         tl.debug_barrier()
-        total += weighted_rows(columns, scratch, n, R, j - n, chunk)
-        total += weighted_rows(J, scratch + n, R, n, j, chunk)
+        total += kernel_product_of_rows(columns, scratch, n, R, j - n, chunk)
+        total += kernel_product_of_rows(J, scratch + n, R, n, j, chunk)
         tl.debug_barrier()
     return total
 
 
 @triton.jit
-def _correct_dual(  # type: ignore[no-untyped-def]
+def _correct_dual_point(  # type: ignore[no-untyped-def]
     response, H, J, columns, terms, weight, c, w, limit, scratch,
     since, count, j, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
@@ -112,16 +116,16 @@ def _correct_dual(  # type: ignore[no-untyped-def]
     ``terms`` are removed.
     """
     held = since >= 0
-    product = _kkt_times(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)
+    product = _dual_kkt_product(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)
     missing = tl.where(held | (j >= n), 0.0, -c - product)  # the multiplier of a held bound takes what is left there
-    step = curvature_times(response, missing, scratch, n, n + R, j, False, chunk)
+    step = kernel_product_with_curvature(response, missing, scratch, n, n + R, j, False, chunk)
     off = tl.where(held, tl.where(j < n, step, step + product - limit), 0.0)
-    total = _move_held_constraints(terms, weight, off, since, count, n + R, j, chunk)
+    total = _dual_move_of_held(terms, weight, off, since, count, n + R, j, chunk)
     return tl.where(j < n, tl.where(held, 0.0, step - total), tl.where(held, total, 0.0))
 
 
 @triton.jit
-def _farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+def _farther_dual_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
     """Combine two candidates of a parallel reduction: the code of the farther one, and the larger of their sizes."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
@@ -129,7 +133,7 @@ def _farther_candidate(distance, code, size, other_distance, other_code, other_s
 
 
 @triton.jit
-def _most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
+def _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
     """Find the constraint that is violated most.
 
     Returns:
@@ -137,7 +141,7 @@ def _most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type:
     """
     over = tl.where(since < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
-    worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, _farther_candidate)
+    worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, _farther_dual_candidate)
     rising = met % 2 == 1
     wanted = tl.where(worst > tl.maximum(_FEASIBLE * size, drift), met // 2, -1).to(tl.int32)
     gap = worst * tl.load(norm + wanted, mask=wanted >= 0, other=1.0)
@@ -145,7 +149,7 @@ def _most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type:
 
 
 @triton.jit
-def search_dual(  # type: ignore[no-untyped-def]
+def search_dual_kernel(  # type: ignore[no-untyped-def]
     response, response_outcome, H, J, columns, norm, lower, upper, cost,
     w_all, curvature_all, place_all, since_all, terms_all, weight_all, count_all, status,
     B, n, R, decisions, most_terms, response_stride, H_stride, J_stride, norm_stride, bound_stride,
@@ -193,17 +197,17 @@ def search_dual(  # type: ignore[no-untyped-def]
     place = tl.where(real, FREE, NOWHERE)
     since = tl.full((width,), -1, tl.int32)
     outcome = tl.load(response_outcome + tl.where(response_stride > 0, sample, 0))
-    x = -curvature_times(response, c, scratch, n, size, j, False, chunk)
+    x = -kernel_product_with_curvature(response, c, scratch, n, size, j, False, chunk)
     mu = tl.zeros((width,), tl.float64)  # negative at lower limits, positive at upper ones
     drift = _DRIFT * tl.max(tl.where(j < decisions, tl.abs(x), 0.0))
     count = 0
-    wanted, rising, gap = _most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
+    wanted, rising, gap = _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions)
     while (outcome == RUNNING) & (wanted >= 0):
         # how values and multipliers move with the multiplier of that constraint
         held = since >= 0
         alone = tl.load(response + wanted * size + j, mask=real & (held == 0), other=0.0)
         response_there = tl.load(response + wanted * (size + 1))
-        v, squares = _move_with_constraint(terms, weight, wanted, 0, since, count, size, j, chunk)
+        v, squares = _dual_move_with_constraint(terms, weight, wanted, 0, since, count, size, j, chunk)
         v -= alone
         pivot = response_there - squares
         depends = pivot <= _ROUNDOFF * response_there  # only multipliers can move
@@ -236,7 +240,7 @@ def search_dual(  # type: ignore[no-untyped-def]
         else:
             moved = lost.to(tl.int32)
             added = tl.max(tl.where(j == moved, since, -1))
-            v, squares = _move_with_constraint(terms, weight, moved, added, since, count, size, j, chunk)
+            v, squares = _dual_move_with_constraint(terms, weight, moved, added, since, count, size, j, chunk)
             tl.debug_barrier()  # all threads have read what is written next
             for first in range(added, count, chunk):
                 k = first + chunk_of
@@ -254,18 +258,18 @@ def search_dual(  # type: ignore[no-untyped-def]
         count += 1
         tl.debug_barrier()
         if wanted < 0:
-            wanted, rising, gap = _most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
+            wanted, rising, gap = _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions)
         if (count == most_terms) & (wanted >= 0) & (outcome == RUNNING):
             outcome = NO_ROOM
     if outcome == RUNNING:
         outcome = OPTIMAL
     w = tl.where(j < n, x, tl.where(since >= 0, mu, 0.0))
     for _ in range(_REFINEMENTS):
-        w += _correct_dual(
+        w += _correct_dual_point(
             response, H, J, columns, terms, weight, c, w, up, scratch, since, count, j, n, R, diagonal, rows, chunk
         )
     w = tl.where(j < n, tl.minimum(tl.maximum(w, lo), up), w)  # rounding may exceed a bound that is not held
-    curvature = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
+    curvature = kernel_product_with_curvature(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     out *= size
     tl.store(w_all + out + j, w, mask=real)
     tl.store(curvature_all + out + j, curvature, mask=real)
@@ -276,16 +280,16 @@ def search_dual(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def project_dual(  # type: ignore[no-untyped-def]
+def project_dual_kernel(  # type: ignore[no-untyped-def]
     response, H, J, columns, error, since_all, terms_all, weight_all, count_all, g_all, converged,
     n, R, decisions, most_terms, response_stride, H_stride, J_stride,
     diagonal: tl.constexpr, rows: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Project errors after the dual method, as ``project_primal`` does after the primal one.
+    """Project errors after the dual method, as ``project_primal_kernel`` does after the primal one.
 
     Args:
-        response, H, J, columns, their strides, n, R, decisions, most_terms: as in ``search_dual``.
-        since_all, terms_all, weight_all, count_all: as ``search_dual`` writes them.
+        response, H, J, columns, their strides, n, R, decisions, most_terms: as in ``search_dual_kernel``.
+        since_all, terms_all, weight_all, count_all: as ``search_dual_kernel`` writes them.
         error: (B, decisions).
         g_all: (B, n + R), written: the projection, then numbers without a meaning.
         converged: (B,) int8, written: whether the last correction is small.
@@ -304,12 +308,12 @@ def project_dual(  # type: ignore[no-untyped-def]
     e = tl.load(error + sample * decisions + j, mask=decision, other=0.0)
     since = tl.load(since_all + sample * size + j, mask=j < size, other=-1)
     count = tl.load(count_all + sample)
-    noise = projection_rounding(H, e, j, decisions, n, diagonal)
+    noise = kernel_product_rounding(H, e, j, decisions, n, diagonal)
     g = tl.zeros((width,), tl.float64)
     first = noise * 0.0
     change = first
     for k in range(0, _ROUNDS):
-        g_change = _correct_dual(
+        g_change = _correct_dual_point(
             response, H, J, columns, terms_all, weight_all, -e, g, g * 0.0, g_all,
             since, count, j, n, R, diagonal, rows, chunk,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set.gpu.kernel_method import RUNNING, SINGULAR, KernelMethod, KernelSolution, sample_stride
+from pear.solvers.active_set.gpu.gpu_method import RUNNING, SINGULAR, GPUMethod, GPUSolution, gpu_sample_stride
 from pear.solvers.linalg.cholesky_factor import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
@@ -41,7 +41,7 @@ class DualCurvature(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DualMethod(KernelMethod):
+class DualMethod(GPUMethod):
     """The dual method for bounds, inequalities and equalities. It needs no feasible point.
 
     Attributes:
@@ -106,12 +106,12 @@ class DualMethod(KernelMethod):
             qp: the programs.
             inverse: (B or 1, n, n) H⁻¹ where it is known, else None.
         """
-        from pear.solvers.active_set.gpu.inverse_kernel import invert
+        from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
         H, p, more = qp.H, len(self.independent), self.size - qp.n
         diagonal = H.diagonal(dim1=1, dim2=2)
         if inverse is None and not qp.diagonal:
-            response, outcome = invert(H.contiguous(), more)
+            response, outcome = invert_by_kernel(H.contiguous(), more)
         else:
             known = torch.diag_embed(1.0 / diagonal) if inverse is None else inverse
             response = pad(known.contiguous(), (0, more, 0, more))
@@ -128,9 +128,9 @@ class DualMethod(KernelMethod):
             _add_row_responses(response, self.J)
         return DualCurvature(H, response, outcome.expand(len(response)).contiguous())
 
-    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
-        """Solve B programs for K costs each, with one launch; see ``KernelMethod.solve``."""
-        from pear.solvers.active_set.gpu.dual_kernels import search_dual
+    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> GPUSolution:
+        """Solve B programs for K costs each, with one launch; see ``GPUMethod.solve``."""
+        from pear.solvers.active_set.gpu.dual_kernels import search_dual_kernel
 
         H, response, outcome = self.curvature(qp) if curvature is None else curvature
         (K, B, _), n, p, size, room = costs.shape, self.n, len(self.independent), self.size, self.room
@@ -139,17 +139,17 @@ class DualMethod(KernelMethod):
         place, since, count, status = (
             torch.empty(K, B, *shape, dtype=torch.int32, device=w.device) for shape in ((size,), (size,), (), ())
         )
-        search_dual[(K * B,)](
+        search_dual_kernel[(K * B,)](
             response, outcome, H, self.J, self.columns, self.norm, self.lower, self.upper, costs,
             w, Hx, place, since, terms, weight, count, status, B, n, self.R, qp.n, room,
-            *map(sample_stride, (response, H, self.J, self.norm, self.lower)), **self._launch_sizes(H),
+            *map(gpu_sample_stride, (response, H, self.J, self.norm, self.lower)), **self._launch_sizes(H),
         )  # fmt: skip
         if p:  # Kx has Aᵀ times the multipliers in it
             y = w[..., qp.n : n]
             Hx = Hx[..., : qp.n] - (tmatvec(self.A, y) if len(self.A) == 1 else (y[:, :, None] @ self.A)[:, :, 0])
         kept = (response, H, *(part[0] for part in (since, terms, weight, count)))
         point = (w, Hx, self._row_multipliers(w, qp.p), place)
-        return KernelSolution.of(qp, point, since[..., n:], status, method=self, kept=kept, projection=self._project)
+        return GPUSolution.of(qp, point, since[..., n:], status, method=self, kept=kept, projection=self._project)
 
     def _row_multipliers(self, w: Tensor, p: int) -> Tensor:
         """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R)."""
@@ -161,15 +161,15 @@ class DualMethod(KernelMethod):
         return torch.cat([equalities, w[..., self.n :]], 2)
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``KernelSolution.project``."""
-        from pear.solvers.active_set.gpu.dual_kernels import project_dual
+        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``GPUSolution.project``."""
+        from pear.solvers.active_set.gpu.dual_kernels import project_dual_kernel
 
         B, decisions = e.shape
         g, converged = e.new_empty(B, self.size), torch.empty(B, dtype=torch.int8, device=e.device)
         sizes = self._launch_sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
-        project_dual[(B,)](
+        project_dual_kernel[(B,)](
             response, H, self.J, self.columns, e.contiguous(), *kept, g, converged, self.n,
-            self.R, decisions, self.room, *map(sample_stride, (response, H, self.J)), **sizes,
+            self.R, decisions, self.room, *map(gpu_sample_stride, (response, H, self.J)), **sizes,
         )  # fmt: skip
         return g[:, :decisions], converged.bool()
 
@@ -193,12 +193,12 @@ def _add_equality_responses(response: Tensor, A: Tensor) -> Tensor:
     Returns:
         (B,) int32 RUNNING, or SINGULAR where there is no inverse.
     """
-    from pear.solvers.active_set.gpu.inverse_kernel import invert
+    from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
     B, (p, n) = len(response), A.shape[1:]
     some, these = slice(0, n), slice(n, n + p)
     moved = torch.bmm(response[:, some, some], A.mT.expand(B, n, p))
-    middle, outcome = invert(torch.bmm(A.expand(B, p, n), moved))
+    middle, outcome = invert_by_kernel(torch.bmm(A.expand(B, p, n), moved))
     share = torch.bmm(middle, moved.mT)
     response[:, some, some].baddbmm_(moved, share, alpha=-1)
     response[:, these, some] = share

@@ -27,14 +27,14 @@ from pear.problem.matrix import matvec
 from pear.problem.tensor_conversion import float_dtype
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu.dual_method import DualCurvature
+from pear.solvers.active_set.gpu.gpu_method import GPUSolution
 from pear.solvers.active_set.gpu.gpu_points import (
-    CurvedPrograms,
-    DeviceRegrets,
-    TangentSpace,
-    tangent_space,
-    verify_points,
+    GPUPrograms,
+    GPURegrets,
+    GPUTangentSpace,
+    gpu_tangent_space,
+    verify_gpu_points,
 )
-from pear.solvers.active_set.gpu.kernel_method import KernelSolution
 from pear.solvers.fused_pass import FusedDecisions
 from pear.solvers.normal_component import add_normal_component
 from pear.solvers.regret_call import RegretCall, RegretCallResults
@@ -55,7 +55,7 @@ class GPUPass:
     def __init__(self, problem: Problem, solver: str) -> None:
         self.problem, self._solver = problem, solver
         self._smoothing: float | None = None
-        self._own: CurvedPrograms | None = None
+        self._own: GPUPrograms | None = None
         self._plan: gpu.GPUPlan | None = None
         self._store = GraphStore()
         self._curvatures: dict[Hashable, DualCurvature] = {}
@@ -84,7 +84,7 @@ class GPUPass:
         if own is None:
             return None
 
-        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, TangentSpace, Tensor]:
+        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, GPUTangentSpace, Tensor]:
             return self.decide_on_device(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
 
         while True:
@@ -99,7 +99,7 @@ class GPUPass:
             if not self._current_plan.adapt(tangent.solution):
                 return None
 
-    def decide_on_device(self, cost: Tensor, programs: CurvedPrograms) -> tuple[Tensor, TangentSpace, Tensor]:
+    def decide_on_device(self, cost: Tensor, programs: GPUPrograms) -> tuple[Tensor, GPUTangentSpace, Tensor]:
         """Solve a batch without reading anything back to the host.
 
         An arbitrary error is projected here. If that projection converges, the backward pass need not check its own.
@@ -110,8 +110,8 @@ class GPUPass:
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
-        points = verify_points(programs, c, solution)
-        tangent, sure = tangent_space(points, programs, len(c))
+        points = verify_gpu_points(programs, c, solution)
+        tangent, sure = gpu_tangent_space(points, programs, len(c))
         probed = tangent.project(self._probe_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = points.good if programs.usable is None else points.good & programs.usable
@@ -140,7 +140,7 @@ class GPUPass:
         reused, repaired = (flags.view(torch.bool) for flags in never)
         return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
-    def _regret_function(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
+    def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPURegrets], tuple[Any, ...], Hashable]:
         """Choose the function that computes the regrets of a call.
 
         Returns:
@@ -151,7 +151,7 @@ class GPUPass:
         own_true = call.true_Q is self.problem.Q
         given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
-        def regret(own: CurvedPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> DeviceRegrets:
+        def regret(own: GPUPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> GPURegrets:
             if not given:
                 return self.regret_on_device(predicted, true, injection, (own, own))
             programs = self._with_curvature(own, given[0], smoothing)
@@ -166,7 +166,7 @@ class GPUPass:
         return regret, given, ("regret", injection, shared, own_true)
 
     def _run_or_replay(
-        self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
+        self, name: Hashable, own: GPUPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, CapturedGraph | None]:
         """Compute ``function(*tensors)``, by a CUDA graph where that saves time.
 
@@ -190,9 +190,9 @@ class GPUPass:
         predicted: Tensor,
         true_cost: Tensor,
         injection: float,
-        pair: tuple[CurvedPrograms, CurvedPrograms],
+        pair: tuple[GPUPrograms, GPUPrograms],
         change: Tensor | None = None,
-    ) -> DeviceRegrets:
+    ) -> GPURegrets:
         """Compute regrets and gradients of a batch without reading anything back to the host.
 
         Args:
@@ -207,9 +207,9 @@ class GPUPass:
         solution = self._solve_both(programs, true, c)
         x, best = solution.x[:B], solution.x[B:]
         d = x - best
-        points = verify_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
+        points = verify_gpu_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
         verdict = points.verdict
-        tangent, sure = tangent_space(points, programs, B)
+        tangent, sure = gpu_tangent_space(points, programs, B)
         error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
@@ -219,7 +219,7 @@ class GPUPass:
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
-        return DeviceRegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
+        return GPURegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
 
     def restore(self) -> None:
         """Do nothing: the pass keeps no rows of samples."""
@@ -232,7 +232,7 @@ class GPUPass:
         assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
-    def _solve_both(self, programs: CurvedPrograms, true: CurvedPrograms, c: Tensor) -> KernelSolution:
+    def _solve_both(self, programs: GPUPrograms, true: GPUPrograms, c: Tensor) -> GPUSolution:
         """Solve B programs with predicted and B with true objectives for costs c (2B, n).
 
         Only the first B solutions keep what a projection needs.
@@ -243,7 +243,7 @@ class GPUPass:
         predicted = plan.solve(replace(programs.qp, c=c[:B]), self._curvature(programs))
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
-    def _curvature(self, programs: CurvedPrograms) -> DualCurvature | None:
+    def _curvature(self, programs: GPUPrograms) -> DualCurvature | None:
         """Return what the dual method computes from H alone; None where H differs by sample or comes with the call.
 
         It is computed once for a problem.
@@ -266,7 +266,7 @@ class GPUPass:
 
     def _programs_for_call(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
-    ) -> CurvedPrograms | None:
+    ) -> GPUPrograms | None:
         """Return the programs of a call, without its costs and curvatures; None where the pass cannot take the call.
 
         Args:
@@ -292,7 +292,7 @@ class GPUPass:
         shared = own.qp.shares_constraints  # a plan is for the constraints of all samples
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
-    def _own_programs(self, smoothing: float) -> CurvedPrograms | None:
+    def _own_programs(self, smoothing: float) -> GPUPrograms | None:
         """Return the programs of the whole problem; None where no kernel takes them. They are prepared once per λ."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
@@ -300,16 +300,18 @@ class GPUPass:
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
-            self._plan = qp.prepare_once(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
+            self._plan = (
+                qp.prepare_once(self._solver, gpu.make_gpu_plan) if curved and gpu.supports_gpu_plan(qp) else None
+            )
             if self._plan is not None:
                 if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
-                sizes = sizes if _any_on_device(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = CurvedPrograms(qp, sizes, definite=not _any_on_device(is_not_definite(qp)))
+                sizes = sizes if _read_gpu_flag(qp.lb == qp.ub) else replace(sizes, pinned=None)
+                self._own = GPUPrograms(qp, sizes, definite=not _read_gpu_flag(is_not_definite(qp)))
         return self._own
 
-    def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:
+    def _with_curvature(self, own: GPUPrograms, Q: Tensor, smoothing: float) -> GPUPrograms:
         """Return the programs with the curvature Q of a call in place of their own.
 
         Args:
@@ -328,9 +330,9 @@ class GPUPass:
         factor, info = torch.linalg.cholesky_ex(H)
         usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
         usable = usable & (asymmetry <= SYMMETRY[float_dtype(Q) or torch.float64] * largest)
-        return CurvedPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
+        return GPUPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 
-def _any_on_device(flags: Tensor) -> bool:
+def _read_gpu_flag(flags: Tensor) -> bool:
     """True where a flag is true. This waits for the device, and is used only when a problem is prepared."""
     return bool(flags.any())

@@ -15,8 +15,8 @@ from torch import Tensor
 from pear.optimality.definiteness import is_not_definite
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
-from pear.solvers.active_set.gpu.kernel_method import KernelMethod, KernelSolution
-from pear.solvers.active_set.gpu.primal_method import ElasticPrimal, VertexPrimal
+from pear.solvers.active_set.gpu.gpu_method import GPUMethod, GPUSolution
+from pear.solvers.active_set.gpu.primal_method import ElasticPrimalMethod, VertexPrimalMethod
 
 _MAX_VARIABLES = 1024
 _MAX_PRIMAL_ROWS = 32
@@ -26,22 +26,22 @@ _SHARE_OF_MEMORY = 0.25  # of the GPU, that a launch may use
 _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 
-def supports(qp: QuadraticProgram) -> bool:
+def supports_gpu_plan(qp: QuadraticProgram) -> bool:
     """True for programs on a GPU that a kernel takes, where Triton is installed."""
-    return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_method(qp)
+    return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_gpu_method(qp)
 
 
-def has_method(qp: QuadraticProgram) -> bool:
+def has_gpu_method(qp: QuadraticProgram) -> bool:
     """True for programs that are small enough for a kernel, and that one of the methods can solve.
 
     The dual method needs H⁻¹. Where it is the only one, this waits for the device to say whether any sample has H⁻¹.
     """
     rows = qp.p + qp.m
-    small = fits_kernel(qp.n, rows, qp.is_linear)
+    small = fits_gpu_kernel(qp.n, rows, qp.is_linear)
     return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_not_definite(qp).all()))
 
 
-def fits_kernel(n: int, rows: int, linear: bool) -> bool:
+def fits_gpu_kernel(n: int, rows: int, linear: bool) -> bool:
     """True for programs of n variables and this number of rows that are small enough for a kernel."""
     dual = not linear and n + rows <= _MAX_DUAL_SIZE
     return n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
@@ -59,9 +59,9 @@ class GPUPlan:
         settled: True where the method has been chosen.
     """
 
-    method: KernelMethod
+    method: GPUMethod
     settled: bool = False
-    _primal: KernelMethod | None = None
+    _primal: GPUMethod | None = None
 
     @property
     def state(self) -> tuple[str, int]:
@@ -94,11 +94,11 @@ class GPUPlan:
         assert isinstance(self.method, DualMethod)
         return self.method.curvature(qp, inverse)
 
-    def solve(self, qp: QuadraticProgram, curvature: DualCurvature | None = None) -> KernelSolution:
+    def solve(self, qp: QuadraticProgram, curvature: DualCurvature | None = None) -> GPUSolution:
         """Solve a batch of programs; see ``solve_all``."""
         return self.solve_all(qp, qp.c[None], curvature)
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> GPUSolution:
         """Solve B programs with the constraints of the plan for K costs each.
 
         Args:
@@ -114,7 +114,7 @@ class GPUPlan:
             self._choose_method(solution)
         return solution
 
-    def _choose_method(self, solution: KernelSolution) -> None:
+    def _choose_method(self, solution: GPUSolution) -> None:
         """Choose the method from the solutions of the first batch, once their working sets have enough room.
 
         This waits for the device.
@@ -129,7 +129,7 @@ class GPUPlan:
         if small and (no_room or float(steps) <= _MOSTLY_HELD * qp.n):
             self._primal, self.method = self.method, DualMethod.of(qp, min(int(held.max()), qp.n) + _SPARE_TERMS)
 
-    def adapt(self, solution: KernelSolution) -> bool:
+    def adapt(self, solution: GPUSolution) -> bool:
         """Change the plan where samples failed: more room for working sets, or the primal method in place of the dual.
 
         This waits for the device.
@@ -148,12 +148,12 @@ class GPUPlan:
         return self.state != before
 
 
-def prepare(qp: QuadraticProgram) -> GPUPlan | None:
+def make_gpu_plan(qp: QuadraticProgram) -> GPUPlan | None:
     """Make the plan for programs with these constraints; None where they have no feasible point.
 
     Programs with many rows are for the dual method alone. The others begin with the primal method.
     """
     if qp.p + qp.m > _MAX_PRIMAL_ROWS:
         return GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)
-    method = VertexPrimal.of(qp) if qp.shares_constraints else ElasticPrimal.of(qp)
+    method = VertexPrimalMethod.of(qp) if qp.shares_constraints else ElasticPrimalMethod.of(qp)
     return None if method is None else GPUPlan(method)

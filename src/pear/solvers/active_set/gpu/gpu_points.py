@@ -18,11 +18,11 @@ from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
 from pear.optimality.verification import Verification, verify
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set.gpu.kernel_method import KernelSolution
+from pear.solvers.active_set.gpu.gpu_method import GPUSolution
 
 
 @dataclass(frozen=True)
-class CurvedPrograms:
+class GPUPrograms:
     """The programs of a batch without their costs.
 
     Attributes:
@@ -39,7 +39,7 @@ class CurvedPrograms:
     usable: Tensor | None = None
     factor: Tensor | None = None
 
-    def __getitem__(self, rows: Tensor) -> CurvedPrograms:
+    def __getitem__(self, rows: Tensor) -> GPUPrograms:
         """Select the programs of some samples, where every sample has a curvature of its own."""
         sizes = self.sizes
         some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
@@ -66,12 +66,12 @@ class CurvedPrograms:
         return first + matvec(self.inverse, e - matvec(self.qp.H, first))
 
     @cached_property
-    def twice(self) -> CurvedPrograms:
+    def twice(self) -> GPUPrograms:
         """The constraints and sizes of the batch, each twice, for the verification of 2B points. H is not repeated."""
         sizes = Sizes(**_doubled(self.sizes, (one.name for one in fields(self.sizes))))
         return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=sizes)
 
-    def joined(self, other: CurvedPrograms, B: int) -> CurvedPrograms:
+    def joined(self, other: GPUPrograms, B: int) -> GPUPrograms:
         """Like ``twice``, but the second half has the sizes of ``other``, B programs with the same constraints."""
 
         def both(name: str) -> Tensor:
@@ -92,11 +92,11 @@ def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
 
 
-class DeviceRegrets(NamedTuple):
-    """Regrets of a batch on the device, before anything has been read back.
+class GPURegrets(NamedTuple):
+    """RegretCallResults of a batch on the device, before anything has been read back.
 
     Attributes:
-        value, exact, injected, x, best, kkt_residual: as in ``Regrets``.
+        value, exact, injected, x, best, kkt_residual: as in ``RegretCallResults``.
         good: (B,) bool, True where they can be trusted.
         solution: the kernel's solutions.
     """
@@ -108,16 +108,16 @@ class DeviceRegrets(NamedTuple):
     best: Tensor
     kkt_residual: Tensor
     good: Tensor
-    solution: KernelSolution
+    solution: GPUSolution
 
-    def copied(self) -> DeviceRegrets:
+    def copied(self) -> GPURegrets:
         """Copy the tensors out of the memory of a CUDA graph; ``good`` is copied to the CPU."""
         value, residual = torch.stack([self.value, self.kkt_residual])
         exact, injected, x, best = torch.stack(self[1:5])
-        return DeviceRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
+        return GPURegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
 
 
-class VerifiedPoints(NamedTuple):
+class GPUPoints(NamedTuple):
     """Solutions of the kernel with the verdict on them.
 
     Attributes:
@@ -127,14 +127,14 @@ class VerifiedPoints(NamedTuple):
         fixed: (K, n) bool, variables held at a bound.
     """
 
-    solution: KernelSolution
+    solution: GPUSolution
     verdict: Verification
     good: Tensor
     fixed: Tensor
 
 
 @dataclass(eq=False)
-class TangentSpace:
+class GPUTangentSpace:
     """Projects errors at solutions of the kernel, also where tight constraints are not in the working set.
 
     Its tensors may lie in the memory of a CUDA graph until ``keep`` is called.
@@ -148,7 +148,7 @@ class TangentSpace:
         proven: True where an earlier projection has shown that all projections are right.
     """
 
-    solution: KernelSolution
+    solution: GPUSolution
     tight: Tensor
     tight_rows: Tensor
     G: Tensor
@@ -177,7 +177,7 @@ class TangentSpace:
         self.solution, self.tight, self.tight_rows = self.solution.copied(), self.tight.clone(), self.tight_rows.clone()
 
 
-def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution) -> VerifiedPoints:
+def verify_gpu_points(programs: GPUPrograms, c: Tensor, solution: GPUSolution) -> GPUPoints:
     """Verify the kernel's solutions and their multipliers for costs c (K, n)."""
     qp, x = replace(programs.qp, c=c), solution.x
     working = ActiveSet(solution.rows, solution.lower, solution.upper)
@@ -188,10 +188,10 @@ def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution)
     duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
     verdict = verify(qp, x, duals, working, left, programs.sizes)
     good = verdict.solved & solution.optimal & (verdict.units.cost[:, 0] <= LARGEST)
-    return VerifiedPoints(solution, verdict, good, fixed)
+    return GPUPoints(solution, verdict, good, fixed)
 
 
-def tangent_space(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
+def gpu_tangent_space(points: GPUPoints, programs: GPUPrograms, B: int) -> tuple[GPUTangentSpace, Tensor | None]:
     """Return the tangent spaces at the first B points, and where they show whether the decision is unique.
 
     A weakly active constraint can hide that a decision is not unique. With a definite H every decision is unique.
@@ -204,7 +204,7 @@ def tangent_space(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> t
     s, qp = verdict.relative, verdict.qp
     tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & ~points.fixed[:B]
     tight_rows = (s.slack_rows[:B] <= TIGHT) & ~solution.rows[:B] if qp.m else solution.rows[:B]
-    tangent = TangentSpace(solution, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
+    tangent = GPUTangentSpace(solution, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
     if programs.definite:
         return tangent, None
     _, weak = exact_active_set(qp, s, verdict.working)

@@ -13,16 +13,16 @@ import triton.language as tl
 from torch import Tensor
 
 from pear.optimality import rule
-from pear.solvers.active_set.gpu import kernel_method
+from pear.solvers.active_set.gpu import gpu_method
 
 LAUNCH = {32: (1, 255), 64: (2, 255)}
 """Launch settings by the size of the matrix that one block inverts: warps, and registers of a thread."""
 
-SINGULAR = tl.constexpr(kernel_method.SINGULAR)
+SINGULAR = tl.constexpr(gpu_method.SINGULAR)
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
 
-def invert(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
+def invert_by_kernel(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
     """Invert matrices without waiting for the device.
 
     Args:
@@ -35,27 +35,27 @@ def invert(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
     """
     B, n, _ = H.shape
     inverse = H.new_empty(B, n + more, n + more)
-    outcome = torch.full((B,), kernel_method.RUNNING, dtype=torch.int32, device=H.device)
-    _invert_part(inverse, H, H, outcome, 0, n)
+    outcome = torch.full((B,), gpu_method.RUNNING, dtype=torch.int32, device=H.device)
+    _invert_part_by_kernel(inverse, H, H, outcome, 0, n)
     return inverse, outcome
 
 
-def _invert_part(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
+def _invert_part_by_kernel(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
     """Invert rows and columns ``first`` to ``last`` of ``source``, which may be the same tensor as ``inverse``."""
     if last - first <= max(LAUNCH):
         size = next(k for k in LAUNCH if k >= last - first)
         warps, registers = LAUNCH[size]
         rows = (source.shape[1], H.shape[1], inverse.shape[1])
-        invert_block[(len(H),)](
+        invert_block_kernel[(len(H),)](
             source, H, inverse, outcome, *rows, first, last, size=size, num_warps=warps, maxnreg=registers
         )
         return
     middle = (first + last) // 2
     a, b = slice(first, middle), slice(middle, last)
-    _invert_part(inverse, source, H, outcome, first, middle)
+    _invert_part_by_kernel(inverse, source, H, outcome, first, middle)
     solved = inverse[:, a, a] @ source[:, a, b]
     inverse[:, b, b] = torch.baddbmm(source[:, b, b], source[:, a, b].mT, solved, alpha=-1)
-    _invert_part(inverse, inverse, H, outcome, middle, last)
+    _invert_part_by_kernel(inverse, inverse, H, outcome, middle, last)
     off = solved @ inverse[:, b, b]
     inverse[:, a, a].baddbmm_(off, solved.mT)
     torch.neg(off, out=inverse[:, a, b])
@@ -63,13 +63,13 @@ def _invert_part(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, fi
 
 
 @triton.jit
-def _three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
+def _three_inverse_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
     """Combine two triples of a parallel reduction by adding them."""
     return first + other_first, second + other_second, third + other_third
 
 
 @triton.jit
-def invert_block(  # type: ignore[no-untyped-def]
+def invert_block_kernel(  # type: ignore[no-untyped-def]
     source, H, inverse, outcome, n, H_rows, inverse_rows, first, last, size: tl.constexpr
 ):
     """Invert a part of each matrix by bordering, two rows and columns at a time. One block per sample.
@@ -96,7 +96,7 @@ def invert_block(  # type: ignore[no-untyped-def]
         dd = tl.load(source + (t + 1) * (n + 1), mask=second, other=1.0)
         u = tl.sum(M * c[:, None], axis=0)
         v = tl.sum(M * d[:, None], axis=0)
-        uc, ud, vd = tl.reduce((u * c, u * d, v * d), 0, _three_sums)
+        uc, ud, vd = tl.reduce((u * c, u * d, v * d), 0, _three_inverse_sums)
         pivot = cc - uc
         ratio = (cd - ud) / pivot
         pivot_after = dd - vd - ratio * (cd - ud)

@@ -14,16 +14,17 @@ from torch.nn.functional import pad
 from pear.problem.matrix import matrix_row_squares, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import kernel_arrays
-from pear.solvers.active_set import kernel_calls as batch
-from pear.solvers.active_set.gpu.kernel_method import (
+from pear.solvers.active_set.gpu.gpu_method import (
     AT_LOWER,
     AT_UPPER,
     FREE,
     UNBOUNDED,
-    KernelMethod,
-    KernelSolution,
-    sample_stride,
+    GPUMethod,
+    GPUSolution,
+    gpu_sample_stride,
 )
+from pear.solvers.active_set.kernel_calls import call_kernel_for_start
+from pear.solvers.active_set.program_packing import pack_programs
 
 _CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
 _WIDE = 256  # from more variables on a block has eight warps at least
@@ -51,7 +52,7 @@ class WorkingSet:
 
 
 @dataclass(frozen=True, eq=False)
-class PrimalMethod(KernelMethod):
+class PrimalMethod(GPUMethod):
     """The primal method: rows, bounds and a feasible point to start from.
 
     Attributes:
@@ -114,8 +115,8 @@ class PrimalMethod(KernelMethod):
         """Return the costs (K, B, n) of the kernel's programs."""
         return costs
 
-    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
-        """Solve B programs for K costs each, with one launch; see ``KernelMethod.solve``."""
+    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> GPUSolution:
+        """Solve B programs for K costs each, with one launch; see ``GPUMethod.solve``."""
         (K, B, _), n, R, room = costs.shape, self.n, self.R, self.room
         costs = self.extend_costs(costs, qp).contiguous()
         H = self.extend_curvature(qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H, qp).contiguous()
@@ -127,7 +128,8 @@ class PrimalMethod(KernelMethod):
         self._launch_search(H, costs, (x, y, Hx, place, row_position, position, slot, M, status), qp.diagonal)
         kept, projection = (H, slot, position, row_position[0], M), partial(self._project, qp.diagonal)
         held = row_position[..., qp.p :]
-        solution = KernelSolution.of(qp, (x, Hx, y, place), held, status, method=self, kept=kept, projection=projection)
+        point = x, Hx, y, place
+        solution = GPUSolution.of(qp, point, held, status, method=self, kept=kept, projection=projection)
         if not self.elastic:
             return solution
         feasible = (place[..., -1] == AT_LOWER) & (x[..., -1] == 0)  # nothing of the violation is left
@@ -135,32 +137,32 @@ class PrimalMethod(KernelMethod):
 
     def _launch_search(self, H: Tensor, costs: Tensor, written: tuple[Tensor, ...], diagonal: bool) -> None:
         """Launch the kernel that searches for the solutions and fills the tensors of ``written``."""
-        from pear.solvers.active_set.gpu.primal_kernels import search_primal
+        from pear.solvers.active_set.gpu.primal_kernels import search_primal_kernel
 
         start, (K, B, n) = self.working_set, costs.shape
         at_once = K * B <= _FEW_BLOCKS and not self.elastic  # later costs start from where the first became feasible
         blocks, each = (K * B, 1) if at_once else (B, K)
         order = torch.empty(blocks, self.room, dtype=torch.int32, device=costs.device)
-        search_primal[(blocks,)](
+        search_primal_kernel[(blocks,)](
             H, self.J, self.columns, self.row_size, self.limit, self.lower, self.upper, costs,
             self.x, self.place, start.slot, start.position, start.row_position, start.M,
             *written, order, torch.empty_like(order, dtype=costs.dtype), B, n, self.R, self.equalities,
-            *map(sample_stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
+            *map(gpu_sample_stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
             start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._launch_sizes(),
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``KernelSolution.project``."""
-        from pear.solvers.active_set.gpu.primal_kernels import project_primal
+        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``GPUSolution.project``."""
+        from pear.solvers.active_set.gpu.primal_kernels import project_primal_kernel
 
         (B, n), sizes = e.shape, self._launch_sizes()
         if sizes["width"] <= _WIDE:  # two small blocks on an SM are faster than a large one
             sizes["num_warps"] = min(sizes["num_warps"], 4)
         e = pad(e, (0, 1)) if self.elastic else e.contiguous()  # the last variable of an elastic start is held
         g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
-        project_primal[(B,)](
-            H, self.J, self.columns, e, *kept, g, converged, self.n, self.R, sample_stride(H), sample_stride(self.J),
-            diagonal=diagonal, **sizes,
+        project_primal_kernel[(B,)](
+            H, self.J, self.columns, e, *kept, g, converged, self.n, self.R,
+            gpu_sample_stride(H), gpu_sample_stride(self.J), diagonal=diagonal, **sizes,
         )  # fmt: skip
         return g[:, :n], converged.bool()
 
@@ -178,13 +180,13 @@ class PrimalMethod(KernelMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class VertexPrimal(PrimalMethod):
+class VertexPrimalMethod(PrimalMethod):
     """The primal method for constraints that all samples share. It starts from a vertex of the feasible set."""
 
     @classmethod
-    def of(cls, qp: QuadraticProgram) -> VertexPrimal | None:
+    def of(cls, qp: QuadraticProgram) -> VertexPrimalMethod | None:
         """Find a vertex on the CPU; None where there is no feasible point."""
-        start = batch.default_start(batch.pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
+        start = call_kernel_for_start(pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
         if not int(start.has_start[0]):
             return None
         n, device, place = qp.n, qp.c.device, start.place[0]
@@ -205,7 +207,7 @@ class VertexPrimal(PrimalMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class ElasticPrimal(PrimalMethod):
+class ElasticPrimalMethod(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
     The point x⁰ lies at the bounds. Let v be Jx⁰ − limit in the rows that x⁰ violates, and zero elsewhere. With t = 1,
@@ -221,7 +223,7 @@ class ElasticPrimal(PrimalMethod):
     distance: Tensor
 
     @classmethod
-    def of(cls, qp: QuadraticProgram) -> ElasticPrimal:
+    def of(cls, qp: QuadraticProgram) -> ElasticPrimalMethod:
         """Make the method with its start at the bounds."""
         B = max(len(getattr(qp, name)) for name in _CONSTRAINTS)
         A, b, G, h, lower, upper = (v.expand(B, *v.shape[1:]) for v in (getattr(qp, k) for k in _CONSTRAINTS))

@@ -15,7 +15,7 @@ _NEGLIGIBLE = tl.constexpr(rule.NEGLIGIBLE)
 # A vector whose parts all threads need goes through memory: a gather of every part would make the block wait dozens of
 # times.
 @triton.jit
-def weighted_rows(matrix, weights, count, stride, column, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def kernel_product_of_rows(matrix, weights, count, stride, column, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weights_k matrix[k, column] over k < count.
 
     The sum is zero where ``column`` is not one of the ``stride`` columns. Rows of weight zero are not read.
@@ -32,7 +32,7 @@ def weighted_rows(matrix, weights, count, stride, column, chunk: tl.constexpr): 
 
 
 @triton.jit
-def curvature_times(  # type: ignore[no-untyped-def]
+def kernel_product_with_curvature(  # type: ignore[no-untyped-def]
     H, v, scratch, n, stride, j, diagonal: tl.constexpr, chunk: tl.constexpr
 ):
     """Compute H v for v (width,), which is zero beyond n.
@@ -44,13 +44,13 @@ def curvature_times(  # type: ignore[no-untyped-def]
     else:
         tl.store(scratch + j, v, mask=j < n)
         tl.debug_barrier()
-        total = weighted_rows(H, scratch, n, stride, j, chunk)
+        total = kernel_product_of_rows(H, scratch, n, stride, j, chunk)
         tl.debug_barrier()  # a thread that is ahead must not write where others read
     return total
 
 
 @triton.jit
-def projection_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
+def kernel_product_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return a bound on the rounding errors in H⁻¹e, relative to which a projection of e is zero."""
     step = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))

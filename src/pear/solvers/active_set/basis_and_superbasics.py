@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import FEASIBLE, RANK, ROUNDOFF
+from pear.optimality.rule import FEASIBLE, RANK, ROUNDOFF, SHARP
 from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.compiled_sizes import measure_compiled_sizes
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
-from pear.solvers.active_set.program_products import measure_primal_sizes, set_row_residuals
-from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, STEEP, UNBALANCED
+from pear.solvers.active_set.program_products import add_abs_row_products, subtract_row_products
+from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, REFRESH, STEEP, UNBALANCED
 
 
 @inner
-def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
+def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
     """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate.
 
     A row whose variables are all zero up to rounding has a residual as large as its terms, and never passes. In the
@@ -21,22 +22,22 @@ def set_basic_variables(D: ProgramData, w: Workspace, goal: float) -> bool:
     """
     R = len(D.J)
     for _ in span(REFINEMENTS):
-        if set_row_residuals(D, w) <= goal:
+        if set_basis_residuals(D, w) <= goal:
             return True
         for b in span(R):
             s = 0.0
             for k in span(R):
                 s += w.inverse[b, k] * w.left[k]
             w.x[w.basis[b]] += s
-    if set_row_residuals(D, w) <= FEASIBLE:
+    if set_basis_residuals(D, w) <= FEASIBLE:
         return True
-    return w.tally[ix.PATIENT] == 1 and are_rows_met(D, w)
+    return w.tally[ix.PATIENT] == 1 and basics_meet_rows(D, w)
 
 
 @inner
-def are_rows_met(D: ProgramData, w: Workspace) -> bool:
+def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
     """True where every row is met up to rounding: its residual in ``w.left`` is tiny relative to its terms."""
-    measure_primal_sizes(D, w)
+    measure_compiled_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
             return False
@@ -90,7 +91,7 @@ def invert_basis(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def set_inverse_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
+def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
     """Write B⁻¹ times the column of variable j to ``out``."""
     R, n = D.J.shape
     if j >= n:
@@ -117,12 +118,12 @@ def set_inverse_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None
 def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
     """Compute W, whose rows are B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
-        set_inverse_column(D, w.sup[t], w, w.W[t])
+        apply_basis_inverse(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
 
 
 @inner
-def exchange_basic(w: Workspace, b: int, column: Array) -> None:
+def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
     """Update the inverse and W when a variable becomes basic at position b.
 
     Args:
@@ -165,13 +166,13 @@ def drop_superbasic(w: Workspace, t: int) -> None:
 
 
 @inner
-def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
+def swap_basic_and_superbasic(w: Workspace, b: int, t: int, place: int) -> None:
     """Make the superbasic variable at position t basic in place of the one at position b, which goes to a bound."""
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
     drop_superbasic(w, t)
-    exchange_basic(w, b, w.column)
+    replace_basic_variable(w, b, w.column)
     w.basis[b] = entering
     w.place[entering] = ix.BASIC
     w.place[leaving] = place
@@ -200,7 +201,7 @@ def rebalance_basis(w: Workspace) -> bool:
         leaving, entering, pivot = w.basis[best], w.sup[t], w.W[t, best]
         for b in span(R):
             w.column[b] = w.W[t, b]
-        exchange_basic(w, best, w.column)
+        replace_basic_variable(w, best, w.column)
         for b in span(R):
             w.W[t, b] = 1.0 / pivot if b == best else -w.column[b] / pivot
         w.basis[best], w.sup[t] = entering, leaving
@@ -215,12 +216,12 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
     t = w.tally[ix.SUPERS]
     w.sup[t] = j
     w.place[j] = ix.SUPER
-    set_inverse_column(D, j, w, w.W[t])
+    apply_basis_inverse(D, j, w, w.W[t])
     w.tally[ix.SUPERS] = t + 1
 
 
 @inner
-def hold_tight_constraints(w: Workspace) -> bool:
+def make_tight_nonbasic(w: Workspace) -> bool:
     """Add every tight constraint to the working set.
 
     A superbasic variable at its bound becomes nonbasic. A basic variable at its bound first changes places with a
@@ -248,7 +249,7 @@ def hold_tight_constraints(w: Workspace) -> bool:
         for a in span(len(w.inverse)):
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
-            swap_basic(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
+            swap_basic_and_superbasic(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
         else:
             held = held and abs(w.W[best, b]) <= ROUNDOFF * max(1.0, largest)
     return held
@@ -264,3 +265,64 @@ def is_basis_steep(w: Workspace) -> bool:
         if total > STEEP:
             return True
     return False
+
+
+@inner
+def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
+    """Put nonbasic variables on bounds that exist and superbasic ones between theirs; compute the basic ones.
+
+    Returns:
+        False where the basic variables cannot be computed accurately.
+    """
+    R, n = D.J.shape
+    for j in span(n + R):
+        place = w.place[j]
+        if place == ix.BASIC:
+            continue
+        if place == ix.SUPER:
+            w.x[j] = min(max(w.x[j], w.lo[j]), w.up[j])
+            continue
+        if place == ix.LOWER and w.lo[j] == -math.inf:
+            place = ix.UPPER
+        if place == ix.UPPER and w.up[j] == math.inf:
+            place = ix.LOWER if w.lo[j] > -math.inf else ix.FREE
+        if place == ix.FREE and not w.lo[j] < 0.0 < w.up[j]:
+            place = ix.LOWER if w.lo[j] > -math.inf else ix.UPPER
+        w.place[j] = place
+        w.x[j] = w.lo[j] if place == ix.LOWER else (w.up[j] if place == ix.UPPER else 0.0)
+    for b in span(R):
+        if not abs(w.x[w.basis[b]]) < math.inf:
+            w.x[w.basis[b]] = 0.0
+    if not solve_for_basics(D, w, SHARP) and (
+        w.tally[ix.AGE] == 0 or not invert_basis(D, w) or not solve_for_basics(D, w, SHARP)
+    ):
+        return False
+    set_superbasic_columns(D, w)
+    return True
+
+
+@inner
+def refresh_basis_inverse(D: ProgramData, w: Workspace) -> bool:
+    """Compute the inverse of the basic columns anew after many pivots; False where they are dependent.
+
+    The start that samples share is kept refreshed, so that they do not repeat this work.
+    """
+    return w.tally[ix.AGE] <= REFRESH or invert_basis(D, w)
+
+
+@inner
+def set_basis_residuals(D: ProgramData, w: Workspace) -> float:
+    """Set w.left = r − Jx − s at the current point; return its largest entry relative to its terms."""
+    R, n = D.J.shape
+    for k in span(R):
+        w.left[k] = w.rhs[k] - w.x[n + k]
+        w.terms[k] = abs(w.rhs[k]) + abs(w.x[n + k])
+    subtract_row_products(D, w.x, w.left)
+    add_abs_row_products(D, w.x, w.terms)
+    worst = 0.0
+    for k in span(R):
+        if w.left[k] != 0.0:
+            worst = max(worst, abs(w.left[k]) / w.terms[k])
+        if w.left[k] != w.left[k]:
+            worst = math.inf
+    return worst

@@ -35,7 +35,7 @@ _BY_POINT = ("x", "curvature", "y", "lower", "upper", "rows", "optimal", "no_roo
 
 
 @dataclass(frozen=True)
-class KernelSolution:
+class GPUSolution:
     """Solutions of a batch, refined to rounding, and a way to project at them.
 
     Attributes:
@@ -62,14 +62,14 @@ class KernelSolution:
     optimal: Tensor
     no_room: Tensor
     singular: Tensor
-    method: KernelMethod
+    method: GPUMethod
     kept: tuple[Tensor, ...]
     projection: Callable[..., tuple[Tensor, Tensor]]
 
     @classmethod
     def of(
         cls, qp: QuadraticProgram, point: tuple[Tensor, ...], rows: Tensor, status: Tensor, **more: Any
-    ) -> KernelSolution:
+    ) -> GPUSolution:
         """Flatten the arrays that a kernel has written for K costs of B programs.
 
         Args:
@@ -109,18 +109,18 @@ class KernelSolution:
         """
         return self.projection(e, *self.kept)
 
-    def joined(self, other: KernelSolution) -> KernelSolution:
+    def joined(self, other: GPUSolution) -> GPUSolution:
         """Return these solutions followed by those of another batch. ``project`` still covers this batch alone."""
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)
 
-    def copied(self) -> KernelSolution:
+    def copied(self) -> GPUSolution:
         """Copy the tensors that projections read; the other tensors are shared."""
         return replace(self, kept=tuple(part.clone() for part in self.kept))
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMethod(ABC):
+class GPUMethod(ABC):
     """A method together with a problem's constraints in the form that its kernel reads.
 
     A leading dimension is 1 where all samples share a field.
@@ -156,7 +156,7 @@ class KernelMethod(ABC):
         """About how many numbers a launch keeps in memory for each sample."""
 
     @abstractmethod
-    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
+    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> GPUSolution:
         """Solve B programs for K costs each.
 
         Args:
@@ -168,12 +168,12 @@ class KernelMethod(ABC):
             K·B solutions, those for the first cost first.
         """
 
-    def wider(self) -> KernelMethod | None:
+    def wider(self) -> GPUMethod | None:
         """Return the method with the next larger room for working sets; None where this is the largest."""
         more = next((room for room in self.rooms if room > self.room), None)
         return None if more is None else replace(self, room=more)
 
 
-def sample_stride(values: Tensor) -> int:
+def gpu_sample_stride(values: Tensor) -> int:
     """Return the number of entries from one sample of a tensor to the next; 0 where all samples share one entry."""
     return 0 if values.shape[0] == 1 else values[0].numel()

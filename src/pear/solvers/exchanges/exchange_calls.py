@@ -23,10 +23,10 @@ from pear.solvers.exchanges.exchange_arrays import (
     ExchangePlan,
     ExchangeSamples,
     SetSystems,
-    new_memory,
+    new_exchange_memory,
 )
-from pear.solvers.exchanges.exchange_search import exchange_samples
-from pear.solvers.exchanges.masked_system import solve_on_sets
+from pear.solvers.exchanges.exchange_search import search_exchanges
+from pear.solvers.exchanges.masked_system import solve_masked_systems
 
 _WORTH_THREADS = 8  # samples from which threads save more than they cost
 _own = local()
@@ -51,7 +51,7 @@ class ExchangedPoints(TensorRecord):
     done: Tensor
 
 
-def exchange_constraints(qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int) -> ExchangedPoints:
+def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int) -> ExchangedPoints:
     """Exchange constraints from the working sets of warm starts until none is wrong.
 
     Args:
@@ -60,12 +60,15 @@ def exchange_constraints(qp: QuadraticProgram, plan: ExchangePlan, start: Start,
         start: the warm starts, one for each sample.
         most: the largest number of exchanges of a sample.
     """
-    samples = _pack_samples(qp, plan, start)
-    _in_threads(qp.batch, lambda first, last: exchange_samples(plan, samples, first, last, most, _memory(plan)))
-    return _unpack_samples(plan, samples)
+    samples = _pack_exchange_samples(qp, plan, start)
+    _run_exchanges_in_threads(
+        qp.batch,
+        lambda first, last: search_exchanges(plan, samples, first, last, most, _exchange_memory_of_thread(plan)),
+    )
+    return _unpack_exchange_samples(plan, samples)
 
 
-def solve_sets(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Solve ``[H Jᵀ; J 0][x; v] = [f; r]`` on sets of active constraints, with several right-hand sides each.
 
     Args:
@@ -89,12 +92,14 @@ def solve_sets(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> t
         v=np.zeros((count, batch, len(plan.rows))),
         good=np.zeros((count, batch), bool),
     )
-    _in_threads(batch, lambda first, last: solve_on_sets(plan, systems, first, last, _memory(plan)))
+    _run_exchanges_in_threads(
+        batch, lambda first, last: solve_masked_systems(plan, systems, first, last, _exchange_memory_of_thread(plan))
+    )
     x, v = systems.x * plan.columns, systems.v * plan.rows
     return torch.from_numpy(x), torch.from_numpy(v), torch.from_numpy(systems.good)
 
 
-def _in_threads(batch: int, run: Callable[[int, int], None]) -> None:
+def _run_exchanges_in_threads(batch: int, run: Callable[[int, int], None]) -> None:
     """Call a function for the samples of a batch, a few at a time, in threads where there are enough of them."""
     stop = Event()
 
@@ -108,15 +113,15 @@ def _in_threads(batch: int, run: Callable[[int, int], None]) -> None:
         thread_pools.run_in_threads(run_part, thread_pools.split_for_threads(batch), stop.set)
 
 
-def _memory(plan: ExchangePlan) -> ExchangeMemory:
+def _exchange_memory_of_thread(plan: ExchangePlan) -> ExchangeMemory:
     """The memory of this thread for a plan."""
     kept: tuple[ExchangePlan, ExchangeMemory] | None = getattr(_own, "kept", None)
     if kept is None or kept[0] is not plan:
-        kept = _own.kept = plan, new_memory(plan)
+        kept = _own.kept = plan, new_exchange_memory(plan)
     return kept[1]
 
 
-def _pack_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
+def _pack_exchange_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
     """Bring the samples and their starts into equilibrated units; what is absent or pinned is not left to the start."""
     B, p = qp.batch, qp.p
     sides = torch.cat([qp.b.expand(B, -1), qp.h.expand(B, -1)], 1).numpy()
@@ -140,7 +145,7 @@ def _pack_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> Exc
     )
 
 
-def _unpack_samples(plan: ExchangePlan, samples: ExchangeSamples) -> ExchangedPoints:
+def _unpack_exchange_samples(plan: ExchangePlan, samples: ExchangeSamples) -> ExchangedPoints:
     """The results in the units of the data."""
     p, place = plan.equalities, samples.place
     x, v, bound = samples.x * plan.columns, samples.v * plan.rows, samples.bound / plan.columns

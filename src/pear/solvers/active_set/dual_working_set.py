@@ -1,0 +1,217 @@
+"""The working set of the dual method: the constraints that it holds, each at one of its limits."""
+
+from __future__ import annotations
+
+import math
+
+from pear.compile.jit import inner, span
+from pear.optimality.rule import RANK, ROUNDOFF
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.compiled_sizes import largest_size
+from pear.solvers.active_set.gram_matrix import (
+    add_gram_rows,
+    append_gram_factor_row,
+    gram_row,
+    gram_size,
+    solve_gram_factor,
+    solve_transposed_gram_factor,
+)
+from pear.solvers.active_set.kernel_arrays import ProgramData, States, Workspace
+
+
+@inner
+def dual_limit(D: ProgramData, w: Workspace, i: int, place: int) -> float:
+    """Return the limit of constraint i on the side ``place``, LOWER or UPPER.
+
+    An inequality row has an upper limit only, which is infinite if the row is absent.
+    """
+    if i < D.n:
+        return w.lo[i] if place == ix.LOWER else w.up[i]
+    k = D.equalities + i - D.n
+    return w.rhs[k] if w.lo[D.n + k] > -math.inf else math.inf
+
+
+@inner
+def hold_in_dual_working_set(D: ProgramData, w: Workspace, i: int) -> float:
+    """Add a constraint to the working set with multiplier zero, unless it depends on the others.
+
+    Returns:
+        The pivot, relative to its largest possible size.
+    """
+    size, room = w.tally[ix.WORKING], gram_row(D, w, i)[i]
+    pivot = append_gram_factor_row(D, w, i) if w.weight[i] > 0.0 and size < len(w.L) - 1 else 0.0
+    if not pivot > RANK * room:
+        return pivot / room if room > 0.0 else 0.0
+    w.L[size, size] = math.sqrt(pivot)
+    w.sup[size], w.force[size] = i, 0.0
+    w.tally[ix.WORKING] = size + 1
+    return pivot / room
+
+
+@inner
+def drop_from_dual_working_set(w: Workspace, leaving: int) -> None:
+    """Drop the constraint at a position of the working set, and update the factor by rotations."""
+    last = w.tally[ix.WORKING] - 1
+    for a in span(leaving, last):
+        w.sup[a], w.force[a] = w.sup[a + 1], w.force[a + 1]
+        for b in span(a + 2):
+            w.L[a, b] = w.L[a + 1, b]
+    for a in span(leaving, last):
+        radius = math.hypot(w.L[a, a], w.L[a, a + 1])
+        cosine, sine = w.L[a, a] / radius, w.L[a, a + 1] / radius
+        w.L[a, a], w.L[a, a + 1] = radius, 0.0
+        for b in span(a + 1, last):
+            x, y = w.L[b, a], w.L[b, a + 1]
+            w.L[b, a], w.L[b, a + 1] = cosine * x + sine * y, cosine * y - sine * x
+    w.tally[ix.WORKING] = last
+    w.tally[ix.CHANGES] += 1
+
+
+@inner
+def load_dual_working_set(D: ProgramData, w: Workspace, states: States, slot: int) -> None:
+    """Begin with the working set in ``states[slot]``, and drop its constraints whose multipliers have a wrong sign.
+
+    The values of the free minimum must be in ``w.value``.
+    """
+    n = D.n
+    for i in span(gram_size(D)):
+        place = states.place[slot, i if i < n else D.equalities + i]
+        held = place == ix.LOWER or place == ix.UPPER
+        if held and abs(dual_limit(D, w, i, place)) < math.inf:
+            hold_in_dual_working_set(D, w, i)
+    wrong = True
+    while wrong and w.tally[ix.WORKING] > 0:
+        wrong = False
+        size = w.tally[ix.WORKING]
+        for a in span(size):
+            w.force[a] = w.value[w.sup[a]] - dual_limit(D, w, w.sup[a], states.place[slot, w.sup[a]])
+        solve_gram_factor(w, size, w.force)
+        solve_transposed_gram_factor(w, size, w.force)
+        for a in range(size - 1, -1, -1):
+            i = w.sup[a]
+            at_lower = i < n and states.place[slot, i] == ix.LOWER
+            pinned = i < n and w.lo[i] == w.up[i]
+            if not pinned and (w.force[a] > 0.0 if at_lower else w.force[a] < 0.0):
+                drop_from_dual_working_set(w, a)
+                wrong = True
+    for a in span(w.tally[ix.WORKING]):
+        w.pull[a] = -w.force[a]
+    add_gram_rows(D, w)
+
+
+@inner
+def save_dual_working_set(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
+    """Save point and working set in ``states[slot]``, for the dual method alone: there is no basis."""
+    R, n = D.J.shape
+    states.has_start[slot] = ix.DUAL_START
+    for v in span(n + R):
+        states.place[slot, v] = w.place[v]
+        states.x[slot, v] = w.x[v] if v < n else 0.0
+
+
+@inner
+def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
+    """Factor the saved working set of a solution, for a projection."""
+    empty_dual_working_set(D, w)
+    for i in span(gram_size(D)):
+        if states.place[slot, i if i < D.n else D.equalities + i] != ix.SUPER:
+            hold_in_dual_working_set(D, w, i)
+
+
+@inner
+def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
+    """True where the solution has the working set that ``states[slot]`` holds.
+
+    Constraints that are tight with multiplier zero may have left it and returned in between.
+    """
+    if states.has_start[slot] != ix.DUAL_START:
+        return False
+    for v in span(len(D.J) + D.n):  # noqa: SIM110 (a plain loop is what compiles well)
+        if states.place[slot, v] != w.place[v]:
+            return False
+    return True
+
+
+@inner
+def mark_dual_working_set(D: ProgramData, w: Workspace) -> None:
+    """Write the place of every variable and slack: held at a limit, or SUPER."""
+    R, n = D.J.shape
+    for v in span(n + R):
+        w.place[v] = ix.SUPER
+    for k in span(D.equalities):
+        w.place[n + k] = ix.LOWER
+    for a in span(w.tally[ix.WORKING]):
+        i = w.sup[a]
+        nearer_upper = i < n and not abs(w.value[i] - w.lo[i]) <= abs(w.up[i] - w.value[i])
+        w.place[i if i < n else D.equalities + i] = ix.UPPER if nearer_upper else ix.LOWER
+
+
+@inner
+def held_dual_limit(D: ProgramData, w: Workspace, i: int) -> float:
+    """Return the limit at which the working set holds constraint i."""
+    return dual_limit(D, w, i, w.place[i])
+
+
+@inner
+def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
+    """Add every tight constraint to the working set, unless it depends on others.
+
+    Returns:
+        False where one can neither be added nor depends on others: it is too nearly parallel to them.
+    """
+    n, p, parallel = D.n, D.equalities, 0
+    for i in span(gram_size(D)):
+        v = i if i < n else p + i
+        if w.held[v] != 0 and w.place[v] == ix.SUPER:
+            if (
+                not hold_in_dual_working_set(D, w, i) > RANK
+                and w.weight[i] > 0.0
+                and not depends_on_dual_working_set(D, w, i)
+            ):
+                parallel += 1
+            w.place[v] = ix.LOWER if w.held[v] == 1 else ix.UPPER
+    return parallel == 0
+
+
+@inner
+def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
+    """True where the row of constraint i combines those of the working set, up to rounding.
+
+    A pivot shows the square of the difference, in which nearly parallel rows cannot be told from dependent ones.
+    ``hold_in_dual_working_set`` has left the row of the factor.
+    """
+    n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
+    if size == len(w.L) - 1:
+        return True
+    for a in span(size):
+        w.pull[a] = w.L[size, a]
+    solve_transposed_gram_factor(w, size, w.pull)
+    for j in span(n):
+        w.step[j] = row[j]
+    for a in span(size):
+        held = gram_row(D, w, w.sup[a])
+        for j in span(n):
+            w.step[j] -= w.pull[a] * held[j]
+    return largest_size(w.step, n) <= ROUNDOFF * largest_size(row, n)
+
+
+@inner
+def empty_dual_working_set(D: ProgramData, w: Workspace) -> None:
+    """Empty the working set, and set the weights of the constraints.
+
+    Where samples have rows of their own, the weight of a row is estimated from the diagonal of P until its row of K is
+    known.
+    """
+    n, N = D.n, gram_size(D)
+    w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0
+    for i in span(len(D.weight)):
+        w.weight[i] = D.weight[i]
+    if len(D.gram) > 0:
+        return
+    for i in span(N):
+        w.gram_at[i] = -1
+    for i in span(n, N):
+        s = 0.0
+        for j in span(n):
+            s += D.J[D.equalities + i - n, j] ** 2 * D.response[j, j]
+        w.weight[i] = 1.0 / math.sqrt(s) if s > 0.0 else 0.0

@@ -1,0 +1,82 @@
+"""The tangent space of a working set: its reduced Hessian ZᵀHZ, the search direction, and the projection."""
+
+from __future__ import annotations
+
+import math
+
+from pear.compile.jit import inner, span
+from pear.optimality.rule import FLAT
+from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
+
+
+@inner
+def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
+    """Extend the Cholesky factor of ZᵀHZ to all superbasic variables.
+
+    Returns:
+        The first superbasic variable along which the objective is flat, or −1.
+    """
+    R, n = D.J.shape
+    L = w.L
+    for t in span(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
+        # z = e_s − Σ W[t, b] e_basis[b] for s = sup[t]; H z, first on the basic variables
+        set_reduced_hessian_product(D, w, t)
+        for b in span(R):
+            i = w.basis[b]
+            w.column[b] = w.step[i] - D.smoothing * w.W[t, b] if i < n else 0.0
+        top = 0.0
+        for a in span(t + 1):
+            i = w.sup[a]
+            h = w.step[i] + (D.smoothing if a == t else 0.0) if i < n else 0.0
+            size = abs(h)
+            for b in span(R):
+                term = w.W[a, b] * w.column[b]
+                h -= term
+                size += abs(term)
+            if a == t:
+                top = size
+            for k in span(a):
+                h -= L[t, k] * L[a, k]
+            if a < t:
+                L[t, a] = h / L[a, a]
+            elif not h > FLAT * top:
+                return t
+            else:
+                L[t, t] = math.sqrt(h)
+        w.tally[ix.FACTORED] = t + 1
+    return -1
+
+
+@inner
+def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
+    """Write Qz to ``w.step``, where z is the direction in which superbasic variable t moves the basic ones.
+
+    Rows of Q are added, one for each variable that moves, because most directions move few variables.
+    """
+    R, n = D.J.shape
+    for j in span(n):
+        w.step[j] = 0.0
+    if len(D.Q) == 0:
+        return
+    for a in span(-1, R):
+        i = w.sup[t] if a < 0 else w.basis[a]
+        change = D.sign * (1.0 if a < 0 else -w.W[t, a])
+        if i < n and change != 0.0:
+            for j in span(n):
+                w.step[j] += change * D.Q[i, j]
+
+
+@inner
+def solve_reduced_hessian(w: Workspace, count: int) -> None:
+    """Solve the reduced system in place: ``w.along`` ← (LLᵀ)⁻¹ ``w.along`` for the first ``count`` superbasics."""
+    for t in span(count):
+        s = w.along[t]
+        for a in span(t):
+            s -= w.L[t, a] * w.along[a]
+        w.along[t] = s / w.L[t, t]
+    for t in range(count - 1, -1, -1):
+        s = w.along[t]
+        for a in span(t + 1, count):
+            s -= w.L[a, t] * w.along[a]
+        w.along[t] = s / w.L[t, t]
