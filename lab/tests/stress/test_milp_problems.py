@@ -19,8 +19,8 @@ from pear.errors import ProblemError
 pytest.importorskip("highspy")
 
 from pear_lab.judge.judge_integer_answer import integer_violations
-from pear_lab.stress import examine_milp
-from pear_lab.stress.milp_problems import MILP_FAMILIES, MilpCase, draw_milp
+from pear_lab.stress import examine_milp, milp_references
+from pear_lab.stress.milp_families import MILP_FAMILIES, MilpFamilyCase, draw_milp_family
 
 CI_SEED, CI_COUNT = 7, 24
 
@@ -33,9 +33,9 @@ def _keep_thread_count() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def knapsack(**fields: Any) -> MilpCase:
+def knapsack(**fields: Any) -> MilpFamilyCase:
     """max 3 x + 2 y + z, 2 x + 2 y + z ≤ 3, x and y of 0 or 1, z up to 9: x = 1 and z = 1 give 4."""
-    case = MilpCase(
+    case = MilpFamilyCase(
         family="battery",
         sense="max",
         c=np.array([3.0, 2.0, 1.0]),
@@ -52,7 +52,7 @@ def knapsack(**fields: Any) -> MilpCase:
 
 
 def test_nothing_is_wrong_or_refused() -> None:
-    found = examine_milp.run(list(range(CI_COUNT)), CI_SEED)
+    found = examine_milp.examine_milp_numbers(list(range(CI_COUNT)), CI_SEED)
     assert found.bad == []
     counts = dict(found.counts())
     assert all(counts[family]["drawn"] == str(CI_COUNT // len(MILP_FAMILIES)) for family in MILP_FAMILIES)
@@ -61,16 +61,16 @@ def test_nothing_is_wrong_or_refused() -> None:
 
 def test_a_program_does_not_depend_on_what_else_is_drawn() -> None:
     for number in range(len(MILP_FAMILIES)):
-        one, other = draw_milp(3, number), draw_milp(3, number)
+        one, other = draw_milp_family(3, number), draw_milp_family(3, number)
         assert one.family == list(MILP_FAMILIES)[number]
         assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("c", "A", "G", "h", "ub"))
 
 
 def test_the_references_agree_with_arithmetic() -> None:
-    program = examine_milp.minimised_program(knapsack())
-    for solve in (examine_milp.solve_by_highs, examine_milp.solve_by_scipy):
-        assert solve(program) == examine_milp.Reference("solved", -4.0)
-        endless = examine_milp.minimised_program(knapsack(G=np.zeros((1, 3)), ub=np.array([1.0, 1.0, np.inf])))
+    program = knapsack().minimised()
+    for solve in (milp_references.highs_milp_reference, milp_references.scipy_milp_reference):
+        assert solve(program) == milp_references.MilpReference("solved", -4.0)
+        endless = knapsack(G=np.zeros((1, 3)), ub=np.array([1.0, 1.0, np.inf])).minimised()
         assert solve(endless).status == "unbounded"
         assert solve(replace(program, h=np.array([-1.0]))).status == "infeasible"
 
@@ -89,31 +89,31 @@ def test_the_references_agree_with_arithmetic() -> None:
     ],
 )
 def test_a_planted_answer_is_caught(status: str, x: list[float], wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_milp, "solve_by_us", lambda case: (status, np.array(x), False))
-    verdict = examine_milp.judge_milp(knapsack())
+    monkeypatch.setattr(examine_milp, "examined_milp_answer", lambda case: (status, np.array(x), False))
+    verdict = examine_milp.examine_milp_case(knapsack())
     assert (wrong in verdict.wrong) if wrong else (verdict.wrong == "")
     assert not verdict.refused
 
 
 def test_rounding_of_zeros_is_no_violation() -> None:
     """All continuous variables are zero but for −1.4e-115; a violation that is not rounding is seen all the same."""
-    program = examine_milp.minimised_program(knapsack())
+    program = knapsack().minimised()
     assert float(integer_violations(program, np.array([[1.0, 0.0, -1.4e-115]]))[0]) < 1e-100
     assert float(integer_violations(program, np.array([[1.0, 0.0, -1e-10]]))[0]) > 1e-6
 
 
 def test_what_both_solve_must_not_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_milp, "solve_by_us", lambda case: ("INACCURATE", np.full(3, np.nan), False))
-    assert examine_milp.judge_milp(knapsack()).refused
-    assert not examine_milp.judge_milp(knapsack(h=np.array([-1.0]))).refused
+    monkeypatch.setattr(examine_milp, "examined_milp_answer", lambda case: ("INACCURATE", np.full(3, np.nan), False))
+    assert examine_milp.examine_milp_case(knapsack()).refused
+    assert not examine_milp.examine_milp_case(knapsack(h=np.array([-1.0]))).refused
 
 
 def test_a_crash_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(case: MilpCase) -> None:
+    def crash(case: MilpFamilyCase) -> None:
         raise ProblemError("a planted error")
 
-    monkeypatch.setattr(examine_milp, "solve_by_us", crash)
-    assert examine_milp.judge_milp(knapsack()).wrong == "raised ProblemError: a planted error"
+    monkeypatch.setattr(examine_milp, "examined_milp_answer", crash)
+    assert examine_milp.examine_milp_case(knapsack()).wrong == "raised ProblemError: a planted error"
 
 
 def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,10 +30,10 @@ from pear_lab.judge.judged_program import JudgedProgram
 from pear_lab.judge.point_residuals import Multipliers, ProgramUnits, measure_point, point_residuals
 from pear_lab.judge.proofs import Proof, best_linear_point, prove_feasible, prove_unbounded
 from pear_lab.stress import counterexamples, examine_case, fuzz
-from pear_lab.stress.fuzz import FuzzResult, Tally
-from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
+from pear_lab.stress.case_families import FAMILIES, build_family_case
+from pear_lab.stress.fuzz import FuzzResult, FuzzTally
+from pear_lab.stress.recipes import Recipe, draw_recipe
 from pear_lab.stress.strategies import recipes
-from pear_lab.stress.stress_case import Case
 
 HERE = Path(__file__).parent / "counterexamples"
 INF = float("inf")
@@ -274,7 +274,7 @@ def test_the_judge_imports_nothing_of_the_library(source: Path) -> None:
     ids=["feasible", "contradictory", "other"],
 )
 def test_problems_have_no_wrong_answer(count: int, families: list[str], gradients: int, refused: int) -> None:
-    found = fuzz.run(count, seed=0, families=families)
+    found = fuzz.run_fuzz(count, seed=0, families=families)
     total = found.total()
     assert total.tried >= count
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
@@ -288,7 +288,7 @@ def test_hypothesis_finds_no_wrong_answer() -> None:
     @hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
     @hypothesis.given(recipes(CLEAN, batch=3, largest=8))
     def holds(recipe: Recipe) -> None:
-        found = examine_case.examine(build_case(recipe)).verdicts
+        found = examine_case.examine(build_family_case(recipe)).verdicts
         assert [v.reason for v in found if v.kind in ("wrong", "inaccurate")] == []
 
     holds()
@@ -304,7 +304,7 @@ def test_counterexamples_stay_mended(path: Path) -> None:
 def test_a_recipe_is_its_case(family: str) -> None:
     for seed in range(6):
         recipe = draw_recipe(np.random.default_rng(seed), family)
-        one, two = build_case(recipe), build_case(recipe)
+        one, two = build_family_case(recipe), build_family_case(recipe)
         assert one.family == family
         assert np.array_equal(one.cost, two.cost, equal_nan=True)
         assert one.batch in (recipe.batch, 4)
@@ -317,8 +317,10 @@ def test_a_recipe_is_its_case(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["mixes", "big M", "sparse"])
 def test_a_file_rebuilds_its_case(family: str, tmp_path: Path) -> None:
-    case = build_case(draw_recipe(np.random.default_rng(3), family))
-    again = counterexamples.read(counterexamples.write(tmp_path / "a" / "one.json", case, "why", kind="wrong"))
+    case = build_family_case(draw_recipe(np.random.default_rng(3), family))
+    again = counterexamples.read(
+        counterexamples.write_counterexample(tmp_path / "a" / "one.json", case, "why", kind="wrong")
+    )
     for name in ("family", "smoothing", "sense", "sparse"):
         assert getattr(case, name) == getattr(again, name)
     for mine, theirs in ((case.fields, again.fields), (case.overrides, again.overrides)):
@@ -351,7 +353,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_a_run_counts_and_writes_what_is_wrong(tmp_path: Path) -> None:
-    found = fuzz.run(32, seed=1, families=["well scaled"], folder=tmp_path)
+    found = fuzz.run_fuzz(32, seed=1, families=["well scaled"], folder=tmp_path)
     tally = found.tallies["well scaled"]
     assert tally.tried == 32
     assert tally.wrong == 32  # those of the first half are right in the batch, and off alone
@@ -367,44 +369,45 @@ def test_a_library_that_raises_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("singular")
 
     monkeypatch.setattr(examine_case, "solve", raises)
-    verdicts = examine_case.examine(build_case(Recipe("well scaled"))).verdicts
+    verdicts = examine_case.examine(build_family_case(Recipe("well scaled"))).verdicts
     assert {(v.kind, v.reason) for v in verdicts} == {("wrong", "raised RuntimeError: singular")}
 
 
 def test_a_slow_sample_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, calls = build_case(Recipe("well scaled")), []
+    case, calls = build_family_case(Recipe("well scaled")), []
+    examination = examine_case.CaseExamination(replace(case, cost=case.cost[:0]), None, [])
 
-    def alone(_: Case, __: Any, i: int) -> tuple[str, float]:
+    def alone(i: int) -> tuple[str, float]:
         calls.append(i)
         return "", 0.2
 
-    monkeypatch.setattr(examine_case, "_solve_alone", alone)
+    monkeypatch.setattr(examination, "solve_alone", alone)
     seconds = np.array([0.01, 0.01, 0.9, 0.01])
-    assert examine_case._slowest_ratio(case, None, seconds) == pytest.approx(20.0)
+    assert examination.slowest_ratio(seconds) == pytest.approx(20.0)
     assert calls == [2, 2]
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    def stop(_: Tally) -> None:
+    def stop(_: FuzzTally) -> None:
         raise KeyboardInterrupt
 
-    first = fuzz.run(24, families=["bounds"], folder=tmp_path, progress=stop)
+    first = fuzz.run_fuzz(24, families=["bounds"], folder=tmp_path, progress=stop)
     assert first.interrupted
     assert first.total().tried == 8
-    again = fuzz.run(24, families=["bounds"], folder=tmp_path, resume=True)
-    whole = fuzz.run(24, families=["bounds"])
+    again = fuzz.run_fuzz(24, families=["bounds"], folder=tmp_path, resume=True)
+    whole = fuzz.run_fuzz(24, families=["bounds"])
     assert vars(again.total()) | {"slowest": 0} == vars(whole.total()) | {"slowest": 0}
     with pytest.raises(ProblemError, match="other settings"):
-        fuzz.run(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
+        fuzz.run_fuzz(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
     with pytest.raises(ProblemError, match="no family 'bound'"):
-        fuzz.run(8, families=["bound"])
+        fuzz.run_fuzz(8, families=["bound"])
 
 
 def test_the_goals() -> None:
     def missed(**counts: Any) -> list[str]:
-        tally = Tally("bounds", **{"right": 10_000, **counts})
+        tally = FuzzTally("bounds", **{"right": 10_000, **counts})
         return FuzzResult(
-            {"bounds": tally, "nearly parallel": Tally("nearly parallel", right=995, inaccurate=5)}
+            {"bounds": tally, "nearly parallel": FuzzTally("nearly parallel", right=995, inaccurate=5)}
         ).missed()
 
     assert missed() == []
@@ -412,7 +415,7 @@ def test_the_goals() -> None:
     assert len(missed(inaccurate=11)) == 1
     assert missed(wrong=1) == ["1 wrong"]
     assert "51 times" in missed(slowest=51.0)[0]
-    assert len(FuzzResult({"nearly parallel": Tally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
+    assert len(FuzzResult({"nearly parallel": FuzzTally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
 
 
 @pytest.fixture
@@ -442,7 +445,9 @@ def test_the_command_fails_where_something_is_wrong(command: Callable[..., Any])
 
 
 def test_the_command_can_be_stopped(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz, "run", lambda *_: FuzzResult({"bounds": Tally("bounds", right=8)}, interrupted=True))
+    monkeypatch.setattr(
+        fuzz, "run_fuzz", lambda *_: FuzzResult({"bounds": FuzzTally("bounds", right=8)}, interrupted=True)
+    )
     result = command("--count", "16")
     assert result.exit_code == 130
     assert "--resume" in result.stderr

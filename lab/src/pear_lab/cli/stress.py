@@ -18,9 +18,9 @@ from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
-    from pear_lab.stress.examine_cvxpy import CvxpyResult, CvxpyVerdict
-    from pear_lab.stress.examine_milp import MilpResult, MilpVerdict
-    from pear_lab.stress.fuzz import FuzzResult, Tally
+    from pear_lab.stress.examine_cvxpy import CvxpyVerdict, ExaminedCvxpy
+    from pear_lab.stress.examine_milp import ExaminedMilp, MilpVerdict
+    from pear_lab.stress.fuzz import FuzzResult, FuzzTally
     from pear_lab.stress.kill_sweep import KillCounts
     from pear_lab.stress.soak import SoakResult
 
@@ -80,19 +80,19 @@ def fuzz(
 ) -> None:
     """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
     from pear.compile.thread_pools import thread_count as core_count  # imports torch, as the next line does
-    from pear_lab.stress import fuzz as runner
+    from pear_lab.stress.fuzz import run_fuzz
 
     writable_output_folder(to)
     names = None if families is None else split_at_commas(families)
     with _stress_progress_bar(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
 
-        def show(tally: Tally) -> None:
+        def show(tally: FuzzTally) -> None:
             nonlocal wrong
             wrong += tally.wrong
             bar.update(task, advance=tally.tried, description=f"{wrong} wrong")
 
-        found = runner.run(count, seed, names, workers or core_count(), to, resume, show)
+        found = run_fuzz(count, seed, names, workers or core_count(), to, resume, show)
     shown, missed = fuzz_table(found), found.missed()
     print_table(shown)
     rows = [vars(tally) for tally in found.tallies.values()]
@@ -127,11 +127,11 @@ def cvxpy(
 ) -> None:
     """Import random problems of CVXPY, decide, differentiate and train; exit code 1 where anything is wrong."""
     from pear.compile.thread_pools import thread_count as core_count
-    from pear_lab.stress.examine_cvxpy import run
+    from pear_lab.stress.examine_cvxpy import examine_cvxpy_numbers
 
     numbers = list(range(first, first + count))
     with _counting_progress_bar(count) as show:
-        found = run(numbers, seed, workers or core_count(), show)
+        found = examine_cvxpy_numbers(numbers, seed, workers or core_count(), show)
     for table in cvxpy_tables(found):
         print_table(table)
     if found.interrupted:
@@ -141,7 +141,7 @@ def cvxpy(
     _exit_by_stress_result("\n".join(["Wrong:", *bad]) if bad else "", "Nothing is wrong.")
 
 
-def cvxpy_tables(found: CvxpyResult) -> list[TextTable]:
+def cvxpy_tables(found: ExaminedCvxpy) -> list[TextTable]:
     """Make the tables of a run on problems of CVXPY: the counts of every family, and the reasons of refusals."""
     counts = found.counts()
     headings = ("family", *counts[0][1])
@@ -165,12 +165,12 @@ def milp(
 ) -> None:
     """Solve random integer programs, also by HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
     from pear.compile.thread_pools import thread_count as core_count
-    from pear_lab.stress.examine_milp import run
+    from pear_lab.stress.examine_milp import examine_milp_numbers
 
     writable_output_folder(to)
     numbers = list(range(first, first + count))
     with _counting_progress_bar(count) as show:
-        found = run(numbers, seed, workers or core_count(), to, resume, show)
+        found = examine_milp_numbers(numbers, seed, workers or core_count(), to, resume, show)
     shown = milp_table(found)
     print_table(shown)
     (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
@@ -184,7 +184,7 @@ def milp(
     _exit_by_stress_result("\n".join(["Wrong or refused:", *bad]) if bad else "", "Nothing is wrong or refused.")
 
 
-def milp_table(found: MilpResult) -> TextTable:
+def milp_table(found: ExaminedMilp) -> TextTable:
     """Make the table of a run on integer programs: the counts of every family, and of all."""
     counts = found.counts()
     rows = [(family, *numbers.values()) for family, numbers in counts]

@@ -1,4 +1,4 @@
-"""Files of problems that were answered wrongly. A file rebuilds its case to the last digit."""
+"""Counterexamples: files of cases with a wrong or inaccurate answer. A file holds every digit of its case."""
 
 from __future__ import annotations
 
@@ -10,28 +10,41 @@ import numpy as np
 
 from pear.errors import DataError
 from pear_lab.judge.judged_program import Array
-from pear_lab.stress.stress_case import Case
+from pear_lab.stress.stress_case import StressCase
 
 _FORMAT = 1
 
 
-def write(path: Path, case: Case, reason: str, **more: Any) -> Path:
-    """Write a case with what was wrong about it; numbers keep every digit, and NaN and infinity are words."""
+def write_counterexample(path: Path, case: StressCase, reason: str, **more: Any) -> Path:
+    """Write a case as JSON. Numbers keep every digit; NaN and infinity are written as words.
+
+    Args:
+        path: the file.
+        case: the case.
+        reason: the judge's reason for the verdict.
+        more: further entries of the file.
+
+    Returns:
+        The file.
+    """
     plain = {name: getattr(case, name) for name in ("family", "sense", "smoothing", "sparse")}
     plain["integer"] = None if case.integer is None else case.integer.tolist()
-    costs = {name: _array_to_json(getattr(case, name)) for name in ("cost", "true")}
-    groups = {name: {k: _array_to_json(v) for k, v in getattr(case, name).items()} for name in ("fields", "overrides")}
+    costs = {name: _encode_counterexample_array(getattr(case, name)) for name in ("cost", "true")}
+    groups = {
+        name: {k: _encode_counterexample_array(v) for k, v in getattr(case, name).items()}
+        for name in ("fields", "overrides")
+    }
     text = {"format": _FORMAT, "reason": reason, **more, **plain, **costs, **groups}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return path
 
 
-def read(path: Path) -> Case:
-    """The case of a file.
+def read(path: Path) -> StressCase:
+    """Read the case of a counterexample.
 
     Raises:
-        DataError: it is not such a file.
+        DataError: the file is no counterexample, or has another format.
     """
     try:
         text = json.loads(path.read_text(encoding="utf-8"))
@@ -39,24 +52,25 @@ def read(path: Path) -> Case:
             raise DataError(
                 f"{path} has format {text['format']}; expected {_FORMAT}: write it again with pear stress fuzz"
             )
-        cost, true = (_array_from_json(text[name]) for name in ("cost", "true"))
+        cost, true = (_decode_counterexample_array(text[name]) for name in ("cost", "true"))
         fields, overrides = (
-            {k: _array_from_json(v) for k, v in text[name].items()} for name in ("fields", "overrides")
+            {k: _decode_counterexample_array(v) for k, v in text[name].items()} for name in ("fields", "overrides")
         )
         integer = None if text["integer"] is None else np.asarray(text["integer"], bool)
         plain = (float(text["smoothing"]), text["sense"], integer, bool(text["sparse"]))
-        return Case(text["family"], cost, true, fields, overrides, *plain)
+        return StressCase(text["family"], cost, true, fields, overrides, *plain)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise DataError(
             f"{path} is no counterexample ({error!r}); expected a file that pear stress fuzz wrote"
         ) from error
 
 
-def _array_to_json(array: Array) -> dict[str, Any]:
-    """The shape and the entries of an array, row by row. JSON keeps every digit of a float."""
+def _encode_counterexample_array(array: Array) -> dict[str, Any]:
+    """Return the shape and the entries of an array, row by row."""
     entries = [float(v) if np.isfinite(v) else str(float(v)) for v in array.ravel()]
     return {"shape": list(array.shape), "entries": entries}
 
 
-def _array_from_json(text: dict[str, Any]) -> Array:
+def _decode_counterexample_array(text: dict[str, Any]) -> Array:
+    """Return the array with the shape and the entries of ``text``."""
     return np.array([float(v) for v in text["entries"]]).reshape(text["shape"])

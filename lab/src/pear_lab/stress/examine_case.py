@@ -1,4 +1,4 @@
-"""Solve a case with the library, in a batch and sample by sample, and judge every answer."""
+"""Examining a case: the library solves it as a batch and sample by sample, and the judge checks every answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from pear.decisions import solve
-from pear.decisions.solution import Solution
 from pear.errors import NotUniqueError, PearError
 from pear.losses import PEARLoss, regret_gradient
 from pear.optimality.status import Status
@@ -21,25 +19,25 @@ from pear_lab.judge import judge_answer as judging
 from pear_lab.judge.exact_tangent import ExactTangent
 from pear_lab.judge.judge_answer import Answer, Verdict
 from pear_lab.judge.judged_program import Array
-from pear_lab.stress.stress_case import Case
+from pear_lab.stress.stress_case import StressCase
 
 SLOW = 50.0
-"""A sample that takes this many times the median of its batch is measured again, twice."""
+"""A sample that takes more than this many times the median time of its batch is timed twice more."""
 
-_FLOOR = 1e-3  # seconds: a batch is never called faster than this, or the clock's own noise would count
-_SHORTEST = 1e-4  # step of a central difference, relative to the cost, below which rounding is all there is
+_FLOOR = 1e-3  # the least median time in seconds, because shorter times are mostly noise of the clock
+_SHORTEST = 1e-4  # the shortest step of a central difference, relative to the cost; rounding dominates below
 _CRASHES = (PearError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class CaseVerdicts:
-    """The verdicts on the samples of a case, and how long they took.
+    """The verdicts on the samples of a case, and the times of their solutions.
 
     Attributes:
-        verdicts: one for each sample.
-        seconds: (B,) what each takes alone.
-        slowest: the largest of them against the median.
-        gradients: how many gradients were compared.
+        verdicts: the verdict on each of the B samples.
+        seconds: (B,) the time to solve each sample alone.
+        slowest: the largest of these times divided by their median.
+        gradients: the number of gradients that were examined.
     """
 
     verdicts: list[Verdict]
@@ -48,145 +46,180 @@ class CaseVerdicts:
     gradients: int
 
 
-def examine(case: Case) -> CaseVerdicts:
+def examine(case: StressCase) -> CaseVerdicts:
     """Solve, differentiate and judge every sample of a case."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # failed samples are what this is about
-        return _examine(case)
+        warnings.simplefilter("ignore")  # samples may fail
+        try:
+            problem = Problem(**case.problem_fields())
+            solution = solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides)
+            batch = case.answers(solution)
+        except _CRASHES as error:
+            crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
+            return CaseVerdicts([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
+        return CaseExamination(case, problem, batch).run()
 
 
-def _examine(case: Case) -> CaseVerdicts:
-    """Solve a case as a batch and sample by sample, and judge every answer and gradient."""
-    try:
-        problem = Problem(**case.problem_fields())
-        batch = answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))
-    except _CRASHES as error:
-        crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
-        return CaseVerdicts([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
-    programs, seconds = case.programs(), np.zeros(case.batch)
-    verdicts = [judging.judge_answer(program, answer) for program, answer in zip(programs, batch, strict=True)]
-    if verdicts[0].kind == "right":  # one answer of a batch is compared with another solver, too
-        verdicts[0] = verdicts[0].blamed(judging.judge_objective(programs[0], batch[0]))
-    for i, here in enumerate(batch):
-        there, seconds[i] = _solve_alone(case, problem, i)
-        why = there if isinstance(there, str) else judging.judge_batch_answer(programs[i], here, there, verdicts[i])
-        verdicts[i] = verdicts[i].blamed(why)
-    compared = 0
-    if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
-        compared = _judge_gradients(case, problem, batch, verdicts)
-    return CaseVerdicts(verdicts, seconds, _slowest_ratio(case, problem, seconds), compared)
+class CaseExamination:
+    """The examination of the library's answers to one case.
+
+    Args:
+        case: the case.
+        problem: the problem of the case.
+        batch: the answers to all samples, solved as one batch.
+
+    Attributes:
+        programs: the samples as the judge's programs.
+        verdicts: the verdicts so far, one for each sample.
+    """
+
+    def __init__(self, case: StressCase, problem: Problem, batch: list[Answer]) -> None:
+        self.case, self.problem, self.batch, self.programs = case, problem, batch, case.programs()
+        self.verdicts = [
+            judging.judge_answer(program, answer) for program, answer in zip(self.programs, batch, strict=True)
+        ]
+
+    def run(self) -> CaseVerdicts:
+        """Compare the answers with another solver, with answers to single samples, and with gradients."""
+        if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
+            self.blame(0, judging.judge_objective(self.programs[0], self.batch[0]))
+        seconds = np.zeros(self.case.batch)
+        for i, here in enumerate(self.batch):
+            there, seconds[i] = self.solve_alone(i)
+            self.blame(
+                i,
+                there
+                if isinstance(there, str)
+                else judging.judge_batch_answer(self.programs[i], here, there, self.verdicts[i]),
+            )
+        case, gradients = self.case, 0
+        if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
+            gradients = self.judge_gradients()
+        return CaseVerdicts(self.verdicts, seconds, self.slowest_ratio(seconds), gradients)
+
+    def blame(self, i: int, reason: str) -> None:
+        """Change the verdict on sample i to "wrong", unless the reason is empty."""
+        self.verdicts[i] = self.verdicts[i].blamed(reason)
+
+    def solve_alone(self, i: int) -> tuple[Answer | str, float]:
+        """Solve sample i alone.
+
+        Returns:
+            The answer, or a sentence on the error that was raised; and the seconds that it took.
+        """
+        one, own = self.case.only(i), self.problem[i]
+        start = time.perf_counter()
+        try:
+            solution = solve(own, one.cost, one.smoothing, "auto", "mask", None, **one.overrides)
+        except _CRASHES as error:
+            return f"raised {type(error).__name__} alone: {error}", time.perf_counter() - start
+        took = time.perf_counter() - start
+        return one.answers(solution)[0], took
+
+    def slowest_ratio(self, seconds: Array) -> float:
+        """Return the longest time over the median time. Samples that look slow are timed twice more.
+
+        Args:
+            seconds: (B,) the times of the samples, in which a shorter time of a slow sample replaces the longer one.
+        """
+        median = max(float(np.median(seconds)), _FLOOR)
+        for i in np.flatnonzero(seconds > SLOW * median):
+            seconds[i] = min(seconds[i], *(self.solve_alone(int(i))[1] for _ in range(2)))
+        return float(seconds.max() / median)
+
+    def judge_gradients(self) -> int:
+        """Judge the gradients of all samples that have one, and return the number of these samples."""
+        case, batch = self.case, self.batch
+        spaces = [judging.tangent_at_answer(*pair) for pair in zip(self.programs, self.verdicts, strict=True)]
+        truth = case.programs(case.true)
+        sure = [i for i, space in enumerate(spaces) if space is not None]
+        if not sure:
+            return 0
+
+        def blame_each(reason: Callable[[int], str]) -> None:
+            for i in sure:
+                self.blame(i, reason(i))
+
+        try:
+            g = regret_gradient(self.problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
+            value, slope = self.regrets_and_gradients(case.cost)
+            ideal = case.answers(solve(self.problem, case.true, case.smoothing, "auto", "mask"))
+            differences = self.central_differences(spaces)
+        except NotUniqueError as error:
+            named = set(error.samples)
+            blame_each(lambda i: "NotUniqueError, but the decision is unique" if i in named else "")
+            return 0
+        except _CRASHES as error:
+            text = f"the gradient raised {type(error).__name__}: {error}"
+            blame_each(lambda i: text)
+            return 0
+
+        def wrong_derivatives(i: int) -> str:
+            space, e = spaces[i], case.cost[i] - case.true[i]
+            assert space is not None
+            found = judging.judge_gradient(space, g[i], e)
+            true = truth[i]
+            if found or ideal[i].status != "SOLVED" or judging.judge_answer(true, ideal[i]).kind != "right":
+                return found
+            if np.isnan(value[i]):
+                return "PEARLoss has no solution, and pear.solve has"
+            again = judging.judge_gradient(space, slope[i], e)
+            if again:
+                return f"PEARLoss: {again}"
+            found = judging.judge_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
+            room = judging.regret_rounding(true, batch[i].x, ideal[i], space.rounding)
+            return found or _wrong_case_slope(slope[i], differences, i, room)
+
+        blame_each(wrong_derivatives)
+        return len(sure)
+
+    def regrets_and_gradients(self, cost: Array) -> tuple[Array, Array]:
+        """Return regrets (B,) of costs (B, n) and their gradients (B, n) by ``PEARLoss``; NaN without a solution."""
+        loss = PEARLoss(self.problem, self.case.smoothing, 0.0, 0.0, "auto", "mask", "none")
+        moving = torch.tensor(cost, requires_grad=True)
+        value = loss(moving, torch.from_numpy(self.case.true))
+        value.sum().backward()
+        assert moving.grad is not None
+        assert loss.last is not None
+        solved = (loss.last.status == Status.SOLVED).numpy()
+        return np.where(solved, value.detach().numpy(), np.nan), moving.grad.numpy()
+
+    def central_differences(self, spaces: list[ExactTangent | None]) -> tuple[Array, Array, Array]:
+        """Return central differences of the regret along random directions of the cost.
+
+        Args:
+            spaces: the tangent space at each decision; None if the regret has no gradient.
+
+        Returns:
+            Directions (B, n), steps (B,) and quotients (B,). Steps and quotients are NaN without a gradient or if the
+            longest valid step is too short.
+        """
+        case = self.case
+        rng = np.random.default_rng(0)
+        size = np.abs(np.nan_to_num(case.cost))
+        directions = np.where(size > 0, size, size.max(1, keepdims=True)) * rng.normal(size=case.cost.shape)
+        steps = np.full(case.batch, np.nan)
+        for i, space in enumerate(spaces):
+            if space is not None:
+                answer = self.batch[i]
+                longest = space.longest_step(answer.x, (answer.inequality, answer.bound), directions[i])
+                longest = 0.3 * min(1.0, longest)
+                steps[i] = longest if longest > _SHORTEST else np.nan
+        moves = np.nan_to_num(steps)[:, None] * directions
+        over, under = (self.regrets_and_gradients(case.cost + sign * moves)[0] for sign in (1.0, -1.0))
+        return directions, steps, (over - under) / (2 * steps)
 
 
-def answers(case: Case, solution: Solution) -> list[Answer]:
-    """What the library says of each sample of a case."""
-    sign = 1.0 if case.sense == "min" else -1.0
-    duals: list[Any] = [(None, None, None)] * case.batch
-    if solution.duals is not None:
-        parts = (solution.duals.equality, solution.duals.inequality, solution.duals.bound)
-        duals = list(zip(*(part.double().numpy() for part in parts), strict=True))
-    columns = zip(solution.status.tolist(), solution.x.double().numpy(), solution.value.tolist(), duals, strict=True)
-    return [Answer(Status(int(k)).name, x, sign * value, *y) for k, x, value, y in columns]
+def _wrong_case_slope(g: Array, differences: tuple[Array, Array, Array], i: int, rounding: float) -> str:
+    """Say how the gradient of sample i contradicts the central difference of its regret. Empty if it does not.
 
-
-def _solve_alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
-    """The answer to sample i solved by itself, or the error that was raised; and the seconds it took."""
-    one, own = case.only(i), problem[i]
-    start = time.perf_counter()
-    try:
-        solution = solve(own, one.cost, one.smoothing, "auto", "mask", None, **one.overrides)
-    except _CRASHES as error:
-        return f"raised {type(error).__name__} alone: {error}", time.perf_counter() - start
-    took = time.perf_counter() - start
-    return answers(one, solution)[0], took
-
-
-def _slowest_ratio(case: Case, problem: Problem, seconds: Array) -> float:
-    """Time of the slowest sample over the median of its batch. Samples that look slow are timed twice more."""
-    median = max(float(np.median(seconds)), _FLOOR)
-    for i in np.flatnonzero(seconds > SLOW * median):
-        seconds[i] = min(seconds[i], *(_solve_alone(case, problem, int(i))[1] for _ in range(2)))
-    return float(seconds.max() / median)
-
-
-def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts: list[Verdict]) -> int:
-    """Compare every gradient that must exist; returns how many there were."""
-    spaces = [judging.tangent_at_answer(*pair) for pair in zip(case.programs(), verdicts, strict=True)]
-    truth = case.programs(case.true)
-    sure = [i for i, space in enumerate(spaces) if space is not None]
-    if not sure:
-        return 0
-
-    def blame(found: Callable[[int], str]) -> None:
-        for i in sure:
-            verdicts[i] = verdicts[i].blamed(found(i))
-
-    try:
-        g = regret_gradient(problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
-        value, slope = _regrets_and_gradients(case, problem, case.cost)
-        ideal = answers(case, solve(problem, case.true, case.smoothing, "auto", "mask"))
-        steps = _central_differences(case, problem, batch, spaces)
-    except NotUniqueError as error:
-        named = set(error.samples)
-        blame(lambda i: "NotUniqueError, but the decision is unique" if i in named else "")
-        return 0
-    except _CRASHES as error:
-        text = f"the gradient raised {type(error).__name__}: {error}"
-        blame(lambda i: text)
-        return 0
-
-    def why(i: int) -> str:
-        space, e = spaces[i], case.cost[i] - case.true[i]
-        assert space is not None
-        found = judging.judge_gradient(space, g[i], e)
-        true = truth[i]
-        if found or ideal[i].status != "SOLVED" or judging.judge_answer(true, ideal[i]).kind != "right":
-            return found
-        if np.isnan(value[i]):
-            return "PEARLoss has no solution, and pear.solve has"
-        again = judging.judge_gradient(space, slope[i], e)
-        if again:
-            return f"PEARLoss: {again}"
-        found = judging.judge_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
-        room = judging.regret_rounding(true, batch[i].x, ideal[i], space.rounding)
-        return found or _wrong_slope(slope[i], steps, i, room)
-
-    blame(why)
-    return len(sure)
-
-
-def _regrets_and_gradients(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
-    """(B,) regrets, NaN where there is none, and (B, n) their gradients, by ``PEARLoss``."""
-    loss = PEARLoss(problem, case.smoothing, 0.0, 0.0, "auto", "mask", "none")
-    moving = torch.tensor(cost, requires_grad=True)
-    value = loss(moving, torch.from_numpy(case.true))
-    value.sum().backward()
-    assert moving.grad is not None
-    assert loss.last is not None
-    solved = (loss.last.status == Status.SOLVED).numpy()
-    return np.where(solved, value.detach().numpy(), np.nan), moving.grad.numpy()
-
-
-def _central_differences(
-    case: Case, problem: Problem, batch: list[Answer], spaces: list[ExactTangent | None]
-) -> tuple[Array, Array, Array]:
-    """Directions (B, n), steps (B,) and central differences (B,) of the loss, NaN where there are none."""
-    rng = np.random.default_rng(0)
-    size = np.abs(np.nan_to_num(case.cost))
-    directions = np.where(size > 0, size, size.max(1, keepdims=True)) * rng.normal(size=case.cost.shape)
-    steps = np.full(case.batch, np.nan)
-    for i, space in enumerate(spaces):
-        if space is not None:
-            longest = space.longest_step(batch[i].x, (batch[i].inequality, batch[i].bound), directions[i])
-            longest = 0.3 * min(1.0, longest)
-            steps[i] = longest if longest > _SHORTEST else np.nan
-    moves = np.nan_to_num(steps)[:, None] * directions
-    over, under = (_regrets_and_gradients(case, problem, case.cost + sign * moves)[0] for sign in (1.0, -1.0))
-    return directions, steps, (over - under) / (2 * steps)
-
-
-def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, rounding: float) -> str:
-    """Why the gradient contradicts the central difference of the loss, whose values may be off by ``rounding``."""
-    direction, step, found = (part[i] for part in steps)
+    Args:
+        g: (n,) the gradient.
+        differences: the result of ``CaseExamination.central_differences``.
+        i: the sample.
+        rounding: the largest rounding error of a regret.
+    """
+    direction, step, found = (part[i] for part in differences)
     if np.isnan(found):
         return ""
     slope, steepest = float(g @ direction), float(np.abs(g) @ np.abs(direction))

@@ -1,7 +1,7 @@
-"""Examine problems of CVXPY: optimum, loss, gradients and a short training, each by something else.
+"""Examining problems of CVXPY: their optima, gradients, and a short training.
 
-CVXPY itself solves the problem again, evaluates our decisions and measures their violations. Gradients are compared
-with differences of the loss.
+CVXPY solves each problem again, evaluates PEAR's decisions and measures their violations. Gradients are compared with
+differences of the loss.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from torch import Tensor
 from pear import DecisionRegressor, Model, PEARLoss, from_cvxpy, solve
 from pear.errors import PearError, SolveError
 from pear_lab.judge.judged_program import Array
-from pear_lab.stress.cvxpy_problems import FAMILIES, CvxpyCase, cp, draw_case
-from pear_lab.stress.worker_pool import ExaminedProblems, examine_numbers
+from pear_lab.stress.cvxpy_families import CVXPY_FAMILIES, CvxpyFamilyCase, cp, draw_cvxpy_family
+from pear_lab.stress.examine_numbers import ExaminedNumbers, examine_numbers
 
 OPTIMUM = 1e-7
-"""Largest difference of an optimum from CVXPY's, and largest violation, relative to the optimum or 1."""
+"""The largest difference from CVXPY's optimum, and the largest violation, relative to the optimum or the unit."""
 SLOPE = 1e-5
-"""Largest relative difference of a directional derivative from a difference quotient."""
+"""The largest relative difference of a directional derivative from a difference quotient."""
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
-"""Lengths of the steps of a difference quotient, relative to the sizes of the parameters."""
+"""The steps of difference quotients, relative to the sizes of the parameters."""
 COMPARED, FIT_SAMPLES, FIT_EPOCHS = 2, 24, 3
-"""Samples whose optimum is compared, and samples and epochs of a training."""
+"""The number of samples whose optimum is compared, and the numbers of samples and epochs of a training."""
 _ACCURATE = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
-_ROUNDING = 1e-12  # of a loss, relative to the sizes of its terms
+_ROUNDING = 1e-12  # the rounding error of a loss, relative to the sizes of its terms
 _CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class CvxpyVerdict:
-    """The outcome of one problem.
+    """The verdict on one problem.
 
     Attributes:
-        number, family: which problem it is.
-        refused: the sentence with which import, loss or training refused it; empty if they ran.
-        wrong: what is wrong, in words; empty if nothing is.
-        gradients: number of samples whose gradient agrees with differences of the loss.
-        edges: number of samples at a kink of the loss, where there is no gradient to compare.
+        number, family: the number and the family of the problem.
+        refused: the message with which PEAR refused the problem; empty if PEAR accepted it.
+        wrong: a sentence on a wrong result; empty if nothing is wrong.
+        gradients: the number of samples whose gradient agrees with differences of the loss.
+        edges: the number of samples at a kink of the loss, where the gradient is not unique.
         fitted: whether a regressor was trained.
     """
 
@@ -58,28 +58,28 @@ class CvxpyVerdict:
 
     @property
     def ran(self) -> bool:
-        """Whether everything ran and nothing is wrong."""
+        """Whether the problem was accepted and nothing is wrong."""
         return not self.refused and not self.wrong
 
 
-def examine(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
-    """Draw a problem and examine it.
+def examine_cvxpy(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
+    """Draw a problem, and examine its optimum and its gradients.
 
     Args:
-        seed, number: of the problem.
-        with_fit: whether a regressor is trained on it, too.
+        seed, number: the seed of the run and the number of the problem within the run.
+        with_fit: whether to train a regressor, too.
     """
-    case = draw_case(seed, number)
+    case = draw_cvxpy_family(seed, number)
     found: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # CVXPY's, on accuracy and on how a problem is written
+        warnings.simplefilter("ignore", UserWarning)  # warnings of CVXPY on accuracy and on the form of a problem
         try:
             model = from_cvxpy(case.problem, case.parameters, case.recourse)
-            found["wrong"] = wrong_optimum(case, model)
+            found["wrong"] = _examine_cvxpy_optimum(case, model)
             if not found["wrong"]:
-                found |= _compare_gradients(model, case, np.random.default_rng([seed, number, 1]))
+                found |= _examine_cvxpy_gradients(model, case, np.random.default_rng([seed, number, 1]))
             if with_fit and not found["wrong"]:
-                found["wrong"] = _wrong_training(model, case, np.random.default_rng([seed, number, 2]))
+                found["wrong"] = _examine_cvxpy_training(model, case, np.random.default_rng([seed, number, 2]))
                 found["fitted"] = True
         except PearError as error:
             found["refused"] = f"{type(error).__name__}: {error}"
@@ -88,8 +88,8 @@ def examine(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
     return CvxpyVerdict(number, case.family, **found)
 
 
-def wrong_optimum(case: CvxpyCase, model: Model) -> str:
-    """What differs between our optimum and CVXPY's, in words; empty if nothing does."""
+def _examine_cvxpy_optimum(case: CvxpyFamilyCase, model: Model) -> str:
+    """Say how PEAR's optimum differs from CVXPY's. The text is empty if it does not."""
     values = case.true[:COMPARED]
     try:
         solution = solve(model, torch.from_numpy(values))
@@ -105,7 +105,7 @@ def wrong_optimum(case: CvxpyCase, model: Model) -> str:
         off = {
             "the objective of our decision": float(case.problem.objective.value) - best,
             "our value": float(solution.value[i] + model.offset) - best,
-            "its violation": _largest_violation(case.problem) * size,
+            "its violation": _examine_cvxpy_violation(case.problem) * size,
         }
         for what, difference in off.items():
             if not abs(difference) <= OPTIMUM * size:
@@ -113,15 +113,15 @@ def wrong_optimum(case: CvxpyCase, model: Model) -> str:
     return ""
 
 
-def _largest_violation(problem: Any) -> float:
-    """By how much the variables leave their constraints and bounds at most."""
+def _examine_cvxpy_violation(problem: Any) -> float:
+    """Return the largest violation of constraints and bounds by the values of the variables."""
     rows = [float(np.max(row.violation())) for row in problem.constraints]
     bounds = [float(np.abs(v.project(v.value) - v.value).max()) for v in problem.variables()]
     return max(rows + bounds)
 
 
 def _cvxpy_optimum(problem: Any) -> float:
-    """CVXPY's own optimum, as accurate as one of its solvers can have it."""
+    """Return CVXPY's optimum, from the first of several solvers and tolerances that succeeds."""
     for solver, options in (("CLARABEL", _ACCURATE), ("CLARABEL", {}), ("OSQP", {"eps_abs": 1e-10, "eps_rel": 1e-10})):
         try:
             value = problem.solve(solver=solver, **options)
@@ -132,28 +132,34 @@ def _cvxpy_optimum(problem: Any) -> float:
     raise AssertionError(f"CVXPY finds no optimum: {problem.status}")
 
 
-def _compare_gradients(model: Model, case: CvxpyCase, rng: np.random.Generator) -> dict[str, Any]:
-    """Run the default loss; compare the slope of each sample along a random direction with differences of the loss."""
+def _examine_cvxpy_gradients(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> dict[str, Any]:
+    """Compare the slope of the loss along a random direction, for each sample, with differences of the loss.
+
+    The gradient of the default loss must be finite. The compared gradient is that of the loss without injection.
+
+    Returns:
+        Attributes of ``CvxpyVerdict``: "gradients" and "edges" and, if a gradient is wrong, "wrong".
+    """
     predicted, true = torch.from_numpy(case.predicted), torch.from_numpy(case.true)
-    if not torch.isfinite(_loss_and_gradient(PEARLoss(model), predicted, true)[1]).all():
+    if not torch.isfinite(_examined_cvxpy_gradient(PEARLoss(model), predicted, true)[1]).all():
         return {"wrong": "the gradient of the default loss is not finite"}
     loss = PEARLoss(model, injection=0.0, reduction="none")
-    value, gradient = _loss_and_gradient(loss, predicted, true)
+    value, gradient = _examined_cvxpy_gradient(loss, predicted, true)
     sizes = np.maximum(np.abs(case.predicted).mean(axis=0), np.abs(case.predicted).mean() / 100)
     direction = torch.from_numpy(rng.normal(size=case.predicted.shape) * sizes)
     slopes = (gradient * direction).sum(1).numpy()
 
-    def at(step: float) -> Array:
+    def loss_at(step: float) -> Array:
         with torch.no_grad():
             return np.asarray(loss(predicted + step * direction, true))
 
     here, terms = value.numpy(), case.scale * float(1.0 + np.abs(case.true).sum(1).max())
-    quotients = {step: ((at(step) - here) / step, (here - at(-step)) / step) for step in STEPS}
+    quotients = {step: ((loss_at(step) - here) / step, (here - loss_at(-step)) / step) for step in STEPS}
     agrees, kinked = np.zeros(len(slopes), bool), np.zeros(len(slopes), bool)
     for step, (ahead, behind) in quotients.items():
         size, rounding = np.maximum(np.abs(ahead), np.abs(behind)), _ROUNDING * terms / step
         agrees |= np.abs((ahead + behind) / 2 - slopes) <= SLOPE * np.maximum(size, np.abs(slopes)) + rounding
-        kinked = np.abs(ahead - behind) > 100 * SLOPE * size + 4 * rounding  # at the shortest step in the end
+        kinked = np.abs(ahead - behind) > 100 * SLOPE * size + 4 * rounding  # the last and shortest step counts
     found = {"gradients": int(agrees.sum()), "edges": int((kinked & ~agrees).sum())}
     off = np.flatnonzero(~agrees & ~kinked)
     if len(off):
@@ -164,8 +170,8 @@ def _compare_gradients(model: Model, case: CvxpyCase, rng: np.random.Generator) 
     return found
 
 
-def _loss_and_gradient(loss: PEARLoss, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of every sample, and its gradient (B, k)."""
+def _examined_cvxpy_gradient(loss: PEARLoss, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the loss of every sample (B,), and its gradient (B, k)."""
     moving = predicted.clone().requires_grad_()
     value = loss(moving, true)
     value.sum().backward()
@@ -173,8 +179,8 @@ def _loss_and_gradient(loss: PEARLoss, predicted: Tensor, true: Tensor) -> tuple
     return value.detach(), moving.grad
 
 
-def _wrong_training(model: Model, case: CvxpyCase, rng: np.random.Generator) -> str:
-    """Train a regressor for a few epochs, and say what is wrong with it, in words."""
+def _examine_cvxpy_training(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> str:
+    """Train a regressor for a few epochs, and say which of its results are not finite. Empty if all are."""
     X, shares = rng.normal(size=(FIT_SAMPLES, 2)), rng.dirichlet(np.ones(len(case.true)), FIT_SAMPLES)
     regressor = DecisionRegressor(model, max_epochs=FIT_EPOCHS, check_every=1).fit(X, shares @ case.true)
     parts = {
@@ -187,12 +193,12 @@ def _wrong_training(model: Model, case: CvxpyCase, rng: np.random.Generator) -> 
 
 
 FIT_EVERY = 10
-"""One problem in this many is trained on, too."""
-_LONGEST = 110  # characters of a reason by which refusals are counted together
+"""A regressor is trained on one problem in this many."""
+_LONGEST = 110  # messages that agree in this many characters are counted together
 
 
-class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
-    """The outcomes of the problems of CVXPY so far."""
+class ExaminedCvxpy(ExaminedNumbers[CvxpyVerdict]):
+    """The verdicts on problems of CVXPY so far."""
 
     @property
     def wrong(self) -> list[CvxpyVerdict]:
@@ -200,7 +206,7 @@ class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
         return [one for one in self.verdicts if one.wrong]
 
     def reasons(self) -> Counter[str]:
-        """Count the refused problems by error message. Digits become ``#``, so that messages differ in words alone."""
+        """Count the refused problems by message, in which ``#`` replaces each digit."""
         return Counter(
             "".join("#" if letter.isdigit() else letter for letter in one.refused)[:_LONGEST]
             for one in self.verdicts
@@ -208,12 +214,12 @@ class CvxpyResult(ExaminedProblems[CvxpyVerdict]):
         )
 
     def counts(self) -> list[tuple[str, dict[str, int]]]:
-        """The counts of each family, and of all."""
-        return [(name, _count(verdicts)) for name, verdicts in self.by_family(FAMILIES)]
+        """Return the counts of each family, and of "all" families."""
+        return [(name, _count_examined_cvxpy(verdicts)) for name, verdicts in self.by_family(CVXPY_FAMILIES)]
 
 
-def _count(verdicts: list[CvxpyVerdict]) -> dict[str, int]:
-    """Count the verdicts by what became of the problem."""
+def _count_examined_cvxpy(verdicts: list[CvxpyVerdict]) -> dict[str, int]:
+    """Return the numbers of problems and samples by their kind of verdict."""
     return {
         "drawn": len(verdicts),
         "ran": sum(one.ran for one in verdicts),
@@ -225,24 +231,24 @@ def _count(verdicts: list[CvxpyVerdict]) -> dict[str, int]:
     }
 
 
-def run(
+def examine_cvxpy_numbers(
     numbers: list[int], seed: int = 0, workers: int = 1, progress: Callable[[CvxpyVerdict], None] | None = None
-) -> CvxpyResult:
-    """Examine problems.
+) -> ExaminedCvxpy:
+    """Examine problems of CVXPY.
 
     Args:
-        numbers: which problems of the seed.
-        seed: the seed of the problems; a problem does not depend on what else is run.
-        workers: processes.
-        progress: called with each verdict.
+        numbers: the numbers of the problems.
+        seed: the seed of the problems. A problem depends on the seed and its number only.
+        workers: the number of processes.
+        progress: function that is called with each verdict.
 
     Returns:
-        What was found, sorted by number; after Ctrl-C what was found until then.
+        The verdicts in the order of their numbers; after Ctrl-C, the verdicts so far.
     """
-    return CvxpyResult(*examine_numbers(work, seed, numbers, workers, progress))
+    return ExaminedCvxpy(*examine_numbers(_examine_cvxpy_job, seed, numbers, workers, progress))
 
 
-def work(job: tuple[int, int]) -> CvxpyVerdict:
-    """Examine one problem, given its seed and number; runs in a worker process."""
+def _examine_cvxpy_job(job: tuple[int, int]) -> CvxpyVerdict:
+    """Examine the problem with this seed and number, in a worker process."""
     seed, number = job
-    return examine(seed, number, with_fit=number % FIT_EVERY == 0)
+    return examine_cvxpy(seed, number, with_fit=number % FIT_EVERY == 0)

@@ -1,4 +1,4 @@
-"""Run many random cases on several cores, and count the verdicts."""
+"""Fuzzing: random cases are drawn and examined on several cores, and the verdicts are counted."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.stress import counterexamples
+from pear_lab.stress.case_families import FAMILIES, build_family_case
+from pear_lab.stress.counterexamples import write_counterexample
 from pear_lab.stress.journal import Journal
-from pear_lab.stress.recipes import FAMILIES, Recipe, build_case, draw_recipe
-from pear_lab.stress.worker_pool import map_in_pool
+from pear_lab.stress.recipes import Recipe, draw_recipe
+from pear_lab.stress.worker_pool import map_in_worker_pool
 
 BATCH = 8
-"""Samples of a case."""
+"""The number of samples of a case."""
 KEPT = 25
-"""Counterexamples that are written for a family, of each kind."""
+"""The largest number of counterexamples that are kept for each family and kind of verdict."""
 GOALS = {"wrong": 0.0, "inaccurate": 1e-3, "inaccurate, nearly parallel": 1e-2, "slowest": 50.0}
-"""The largest values a run may show: a number, two shares, and times the median of a batch."""
+"""The largest allowed number of wrong samples, shares of inaccurate samples, and time of a sample over the median."""
 PARALLEL = ("nearly parallel", "Hilbert")
-"""The families of rows that nearly depend on each other, which have a goal of their own."""
+"""The families with nearly dependent rows, which have their own goal."""
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A sample that was answered wrongly, or not at all.
+class FuzzFailure:
+    """A sample with a wrong or inaccurate answer.
 
     Attributes:
-        recipe: the recipe of its case.
-        sample: its position there.
+        recipe: the recipe of the case.
+        sample: the position of the sample in the case.
         kind: "wrong" or "inaccurate".
-        reason: what the judge says.
-        alone: whether it fails in the same way as a case of its own.
+        reason: the judge's reason.
+        alone: whether the sample has the same kind of verdict as a case of one sample.
     """
 
     recipe: Recipe
@@ -46,15 +47,15 @@ class Failure:
 
 
 @dataclass
-class Tally:
-    """The verdicts on a family.
+class FuzzTally:
+    """Counts of the verdicts on a family.
 
     Attributes:
-        family: its name.
-        right, refused, inaccurate, wrong: how many samples.
-        edge: how many of them are undecidable by a proven margin; they are among the others.
-        gradients: how many gradients were compared.
-        slowest: the largest time of a sample against the median of its batch.
+        family: the name of the family.
+        right, refused, inaccurate, wrong: the numbers of samples with each kind of verdict.
+        edge: the number of samples that are provably undecidable; the counts above include them.
+        gradients: the number of gradients that were examined.
+        slowest: the longest time of a sample over the median time of its batch.
     """
 
     family: str
@@ -68,11 +69,11 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """Number of samples."""
+        """The number of samples."""
         return self.right + self.refused + self.inaccurate + self.wrong
 
-    def add(self, other: Tally) -> None:
-        """Count the samples of another tally, too."""
+    def add(self, other: FuzzTally) -> None:
+        """Add the counts of another tally to this one."""
         for name in ("right", "refused", "inaccurate", "wrong", "edge", "gradients"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest = max(self.slowest, other.slowest)
@@ -83,28 +84,28 @@ class FuzzResult:
     """The verdicts of a run so far.
 
     Attributes:
-        tallies: one for each family.
-        failures: what was wrong or inaccurate, at most KEPT of each kind and family.
-        files: counterexamples that were written.
-        interrupted: whether the user stopped it.
+        tallies: the counts of each family.
+        failures: wrong and inaccurate samples, at most ``KEPT`` of each family and kind.
+        files: the counterexamples that were written.
+        interrupted: whether the user stopped the run.
     """
 
-    tallies: dict[str, Tally]
-    failures: list[Failure] = field(default_factory=list)
+    tallies: dict[str, FuzzTally]
+    failures: list[FuzzFailure] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
-    def total(self) -> Tally:
-        """All families together."""
-        total = Tally("all")
+    def total(self) -> FuzzTally:
+        """Return the sum of the counts of all families."""
+        total = FuzzTally("all")
         for tally in self.tallies.values():
             total.add(tally)
         return total
 
     def missed(self) -> list[str]:
-        """The goals that are missed, in words."""
+        """Return a phrase for each goal that is missed."""
         total, found = self.total(), []
-        parallel = Tally("nearly parallel")
+        parallel = FuzzTally("nearly parallel")
         for name in set(PARALLEL) & self.tallies.keys():
             parallel.add(self.tallies[name])
         shares = {
@@ -123,28 +124,34 @@ class FuzzResult:
         return found
 
 
-def run(
+FuzzJob = tuple[int, int, str]
+"""The number of a case, the seed of the run, and the family of the case."""
+FuzzedCase = tuple[int, FuzzTally, list[FuzzFailure]]
+"""The number of a case, and its verdicts."""
+
+
+def run_fuzz(
     count: int,
     seed: int = 0,
     families: list[str] | None = None,
     workers: int = 1,
     folder: Path | None = None,
     resume: bool = False,
-    progress: Callable[[Tally], None] | None = None,
+    progress: Callable[[FuzzTally], None] | None = None,
 ) -> FuzzResult:
-    """Draw, solve and judge ``count`` problems.
+    """Draw, solve and judge at least ``count`` problems.
 
     Args:
-        count: problems, spread evenly over the families in cases of 8 samples each.
-        seed: the seed of the recipes; a case does not depend on what else is run.
-        families: names in ``recipes.FAMILIES``; None for all.
-        workers: processes.
-        folder: the folder for counterexamples and the verdicts so far; None writes nothing.
-        resume: go on where the last run with these settings was stopped.
-        progress: called with the verdicts on each case.
+        count: the number of problems, in cases of 8 samples. The families take turns.
+        seed: the seed of the recipes. A case depends on the seed, its number and its family only.
+        families: names in ``case_families.FAMILIES``; None for all.
+        workers: the number of processes.
+        folder: the folder for counterexamples and for verdicts so far; None writes nothing.
+        resume: whether to continue the last run in the folder, which must have had the same seed and families.
+        progress: function that is called with the counts of each case.
 
     Returns:
-        What was found; after Ctrl-C what was found until then.
+        The verdicts; after Ctrl-C, the verdicts so far.
     """
     names = list(FAMILIES) if families is None else families
     for name in names:
@@ -152,55 +159,51 @@ def run(
             raise ProblemError(f"there is no family {name!r}; choose from {', '.join(FAMILIES)}")
     if count < 1 or workers < 1:
         raise ProblemError(f"count and workers must be at least 1; got {count} and {workers}")
-    found = FuzzResult({name: Tally(name) for name in names})
-    journal = Journal(folder, {"seed": seed, "families": names}, _encode_result, _decode_result)
+    found = FuzzResult({name: FuzzTally(name) for name in names})
+    journal = Journal(folder, {"seed": seed, "families": names}, _encode_fuzzed_case, _decode_fuzzed_case)
     done = journal.begin(resume)
     jobs = [(k, seed, names[k % len(names)]) for k in range(math.ceil(count / BATCH))]
     known = {k for k, _, _ in done}
 
-    def count_in(result: Result) -> None:
-        _, tally, failures = result
+    def count_in(fuzzed: FuzzedCase) -> None:
+        _, tally, failures = fuzzed
         found.tallies[tally.family].add(tally)
-        _keep_failures(found, failures, folder)
+        _keep_fuzz_failures(found, failures, folder)
         if progress is not None:
             progress(tally)
 
-    for result in done:
-        count_in(result)
+    for fuzzed in done:
+        count_in(fuzzed)
     try:
-        for result in map_in_pool(work, [job for job in jobs if job[0] not in known], workers):
-            journal.append(result)
-            count_in(result)
+        for fuzzed in map_in_worker_pool(fuzz_case, [job for job in jobs if job[0] not in known], workers):
+            journal.append(fuzzed)
+            count_in(fuzzed)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
 
 
-Job = tuple[int, int, str]
-Result = tuple[int, Tally, list[Failure]]
-
-
-def work(job: Job) -> Result:
-    """Draw one case and judge it; runs in a worker process."""
+def fuzz_case(job: FuzzJob) -> FuzzedCase:
+    """Draw and examine one case, in a worker process. Up to four of its failures are examined again, alone."""
     from pear_lab.stress.examine_case import examine
 
     k, seed, family = job
     recipe = draw_recipe(np.random.default_rng([seed, k]), family, BATCH)
-    case = build_case(recipe)
+    case = build_family_case(recipe)
     examined = examine(case)
-    tally = Tally(family, slowest=examined.slowest, gradients=examined.gradients)
-    failures: list[Failure] = []
+    tally = FuzzTally(family, slowest=examined.slowest, gradients=examined.gradients)
+    failures: list[FuzzFailure] = []
     for i, verdict in enumerate(examined.verdicts):
         setattr(tally, verdict.kind, getattr(tally, verdict.kind) + 1)
         tally.edge += verdict.edge
         if verdict.kind in ("wrong", "inaccurate"):
-            again = examine(case.only(i)).verdicts[0].kind == verdict.kind if len(failures) < 4 else False
-            failures.append(Failure(recipe, i, verdict.kind, verdict.reason, again))
+            again = len(failures) < 4 and examine(case.only(i)).verdicts[0].kind == verdict.kind
+            failures.append(FuzzFailure(recipe, i, verdict.kind, verdict.reason, again))
     return k, tally, failures
 
 
-def _keep_failures(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:
-    """Keep the first failures of each kind and family, as files where there is a folder."""
+def _keep_fuzz_failures(found: FuzzResult, failures: list[FuzzFailure], folder: Path | None) -> None:
+    """Add the first ``KEPT`` failures of each kind and family to the result, and write them to a folder if given."""
     for failure in failures:
         family, kind = failure.recipe.family, failure.kind
         same = sum(f.kind == kind and f.recipe.family == family for f in found.failures)
@@ -208,20 +211,20 @@ def _keep_failures(found: FuzzResult, failures: list[Failure], folder: Path | No
             continue
         found.failures.append(failure)
         if folder is not None:
-            case = build_case(failure.recipe)
+            case = build_family_case(failure.recipe)
             case = case.only(failure.sample) if failure.alone else case
             name = f"{kind}-{family.replace(' ', '-')}-{failure.recipe.seed}-{failure.sample}.json"
             more = {"kind": kind, "sample": 0 if failure.alone else failure.sample, "recipe": asdict(failure.recipe)}
-            found.files.append(counterexamples.write(folder / name, case, failure.reason, **more))
+            found.files.append(write_counterexample(folder / name, case, failure.reason, **more))
 
 
-def _encode_result(result: Result) -> dict[str, Any]:
-    """The verdicts on one case as a line of the journal."""
-    k, tally, failures = result
+def _encode_fuzzed_case(fuzzed: FuzzedCase) -> dict[str, Any]:
+    """Return the verdicts on a case as a line of the journal."""
+    k, tally, failures = fuzzed
     return {"case": k, "tally": asdict(tally), "failures": [asdict(f) for f in failures]}
 
 
-def _decode_result(line: dict[str, Any]) -> Result:
-    """The verdicts of a line of the journal."""
-    failures = [Failure(**{**f, "recipe": Recipe(**f["recipe"])}) for f in line["failures"]]
-    return line["case"], Tally(**line["tally"]), failures
+def _decode_fuzzed_case(line: dict[str, Any]) -> FuzzedCase:
+    """Return the verdicts on a case from a line of the journal."""
+    failures = [FuzzFailure(**{**f, "recipe": Recipe(**f["recipe"])}) for f in line["failures"]]
+    return line["case"], FuzzTally(**line["tally"]), failures

@@ -1,4 +1,4 @@
-"""A file of results, one line of JSON each, so that a run can go on where it was stopped."""
+"""A journal of results: a file with one line of JSON for each result, from which a stopped run continues."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ Result = TypeVar("Result")
 
 
 class Journal(Generic[Result]):
-    """The results of a run so far.
+    """A file with the settings of a run in its first line, and a result in each further line.
 
     Args:
-        folder: where the file is; None writes nothing.
-        settings: the settings of the run, written to the first line; a run with other settings does not go on from
-            here.
-        encode: makes a dictionary of a result.
-        decode: makes a result of such a dictionary.
+        folder: the folder of the file; None writes nothing.
+        settings: the settings of the run. A run continues only from a journal with equal settings.
+        encode: function from a result to a dictionary that JSON can hold.
+        decode: function from such a dictionary to the result.
     """
 
     def __init__(
@@ -34,7 +33,11 @@ class Journal(Generic[Result]):
         self._settings, self._encode, self._decode = json.dumps(settings), encode, decode
 
     def begin(self, resume: bool) -> list[Result]:
-        """Start an empty file, or return the results that a run with the same settings has written to it."""
+        """Start a new file and return no results or, if ``resume``, return the results of the existing file.
+
+        Raises:
+            ProblemError: the existing file is of a run with other settings.
+        """
         if self._path is None:
             return []
         if not resume or not self._path.exists():
@@ -49,7 +52,7 @@ class Journal(Generic[Result]):
         return [self._decode(json.loads(line)) for line in lines]
 
     def append(self, result: Result) -> None:
-        """Write one result."""
+        """Write one result to the end of the file."""
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(self._encode(result)) + "\n")

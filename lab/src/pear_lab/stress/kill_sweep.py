@@ -1,4 +1,4 @@
-"""Kill a small sweep again and again, resume it, and compare its results with those of an undisturbed sweep."""
+"""A small sweep that is killed and resumed many times, and compared with an undisturbed sweep."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _COMMAND = (sys.executable, "-c", "from pear_lab.stress.kill_sweep import run_sw
 _START_SECONDS = {"local": 2.0, "ray": 10.0}
 _RUN_SECONDS = 0.15
 _WORKER_OF_RAY = "ray::_work"
-"""After the function of the engine; others of its processes are idle, its mailbox, or of Ray itself."""
+"""The beginning of the command line of a Ray worker that does a run. Ray derives it from the engine's function."""
 
 _ORPHAN_SECONDS = 60.0
-"""A worker that is still importing when its driver dies ends once it has, which takes a while on a busy machine."""
+"""The time that a worker has to end after its driver. A worker that is importing ends only after its imports."""
 
 _LIMIT_SECONDS = 1200.0
-"""Time limit of a command. Its runs take less than a minute; Ray may take a few minutes to start, or to give up."""
+"""The time limit of a command. Runs take less than a minute, but Ray may take minutes to start or to give up."""
 
 
 @dataclass
 class KillCounts:
-    """Counts of kills, and of what went wrong after them.
+    """Counts of kills, and of the failures after them.
 
     Attributes:
-        kills: (who, when) → how often.
-        commands: how many times the sweep was started.
-        sweeps: how many times it finished.
-        rows: how many were compared with those of an undisturbed sweep.
-        lost: rows that are missing.
-        repeated: runs done again although their row was there.
-        wrong: rows that differ.
-        orphans: workers that outlived their driver.
-        examples: descriptions of the first few failures.
+        kills: the number of kills, by the killed process and the moment.
+        commands: the number of times the sweep was started.
+        sweeps: the number of times the sweep finished.
+        rows: the number of rows that were compared with those of an undisturbed sweep.
+        lost: the number of rows that are missing.
+        repeated: the number of runs that were repeated although their rows existed.
+        wrong: the number of rows that differ, and of commands that failed.
+        orphans: the number of workers that outlived their driver.
+        examples: a sentence on each failure.
     """
 
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -67,16 +67,16 @@ class KillCounts:
 
     @property
     def bad(self) -> int:
-        """Number of failures of all kinds."""
+        """The number of failures of all kinds."""
         return self.lost + self.repeated + self.wrong + self.orphans
 
     def compare(self, expected: dict[str, Any], found: dict[str, Any], rows: list[str]) -> None:
-        """Count the differences to an undisturbed sweep.
+        """Count the differences of a finished sweep from an undisturbed one.
 
         Args:
-            expected: rows of an undisturbed sweep, by key.
-            found: rows of this sweep, by key.
-            rows: the keys of all rows that the commands of this sweep wrote, in order.
+            expected: the rows of the undisturbed sweep, by key.
+            found: the rows of the finished sweep, by key.
+            rows: the keys of all rows that the commands of the finished sweep wrote, in order.
         """
         self.sweeps += 1
         self.rows += len(found)
@@ -96,20 +96,20 @@ class KillCounts:
 def kill_and_compare(
     times: int, seed: int = 0, show: Callable[[KillCounts], None] = lambda verdict: None, engine: str = "local"
 ) -> KillCounts:
-    """Kill a small sweep ``times`` times and resume it each time; stop early where something differs.
+    """Kill a small sweep ``times`` times, and resume it after each kill. Stop after a sweep with a failure.
 
     Args:
-        times: how many kills.
-        seed: the seed that decides which process is killed, and when.
-        show: called after every kill.
-        engine: the engine that does the runs, on this machine. The undisturbed sweep runs in this process.
+        times: the number of kills.
+        seed: the seed of the processes that are killed, and of the moments.
+        show: function that is called with the counts after every kill.
+        engine: the engine of the killed sweeps, on this machine. The undisturbed sweep runs in this process.
 
     Returns:
-        The differences that were found; there should be none.
+        The counts of kills and failures.
 
     Raises:
-        EngineError: there is no such engine, or it is one of other machines.
-        ProblemError: the system does not tell which processes a process has started.
+        EngineError: there is no such engine, or the engine runs on other machines.
+        ProblemError: the system has no ``/proc``, which lists the processes.
     """
     if not Path("/proc/self/stat").exists():
         raise ProblemError("pear stress kill finds worker processes in /proc, which this system has not; use Linux")
@@ -120,21 +120,22 @@ def kill_and_compare(
     with tempfile.TemporaryDirectory(prefix="pear-kill-") as place:
         with open_folder(Path(place) / "undisturbed") as database:
             run_all(sweep_runs(), database)
-        expected = outcome(Path(place) / "undisturbed")
+        expected = sweep_outcome(Path(place) / "undisturbed")
         while sum(verdict.kills.values()) < times and not verdict.bad:
             folder = Path(place) / f"sweep-{verdict.sweeps}"
             rows = _Sweep(folder, engine, draw, verdict, times, show).run()
-            verdict.compare(expected, outcome(folder), rows)
+            verdict.compare(expected, sweep_outcome(folder), rows)
     return verdict
 
 
-def outcome(folder: Path) -> dict[str, Any]:
-    """The rows of a folder by key, without times and paths, with a digest of the weights."""
+def sweep_outcome(folder: Path) -> dict[str, Any]:
+    """Return the comparable parts of all rows of a folder, by key."""
     with Database(folder / FILE_NAME) as database:
-        return {record.key: _comparable_fields(record, database) for record in database.records()}
+        return {record.key: _comparable_sweep_row(record, database) for record in database.records()}
 
 
-def _comparable_fields(record: RunRecord, database: Database) -> tuple[Any, ...]:
+def _comparable_sweep_row(record: RunRecord, database: Database) -> tuple[Any, ...]:
+    """Return a row without times and paths, and with a digest of its weights."""
     digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)
@@ -143,7 +144,17 @@ def _comparable_fields(record: RunRecord, database: Database) -> tuple[Any, ...]
 
 @dataclass
 class _Sweep:
-    """One sweep in one folder, which is started again until all its runs are done."""
+    """A sweep in one folder, which is killed, and started again until all its runs are done.
+
+    Attributes:
+        folder: the folder of the database.
+        engine: the engine of the runs.
+        draw: the generator of processes and moments.
+        verdict: the counts, to which this sweep adds.
+        times: the number of kills of all sweeps.
+        show: function that is called with the counts after every kill.
+        rows: the keys of the rows that were written so far.
+    """
 
     folder: Path
     engine: str
@@ -154,13 +165,13 @@ class _Sweep:
     rows: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
-        """Run the sweep to its end; returns the keys of all rows that were written."""
+        """Start the sweep until it finishes, and return the keys of all rows that were written."""
         while self._command() != 0:
             pass
         return self.rows
 
     def _command(self) -> int:
-        """Start the sweep, kill some or all of its processes, and return the exit code of the driver."""
+        """Start the sweep, kill some or all of its processes, and return the driver's exit code. A failure gives 0."""
         self.verdict.commands += 1
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
@@ -173,7 +184,7 @@ class _Sweep:
                 try:
                     killed = self._disturb(process)
                 except BaseException:
-                    os.killpg(process.pid, signal.SIGKILL)  # Ctrl-C does not reach it
+                    os.killpg(process.pid, signal.SIGKILL)  # Ctrl-C does not reach its session
                     raise
                 finally:
                     limit.cancel()
@@ -186,12 +197,12 @@ class _Sweep:
         return process.returncode
 
     def _give_up(self, process: subprocess.Popen[str]) -> None:
-        """End a command that takes too long. It is counted as wrong unless the plan has killed it."""
+        """Kill a command that exceeds the time limit. Its exit code makes it count as wrong, unless it was killed."""
         self.verdict.examples.append(f"a command did not come to its end within {_LIMIT_SECONDS:.0f} s")
         os.killpg(process.pid, signal.SIGKILL)
 
     def _disturb(self, process: subprocess.Popen[str]) -> bool:
-        """Kill according to plan, and read the output to its end; returns whether the driver was killed."""
+        """Draw and carry out the kills, read the output to its end, and return whether the driver was killed."""
         killed = False
         self._listen(process, (OPEN,))
         for who, when in self._plan():
@@ -203,29 +214,33 @@ class _Sweep:
         return killed
 
     def _note_rows(self) -> None:
-        """Note rows that the driver wrote but did not report before it was killed. Opening the file also checks it."""
+        """Note the keys of rows that a killed driver wrote without reporting them. Opening the file also checks it."""
         if (self.folder / FILE_NAME).exists():
             with Database(self.folder / FILE_NAME) as database:
                 self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
-        """Draw which process to kill and when: often a worker or two first, then the driver or all processes."""
+        """Draw pairs of the process to kill and the moment: up to two workers, then the driver or all processes."""
         last = self.draw.choice([(DRIVER, STARTING), (DRIVER, AT_WORK), (EVERYTHING, AT_WORK)])
         moments = (STARTING,) if last[1] == STARTING else (STARTING, AT_WORK)
         plan = [(WORKER, when) for when in moments if self.draw.random() < 0.7]
-        if self.engine != "local":  # whose workers have a run from the start, and one that costs two is given up
+        if self.engine != "local":  # Ray's workers begin with a run, and a run whose worker is killed twice is given up
             plan = plan[-1:]
         return [*plan, last][: max(0, self.times - sum(self.verdict.kills.values()))]
 
     def _wait_for(self, process: subprocess.Popen[str], when: str) -> bool:
-        """Wait for the moment of the next kill; False where the command ends before."""
+        """Wait for the moment of the next kill, and return whether the command is still running."""
         events = 0 if when == STARTING else self.draw.randint(1, 6)
         there = all(self._listen(process, (STARTED, ROW)) for _ in range(events))
         time.sleep(self.draw.uniform(0.0, _START_SECONDS[self.engine] if when == STARTING else _RUN_SECONDS))
         return there and process.poll() is None
 
     def _listen(self, process: subprocess.Popen[str], words: tuple[str, ...] | None) -> bool:
-        """Read output up to a line that begins with one of these words, or to the end, and note the rows in it."""
+        """Read the output up to a line that begins with one of ``words``, and note the rows in it.
+
+        Returns:
+            Whether such a line was found. With None the whole output is read, and the result is False.
+        """
         assert process.stdout is not None
         for line in process.stdout:
             word, _, key = line.strip().partition(" ")
@@ -236,79 +251,84 @@ class _Sweep:
         return False
 
     def _kill(self, process: subprocess.Popen[str], who: str, when: str) -> None:
-        """Kill the driver, a worker or everything, and count it; nothing happens where there is no worker."""
-        below = _descendants(process.pid)
-        workers = [pid for pid in below if _is_worker(pid)]
+        """Kill the driver, a worker or all processes, and count the kill. A worker is killed only if there is one."""
+        below = _SweepProcess.below(process.pid)
+        workers = [one for one in below if one.is_worker()]
         if who == WORKER and not workers:
             return
         if who == WORKER:
-            _kill_process(self.draw.choice(workers))
+            self.draw.choice(workers).kill()
         else:
             process.kill()
-        for pid in below if who == EVERYTHING else ():
-            _kill_process(pid)
+        for one in below if who == EVERYTHING else ():
+            one.kill()
         self.verdict.kills[who, when] += 1
         self.show(self.verdict)
         if who != WORKER:
             self._count_orphans(below)
 
-    def _count_orphans(self, below: list[int]) -> None:
-        """Count the processes that are still alive a while after their driver was killed."""
+    def _count_orphans(self, below: list[_SweepProcess]) -> None:
+        """Count the processes that are alive ``_ORPHAN_SECONDS`` after their driver was killed."""
         until = time.monotonic() + _ORPHAN_SECONDS
         while (
-            left := [pid for pid in below if _living_parent(pid) and not _is_agent(pid)]
+            left := [one for one in below if one.living_parent() and not one.is_ray_agent()]
         ) and time.monotonic() < until:
             time.sleep(0.02)
         self.verdict.orphans += len(left)
-        self.verdict.examples += [f"process {pid} outlived its driver: {_command_line(pid)[:80]!r}" for pid in left]
+        self.verdict.examples += [f"process {one.pid} outlived its driver: {one.command_line()[:80]!r}" for one in left]
 
 
-def _descendants(driver: int) -> list[int]:
-    """The ids of all processes that descend from ``driver``."""
-    parents = {int(place.name): _living_parent(int(place.name)) for place in Path("/proc").glob("[0-9]*")}
-    found, new = set[int](), {driver}
-    while new:
-        new = {pid for pid, parent in parents.items() if parent in new}
-        found |= new
-    return sorted(found)
+@dataclass(frozen=True)
+class _SweepProcess:
+    """A process of this machine, by its id. Its state is read from ``/proc``."""
 
+    pid: int
 
-def _is_worker(pid: int) -> bool:
-    """Whether a process is a worker of this package, or one of Ray's that is at work on a run."""
-    title = _command_line(pid)
-    return "spawn_main" in title or title.startswith(_WORKER_OF_RAY)
+    @classmethod
+    def below(cls, driver: int) -> list[_SweepProcess]:
+        """Return all processes that descend from the process ``driver``, in the order of their ids."""
+        everything = [cls(int(place.name)) for place in Path("/proc").glob("[0-9]*")]
+        parents = {process.pid: process.living_parent() for process in everything}
+        found, new = set[int](), {driver}
+        while new:
+            new = {pid for pid, parent in parents.items() if parent in new}
+            found |= new
+        return [cls(pid) for pid in sorted(found)]
 
+    def living_parent(self) -> int | None:
+        """Return the id of the parent; None if this process has ended or is a zombie."""
+        try:
+            state, parent, *_ = Path(f"/proc/{self.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if state == "Z" else int(parent)
 
-def _is_agent(pid: int) -> bool:
-    """Whether a process is an agent of Ray. Agents look for Ray's head for a minute before they end."""
-    title = _command_line(pid)
-    return title.startswith("ray::") and "Agent" in title
+    def command_line(self) -> str:
+        """Return the command line; empty if the process has ended."""
+        try:
+            text = Path(f"/proc/{self.pid}/cmdline").read_text("utf-8", errors="replace")
+        except OSError:
+            return ""
+        return text.replace("\0", " ").strip()
 
+    def is_worker(self) -> bool:
+        """Return whether the process is a worker of this package, or a worker of Ray that does a run."""
+        title = self.command_line()
+        return "spawn_main" in title or title.startswith(_WORKER_OF_RAY)
 
-def _command_line(pid: int) -> str:
-    """The command line of a process; empty where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", errors="replace").replace("\0", " ").strip()
-    except OSError:
-        return ""
+    def is_ray_agent(self) -> bool:
+        """Return whether the process is an agent of Ray. Agents look for Ray's head for a minute before they end."""
+        title = self.command_line()
+        return title.startswith("ray::") and "Agent" in title
 
-
-def _kill_process(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended
-        os.kill(pid, signal.SIGKILL)
-
-
-def _living_parent(pid: int) -> int | None:
-    """The parent of a living process; None for one that has ended, zombies included."""
-    try:
-        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if state == "Z" else int(parent)
+    def kill(self) -> None:
+        """Kill the process, if it is alive."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
 OPEN, STARTED, ROW = "open", "started", "row"
-"""The first word of a line: the database is open, a run is handed to a worker, a row is written."""
+"""The first words of lines: the database is open, a run is handed to a worker, a row is written."""
 
 _SHORT = {"time_cap": 600.0, "max_epochs": 6, "degree": 4, "noise": 0.0}
 _TASKS: dict[str, dict[str, Any]] = {
@@ -319,7 +339,7 @@ _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "in
 
 
 def sweep_runs() -> list[RunSpec]:
-    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three that measure a variant.
+    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three runs of a variant.
 
     Example:
         >>> len(sweep_runs()), len({run.key for run in sweep_runs()})
@@ -336,21 +356,25 @@ def sweep_runs() -> list[RunSpec]:
 
 
 def run_sweep() -> None:
-    """Run what is left of the sweep with two workers; the arguments are a folder and an engine."""
+    """Do the unfinished runs of the sweep with two workers. The arguments of the process are a folder and an engine."""
     folder, engine = sys.argv[1:]
     with open_folder(Path(folder)) as database:
-        _print_line(OPEN)
+        _print_sweep_line(OPEN)
         with start_engine(engine, 2) as opened:
-            run_all(unfinished_runs(sweep_runs(), database.statuses()), database, listen=_print_event, engine=opened)
+            run_all(
+                unfinished_runs(sweep_runs(), database.statuses()), database, listen=_print_sweep_event, engine=opened
+            )
 
 
-def _print_event(event: Event) -> None:
+def _print_sweep_event(event: Event) -> None:
+    """Print a line when a run is started, and one when its row is written."""
     if event.record is not None:
-        _print_line(ROW, event.run.key)
+        _print_sweep_line(ROW, event.run.key)
     elif event.progress is None:
-        _print_line(STARTED, event.run.key)
+        _print_sweep_line(STARTED, event.run.key)
 
 
-def _print_line(*words: str) -> None:
+def _print_sweep_line(*words: str) -> None:
+    """Print a line to the process that kills the sweep."""
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()

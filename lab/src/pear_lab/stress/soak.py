@@ -1,4 +1,4 @@
-"""Long training through degenerate points: does memory grow, do steps slow down, are answers still right at the end?"""
+"""Long training through degenerate points, in which memory, the times of steps and the answers are watched."""
 
 from __future__ import annotations
 
@@ -24,36 +24,35 @@ from pear_lab.benchmarks.process_memory import resident_process_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.judge_answer import Answer, judge_answer, judge_batch_answer, judge_gradient, tangent_at_answer
 from pear_lab.judge.judged_program import DIMENSIONS
-from pear_lab.stress.examine_case import answers
-from pear_lab.stress.recipes import Recipe, polytope_around_point
-from pear_lab.stress.stress_case import Case
+from pear_lab.stress.recipes import Recipe
+from pear_lab.stress.stress_case import StressCase
 
 GROWTH = 0.01
-"""Share by which resident memory may grow after the first tenth of the steps."""
+"""The share by which resident memory may grow after the first tenth of the steps."""
 SLOWDOWN = 1.25
-"""How much longer a step may take in the last tenth of the steps than in the first.
+"""The factor by which steps may take longer in the last tenth of the steps than in the first.
 
-Of each tenth, the processor time that one in ten steps stays below, by that of plain steps of torch taken in between:
-others on the machine slow down both.
+The time of a tenth is the 10 % quantile of the processor times of its steps, divided by that of plain steps of torch
+between them. The division cancels the effect of other processes on the machine.
 """
 
 _SAMPLES, _BATCH, _FEATURES = 64, 16, 3
 _SMOOTHING = 0.25
-_TIE, _ANEW = 10, 100  # steps between two moments at which costs tie exactly, and at which training begins anew
-_JUDGED = 100  # steps between two judgements
+_TIE, _ANEW = 10, 100  # after every 10 steps costs tie exactly, after every 100 training begins anew
+_JUDGED = 100  # a sample is judged after every 100 steps
 
 
 @dataclass(frozen=True)
 class SoakProblem:
-    """A problem that is trained on for long.
+    """A problem of the long training.
 
     Attributes:
-        name: name of the problem.
-        draw: function that draws the fields of the problem.
+        name: the name of the problem.
+        draw: function that draws the arguments of ``pear.Problem``.
         sense: "min" or "max".
         solver: the solver of the loss.
-        keyed: samples have ids, so that warm starts are kept.
-        epochs: trained by ``pear.fit``, in compiled epochs, instead of step by step.
+        keyed: whether samples have keys, so that the loss keeps warm starts.
+        epochs: whether ``pear.fit`` trains in compiled epochs; otherwise training goes step by step.
     """
 
     name: str
@@ -69,15 +68,15 @@ class SoakResult:
     """The measurements and verdicts of one training.
 
     Attributes:
-        structure: name of the problem.
-        steps: number of steps.
-        statuses: the number of samples by the name of their status, over the steps that were looked at.
-        early, late: resident bytes after the first tenth of the steps, and at the end.
-        first, last: seconds of a step in the first and in the last tenth.
-        plain: seconds of plain torch steps in the first and in the last tenth.
-        judged: answers that were judged.
-        gradients: number of judged answers whose gradient exists and was compared.
-        wrong: reasons of the wrong answers.
+        structure: the name of the problem.
+        steps: the number of steps.
+        statuses: the number of samples with each status, over all recorded batches.
+        early, late: resident memory in bytes after the first tenth of the steps, and at the end.
+        first, last: the seconds of a step in the first and in the last tenth.
+        plain: the seconds of plain torch steps in the first and in the last tenth.
+        judged: the number of judged answers.
+        gradients: the number of judged gradients.
+        wrong: the reasons of the wrong answers.
     """
 
     structure: str
@@ -94,16 +93,16 @@ class SoakResult:
 
     @property
     def growth(self) -> float:
-        """Relative growth of resident memory."""
+        """The relative growth of resident memory."""
         return self.late / self.early - 1.0
 
     @property
     def slowdown(self) -> float:
-        """How many times longer a step takes at the end, relative to plain steps of torch."""
+        """The time of a step at the end over that at the beginning, both relative to plain steps of torch."""
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
-        """The goals that are missed, in words."""
+        """Return a sentence for each goal that is missed."""
         found = [f"{self.structure}: {why}" for why in self.wrong]
         if self.growth > GROWTH:
             found.append(f"{self.structure}: memory grew by {self.growth:.1%} (goal {GROWTH:.0%})")
@@ -114,20 +113,21 @@ class SoakResult:
         return found
 
 
-def _path_fields(rng: Rng) -> Fields:
+def _soak_paths(rng: Rng) -> Fields:
+    """Return shortest paths through a grid. Nothing is drawn."""
     problem = shortest_path((5, 5)).problem
     return {name: getattr(problem, name).numpy() for name in ("A", "b", "lb")}
 
 
-def _assignment_fields(rng: Rng) -> Fields:
-    """Every vertex is degenerate, one equality follows from the others, and one is there twice."""
+def _soak_assignments(rng: Rng) -> Fields:
+    """Return assignments with degenerate vertices, a redundant equality and a repeated one. Nothing is drawn."""
     side = np.arange(16) // 4, np.arange(16) % 4
     A = np.array([group == k for group in side for k in range(4)], float)
     return {"A": np.vstack([A, A[:1]]), "b": np.ones(9), "lb": np.zeros(16)}
 
 
-def _repeated_row_fields(rng: Rng) -> Fields:
-    """Knapsacks whose rows are there twice, once in other units."""
+def _soak_repeated_rows(rng: Rng) -> Fields:
+    """Draw knapsacks whose rows occur three times, once in other units."""
     weights = rng.integers(1, 5, (3, 12)).astype(float)
     h = weights.sum(1) // 2
     return {
@@ -138,19 +138,19 @@ def _repeated_row_fields(rng: Rng) -> Fields:
     }
 
 
-def _vertex_fields(rng: Rng) -> Fields:
-    """Data of small integers, so that many rows meet in one vertex."""
-    return polytope_around_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
+def _soak_vertices(rng: Rng) -> Fields:
+    """Draw a polytope of small integers, in which many rows meet in one vertex."""
+    return Recipe("degenerate", n=8, equalities=2, rows=6).draw_polytope(rng, whole=True)
 
 
-def _low_rank_fields(rng: Rng) -> Fields:
-    """A curvature of low rank on the simplex."""
+def _soak_low_rank(rng: Rng) -> Fields:
+    """Draw a curvature of low rank on a simplex with upper bounds."""
     L = rng.integers(-1, 2, (10, 3)).astype(float)
     return {"Q": L @ L.T, "A": np.ones((1, 10)), "b": np.ones(1), "lb": np.zeros(10), "ub": np.full(10, 0.5)}
 
 
-def _infeasible_fields(rng: Rng) -> Fields:
-    """Every sample has rows of its own; in an eighth of the samples they contradict each other."""
+def _soak_infeasible(rng: Rng) -> Fields:
+    """Draw right-hand sides for every sample; an eighth of the samples is infeasible."""
     G = rng.integers(0, 3, (4, 8)).astype(float)
     h = rng.integers(4, 9, (_SAMPLES, 4)).astype(float)
     least = np.where(np.arange(_SAMPLES) % 8 == 0, -9.0, 0.0)
@@ -158,27 +158,27 @@ def _infeasible_fields(rng: Rng) -> Fields:
 
 
 STRUCTURES = (
-    SoakProblem("paths", _path_fields),
-    SoakProblem("paths, in compiled epochs", _path_fields, epochs=True),
-    SoakProblem("assignments", _assignment_fields),
-    SoakProblem("assignments without ids", _assignment_fields, keyed=False),
-    SoakProblem("assignments, interior point", _assignment_fields, solver="interior-point"),
-    SoakProblem("repeated rows", _repeated_row_fields, sense="max"),
-    SoakProblem("many rows through a vertex", _vertex_fields),
-    SoakProblem("curvature of low rank", _low_rank_fields),
-    SoakProblem("some samples infeasible", _infeasible_fields, sense="max"),
+    SoakProblem("paths", _soak_paths),
+    SoakProblem("paths, in compiled epochs", _soak_paths, epochs=True),
+    SoakProblem("assignments", _soak_assignments),
+    SoakProblem("assignments without ids", _soak_assignments, keyed=False),
+    SoakProblem("assignments, interior point", _soak_assignments, solver="interior-point"),
+    SoakProblem("repeated rows", _soak_repeated_rows, sense="max"),
+    SoakProblem("many rows through a vertex", _soak_vertices),
+    SoakProblem("curvature of low rank", _soak_low_rank),
+    SoakProblem("some samples infeasible", _soak_infeasible, sense="max"),
 )
 
 
 def soak_all(
     steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None
 ) -> list[SoakResult]:
-    """Train on every structure, one after the other, for ``steps`` steps in all.
+    """Train on every problem of ``STRUCTURES``, one after the other.
 
     Args:
-        steps: the number of steps of all together.
-        seed: the seed of all that is drawn.
-        show: called with the name of the structure, and with the steps done since it was called last.
+        steps: the number of steps of all trainings together; each has at least 40.
+        seed: the seed of all random numbers.
+        show: function that is called with the name of the problem and the number of steps since its last call.
     """
     each = max(40, -(-steps // len(STRUCTURES)))
     return [soak(one, each, seed, lambda done, name=one.name: show(name, done)) for one in STRUCTURES]  # type: ignore
@@ -187,23 +187,23 @@ def soak_all(
 def soak(
     structure: SoakProblem, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
 ) -> SoakResult:
-    """Train for ``steps`` steps, and watch memory, times and answers.
+    """Train on one problem, and watch memory, times and answers.
 
     Args:
-        structure: what is trained on.
-        steps: 40 at least.
-        seed: the seed of all that is drawn.
-        show: called with the number of steps that are done since it was called last.
+        structure: the problem.
+        steps: the number of steps, at least 40.
+        seed: the seed of all random numbers.
+        show: function that is called with the number of steps since its last call.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # failed samples are part of it
+        warnings.simplefilter("ignore")  # samples may fail
         training = SoakTraining(structure, steps, seed, show)
         training.by_epochs() if structure.epochs else training.by_steps()
     return training.found
 
 
 class SoakTraining:
-    """One training, and the measurements taken on the way."""
+    """A training with the measurements and verdicts so far. Arguments are those of ``soak``."""
 
     def __init__(self, structure: SoakProblem, steps: int, seed: int, show: Callable[[int], None]) -> None:
         self.structure, self.steps, self.show = structure, steps, show
@@ -222,7 +222,7 @@ class SoakTraining:
         self.began = time.process_time()
 
     def by_steps(self) -> None:
-        """Train batch by batch."""
+        """Train step by step."""
         optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
         while self.found.steps < self.steps:
             for rows in torch.from_numpy(self.rng.permutation(_SAMPLES)).split(_BATCH):
@@ -234,7 +234,7 @@ class SoakTraining:
                 self._record_steps(1)
 
     def by_epochs(self) -> None:
-        """Train with ``pear.fit``; the last batch is inspected after each epoch."""
+        """Train with ``pear.fit``, and record the last batch of each epoch."""
         steps = _SAMPLES // _BATCH
         epochs = -(-self.steps // steps)
         config = FitConfig(batch_size=_BATCH, max_epochs=epochs, check_every=100, patience=epochs, start="given")
@@ -242,7 +242,7 @@ class SoakTraining:
         fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._record_steps(steps))
 
     def _record_steps(self, steps: int) -> None:
-        """Record the steps since the last call, judge a sample now and then, and prepare the next steps."""
+        """Record time, memory and statuses of the last ``steps`` steps, judge a sample, and tie costs, when due."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
         before, found.steps = found.steps, found.steps + steps
@@ -259,13 +259,16 @@ class SoakTraining:
         if before < self.steps <= found.steps:
             gc.collect()
             found.late, tenth = resident_process_memory(), len(self.seconds) // 10
-            found.first, found.last = (lowest_decile(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
-            found.plain = lowest_decile(self.plain[:tenth]), lowest_decile(self.plain[-tenth:])
+            found.first, found.last, *plain = (
+                float(np.quantile(part, 0.1))
+                for part in (self.seconds[:tenth], self.seconds[-tenth:], self.plain[:tenth], self.plain[-tenth:])
+            )
+            found.plain = plain[0], plain[1]
         self._plain_step()
         self.began = time.process_time()
 
     def _plain_step(self) -> None:
-        """Time a step on the squared error, as a measure of how fast the machine is at the moment."""
+        """Take and time a step on the squared error, which measures the present speed of the machine."""
         began = time.process_time()
         self.optimizer.zero_grad()
         (self.other(self.X[:_BATCH]) - self.C[:_BATCH]).square().mean().backward()
@@ -273,20 +276,20 @@ class SoakTraining:
         self.plain.append(time.process_time() - began)
 
     def _tie_costs(self, anew: bool) -> None:
-        """Set the weights to multiples of 1/4, so that costs tie exactly: rounded, or with ``anew`` drawn afresh."""
+        """Set the weights to multiples of 1/4, so that costs tie exactly. They are rounded or, if ``anew``, drawn."""
         with torch.no_grad():
             weight = self.model.weight
             drawn = torch.from_numpy(self.rng.integers(-8, 9, tuple(weight.shape)).astype(float))
             weight.copy_((drawn if anew else (4 * weight).round()) / 4)
 
     def _judge(self, last: LastCall) -> None:
-        """Judge one sample of the last batch: its status, its decision, and its gradient where one must exist."""
+        """Judge one sample of the last batch: its status, its decision and, if it must exist, its gradient."""
         call, i, found = last._call, int(self.rng.integers(len(last.regret))), self.found
         cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
         own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
-        case = Case("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
+        case = StressCase("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
         problem, program = Problem(**case.problem_fields()), case.programs()[0]
-        answer = answers(case, solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
+        answer = case.answers(solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
         verdict = judge_answer(program, answer)
         why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
         mine = Answer(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
@@ -298,8 +301,3 @@ class SoakTraining:
             why = why or judge_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
         if why:
             found.wrong.append(f"step {found.steps}: {why}")
-
-
-def lowest_decile(seconds: list[float]) -> float:
-    """The 10 % quantile."""
-    return float(np.quantile(seconds, 0.1))

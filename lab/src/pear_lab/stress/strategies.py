@@ -1,23 +1,24 @@
-"""Hypothesis strategies over recipes: what fails is shrunk to few variables, few rows and a mild exponent."""
+"""Hypothesis strategies over recipes. Failing recipes shrink to few variables, few rows and a small exponent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pear.optional_packages import import_optional
-from pear_lab.stress.recipes import FAMILIES, Recipe
+from pear_lab.stress.case_families import FAMILIES
+from pear_lab.stress.recipes import Recipe
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 
 def recipes(families: list[str] | None = None, batch: int = 4, largest: int = 12) -> SearchStrategy[Recipe]:
-    """Recipes of the families named, or of all.
+    """Return a strategy that draws recipes.
 
     Args:
-        families: names in ``recipes.FAMILIES``.
-        batch: samples of each case.
-        largest: number of variables.
+        families: names in ``case_families.FAMILIES``; None for all.
+        batch: the number of samples of each case.
+        largest: the largest number of variables.
 
     Raises:
         MissingExtraError: hypothesis is not installed.

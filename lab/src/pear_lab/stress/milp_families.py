@@ -1,7 +1,7 @@
-"""Random mixed-integer programs as planners write them: with switches, big M, whole numbers, ties and odd units.
+"""Random mixed-integer programs as planners write them, with switches, big M, whole numbers, ties and odd units.
 
-A program depends on its seed and its number alone, not on what else is drawn. Some have no solution: the rows
-contradict each other, they allow no integers, or the objective is unbounded.
+A program depends on its seed and its number only. Some programs have no solution, because rows contradict each other,
+no integer satisfies the rows, or the objective is unbounded.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pear_lab.judge.judged_program import Array, Mask
+from pear_lab.judge.judged_program import Array, JudgedProgram, Mask
 
 Rng = np.random.Generator
 INFEASIBLE, UNBOUNDED, SPARSE = 0.1, 0.05, 0.2
-"""Shares of the programs that are made infeasible, made unbounded, and handed over in sparse form."""
+"""The shares of programs that are made infeasible, are made unbounded, or have sparse matrices."""
 
 
 @dataclass(frozen=True)
-class MilpCase:
-    """One program ``min (or max) cᵀz, Az = b, Gz ≤ h, lb ≤ z ≤ ub`` with some z integer.
+class MilpFamilyCase:
+    """A program ``min (or max) cᵀz`` subject to ``Az = b``, ``Gz ≤ h`` and ``lb ≤ z ≤ ub``, with some z integer.
 
     Attributes:
-        family: its name in ``MILP_FAMILIES``.
+        family: the name of the family in ``MILP_FAMILIES``.
         sense: "min" or "max".
         c, lb, ub: (n,) costs and bounds.
         A, b: (p, n) and (p,) equalities.
         G, h: (m, n) and (m,) inequalities.
-        integer: (n,) bool.
-        sparse: whether our code gets sparse matrices.
+        integer: (n,) whether a variable is an integer.
+        sparse: whether ``pear.Problem`` gets sparse matrices.
     """
 
     family: str
@@ -44,17 +44,23 @@ class MilpCase:
     integer: Mask
     sparse: bool
 
+    def minimised(self) -> JudgedProgram:
+        """Return the program in the judge's form, which is minimised."""
+        n, sign = len(self.c), 1.0 if self.sense == "min" else -1.0
+        fields = (self.A, self.b, self.G, self.h, self.lb, self.ub, self.integer)
+        return JudgedProgram(np.zeros((n, n)), sign * self.c, *fields)
+
 
 @dataclass
-class MilpBuilder:
-    """A program that is being written, row by row.
+class MilpFamilyBuilder:
+    """A program that is built variable by variable and row by row.
 
     Attributes:
-        rng: draws it.
-        whole: whether data are whole numbers, so that costs tie and vertices are degenerate.
-        unit: the unit of quantities; every continuous variable is measured in it.
-        lower, upper, costs, integers: of the variables so far.
-        equal, limits: rows as pairs of coefficients and right-hand side.
+        rng: the generator of all numbers.
+        whole: whether numbers are integers, so that costs tie and vertices are degenerate.
+        unit: the unit of every continuous variable.
+        lower, upper, costs, integers: bounds, costs and kinds of the variables so far.
+        equal, limits: equalities and inequalities as pairs of coefficients, by variable, and right-hand side.
     """
 
     rng: Rng
@@ -68,32 +74,33 @@ class MilpBuilder:
     limits: list[tuple[dict[int, float], float]] = field(default_factory=list)
 
     def number(self, low: float, high: float) -> float:
-        """A number between two, whole where the data are."""
+        """Draw a number between ``low`` and ``high``, rounded if ``whole``."""
         value = self.rng.uniform(low, high)
         return float(np.round(value)) if self.whole else float(value)
 
     def numbers(self, low: float, high: float, count: int) -> list[float]:
-        """Several such numbers."""
+        """Draw ``count`` numbers between ``low`` and ``high``, rounded if ``whole``."""
         return [self.number(low, high) for _ in range(count)]
 
     def big_m(self, needed: float) -> float:
-        """A coefficient for a switch: just enough, or much too much, as people write it."""
+        """Draw the coefficient of a switch: ``needed`` or a multiple up to 1e5, as users choose."""
         return needed * float(self.rng.choice([1.0, 1.0, 1.0, 2.0, 10.0, 1e3, 1e5]))
 
     def amounts(self, count: int, costs: list[float], most: float = np.inf) -> list[int]:
-        """Continuous variables from zero on, with costs per unit."""
-        return self._add(count, costs, 0.0, most, False)
+        """Add continuous variables from 0 to ``most``, and return their indices. There is a cost for each variable."""
+        return self._add_variables(count, costs, most, False)
 
     def switches(self, count: int, costs: list[float], most: float = 1.0) -> list[int]:
-        """Integer variables from zero to ``most``."""
-        return self._add(count, costs, 0.0, most, True)
+        """Add integer variables from 0 to ``most``, and return their indices. There is a cost for each variable."""
+        return self._add_variables(count, costs, most, True)
 
-    def _add(self, count: int, costs: list[float], low: float, high: float, whole: bool) -> list[int]:
+    def _add_variables(self, count: int, costs: list[float], most: float, integer: bool) -> list[int]:
+        """Add ``count`` variables from 0 to ``most``, and return their indices."""
         first = len(self.costs)
         self.costs += costs
-        self.lower += [low] * count
-        self.upper += [high] * count
-        self.integers += [whole] * count
+        self.lower += [0.0] * count
+        self.upper += [most] * count
+        self.integers += [integer] * count
         return list(range(first, first + count))
 
     def at_most(self, row: dict[int, float], limit: float) -> None:
@@ -108,14 +115,14 @@ class MilpBuilder:
         """Add the row ``row · z = value``."""
         self.equal.append((row, value))
 
-    def build(self, family: str) -> MilpCase:
-        """The program, now and then as one that maximises, in its units of quantity and money."""
+    def build(self, family: str) -> MilpFamilyCase:
+        """Return the program in the unit of quantities. Some programs maximise, and some have another unit of money."""
         n, integer = len(self.costs), np.array(self.integers)
-        (A, b), (G, h) = (_matrix(rows, n) for rows in (self.equal, self.limits))
-        per = np.where(integer, 1.0, self.unit)  # z counts units: everything that multiplies it is divided
+        (A, b), (G, h) = (_milp_family_matrix(rows, n) for rows in (self.equal, self.limits))
+        per = np.where(integer, 1.0, self.unit)  # coefficients of a variable in other units are divided by the unit
         money = float(10.0 ** self.rng.uniform(-3, 4)) if self.rng.random() < 0.3 else 1.0
         sign = -1.0 if self.rng.random() < 0.4 else 1.0
-        return MilpCase(
+        return MilpFamilyCase(
             family=family,
             sense="max" if sign < 0 else "min",
             c=sign * money * np.array(self.costs) / per,
@@ -130,8 +137,8 @@ class MilpBuilder:
         )
 
 
-def _matrix(rows: list[tuple[dict[int, float], float]], n: int) -> tuple[Array, Array]:
-    """The rows as a matrix (r, n) and right-hand sides (r,)."""
+def _milp_family_matrix(rows: list[tuple[dict[int, float], float]], n: int) -> tuple[Array, Array]:
+    """Return rows as a matrix (r, n) and right-hand sides (r,)."""
     matrix = np.zeros((len(rows), n))
     for i, (row, _) in enumerate(rows):
         for j, value in row.items():
@@ -139,8 +146,8 @@ def _matrix(rows: list[tuple[dict[int, float], float]], n: int) -> tuple[Array, 
     return matrix, np.array([limit for _, limit in rows], dtype=float)
 
 
-def _battery(p: MilpBuilder) -> None:
-    """A battery that never charges and discharges at once, with prices that may be negative."""
+def _battery_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write a battery that never charges and discharges at once, with prices that may be negative."""
     T, power, efficiency = int(p.rng.integers(4, 25)), p.number(1, 9), float(p.rng.choice([1.0, 0.9, 0.95]))
     capacity, prices = power * float(p.rng.choice([1.0, 2.0, 4.5])), p.numbers(-20, 60, T)
     charge, discharge = p.amounts(T, prices), p.amounts(T, [-price + 0.5 for price in prices])
@@ -154,12 +161,12 @@ def _battery(p: MilpBuilder) -> None:
         p.at_most({discharge[t]: 1.0, on[t]: M}, M)
         p.at_most({charge[t]: 1.0}, power)
         p.at_most({discharge[t]: 1.0}, power)
-    if p.rng.random() < 0.3:  # the number of hours of charging
+    if p.rng.random() < 0.3:  # limits the number of hours of charging
         p.at_most(dict.fromkeys(on, 1.0), float(p.rng.integers(1, T)))
 
 
-def _lot_sizing(p: MilpBuilder) -> None:
-    """Products with set-up costs, stocks, and now and then a machine that they share."""
+def _lot_sizing_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write lot sizing: products with set-up costs and stocks, which in half of the programs share a machine."""
     T, products = int(p.rng.integers(3, 9)), int(p.rng.integers(1, 4))
     capacity = p.number(30, 60) * products
     made, set_up = [], []
@@ -171,7 +178,7 @@ def _lot_sizing(p: MilpBuilder) -> None:
         for t in range(T):
             p.equals({stock[t]: 1.0, x[t]: 1.0, stock[t + 1]: -1.0}, demand[t])
             p.at_most({x[t]: 1.0, y[t]: -M}, 0.0)
-            if p.rng.random() < 0.3:  # a least lot
+            if p.rng.random() < 0.3:  # the lot has a least size
                 p.at_least({x[t]: 1.0, y[t]: -p.number(2, 8)}, 0.0)
         made.append(x)
         set_up.append(y)
@@ -182,8 +189,8 @@ def _lot_sizing(p: MilpBuilder) -> None:
             p.at_most(row, capacity)
 
 
-def _unit_commitment(p: MilpBuilder) -> None:
-    """Plants with least outputs, starts, ramps and least times on; what is missing is bought."""
+def _unit_commitment_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write unit commitment: plants with least outputs, starts, ramps and least times on. Missing energy is bought."""
     T, plants = int(p.rng.integers(3, 9)), int(p.rng.integers(2, 5))
     most = [p.number(20, 60) for _ in range(plants)]
     demand = [p.number(0.3, 0.9) * sum(most) if not p.whole else p.number(10, 0.8 * sum(most)) for _ in range(T)]
@@ -207,8 +214,11 @@ def _unit_commitment(p: MilpBuilder) -> None:
         p.equals({out[t]: 1.0 for out in outputs} | {bought[t]: 1.0}, demand[t])
 
 
-def _facility_location(p: MilpBuilder) -> None:
-    """Sites with modules of capacity, customers who are served by shares, one row per pair or one big M per site."""
+def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write facility location: sites with modules of capacity, and customers who may be served by several sites.
+
+    Customers are linked to open sites by a row for each pair, or by a row with a big M for each site.
+    """
     sites, customers = int(p.rng.integers(2, 7)), int(p.rng.integers(3, 10))
     modules = float(p.rng.choice([1.0, 1.0, 3.0]))
     demand, open_site = p.numbers(1, 9, customers), p.switches(sites, p.numbers(20, 90, sites), modules)
@@ -227,8 +237,8 @@ def _facility_location(p: MilpBuilder) -> None:
         p.at_most(served | {open_site[j]: -capacity}, 0.0)
 
 
-def _scheduling(p: MilpBuilder) -> None:
-    """Jobs on one machine, one after the other, by big M: either i before j, or j before i."""
+def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write scheduling on one machine. For jobs i and j, rows with big M say that i ends before j, or j before i."""
     jobs = int(p.rng.integers(2, 6))
     times, ready = [1.0 + t for t in p.numbers(0, 9, jobs)], p.numbers(0, 10, jobs)
     begin, late = p.amounts(jobs, p.numbers(1, 9, jobs)), p.amounts(jobs, p.numbers(0, 20, jobs))
@@ -242,8 +252,8 @@ def _scheduling(p: MilpBuilder) -> None:
             p.at_most({begin[j]: 1.0, begin[i]: -1.0, first: -M}, -times[j])
 
 
-def _indicators(p: MilpBuilder) -> None:
-    """Rows that hold only where their switch is on, a least number of switches that are on, and bounded variables."""
+def _indicators_milp_family(p: MilpFamilyBuilder) -> None:
+    """Write indicators: rows that hold if their switch is on, and a least number of switches that are on."""
     n, rows, top = int(p.rng.integers(2, 7)), int(p.rng.integers(2, 8)), p.number(5, 20)
     x = p.amounts(n, p.numbers(-9, 9, n), top)
     on, count = p.switches(rows, p.numbers(-5, 5, rows)), p.switches(1, [p.number(-3, 3)], 7.0)
@@ -256,29 +266,29 @@ def _indicators(p: MilpBuilder) -> None:
     p.at_most(dict.fromkeys(x, 1.0) | {count[0]: -top / 3}, top / 2)
 
 
-MILP_FAMILIES: dict[str, Callable[[MilpBuilder], None]] = {
-    "battery": _battery,
-    "lot sizing": _lot_sizing,
-    "unit commitment": _unit_commitment,
-    "facility location": _facility_location,
-    "scheduling": _scheduling,
-    "indicators": _indicators,
+MILP_FAMILIES: dict[str, Callable[[MilpFamilyBuilder], None]] = {
+    "battery": _battery_milp_family,
+    "lot sizing": _lot_sizing_milp_family,
+    "unit commitment": _unit_commitment_milp_family,
+    "facility location": _facility_location_milp_family,
+    "scheduling": _scheduling_milp_family,
+    "indicators": _indicators_milp_family,
 }
-"""The families, by name: each writes one program that has a solution, unless it draws contradicting limits."""
+"""The families, each with the function that writes a program. A program may have contradictory limits by chance."""
 
 
-def _make_infeasible(p: MilpBuilder) -> None:
-    """Add rows that no point satisfies: a contradiction of the rows, or one of the integers alone."""
+def _make_milp_family_infeasible(p: MilpFamilyBuilder) -> None:
+    """Add a row that violates the upper bounds, or one that no integers satisfy."""
     whole = [j for j, integer in enumerate(p.integers) if integer]
     some = p.rng.choice(whole, min(len(whole), int(p.rng.integers(1, 4))), replace=False).tolist()
     if p.rng.random() < 0.5:
         p.at_least(dict.fromkeys(some, 1.0), sum(p.upper[j] for j in some) + 1.0)
-    else:  # an even number is odd, and the relaxation does not see it
+    else:  # an even sum is 1, which is infeasible for integers but not for their relaxation
         p.equals(dict.fromkeys(some, 2.0), 1.0)
 
 
-def _make_unbounded(p: MilpBuilder) -> None:
-    """Make the objective unbounded: by a product without a limit, or by buying and selling at a higher price."""
+def _make_milp_family_unbounded(p: MilpFamilyBuilder) -> None:
+    """Add a product that earns without a limit, or purchases and sales at a higher price without a limit."""
     if p.rng.random() < 0.5:
         p.amounts(1, [-1.0 - p.number(0, 5)])
         return
@@ -287,8 +297,8 @@ def _make_unbounded(p: MilpBuilder) -> None:
     p.equals({buy: 1.0, sell: -1.0}, 0.0)
 
 
-def draw_milp(seed: int, number: int) -> MilpCase:
-    """Draw one program; families take turns.
+def draw_milp_family(seed: int, number: int) -> MilpFamilyCase:
+    """Draw one program. The families take turns.
 
     Args:
         seed: the seed of the run.
@@ -297,11 +307,11 @@ def draw_milp(seed: int, number: int) -> MilpCase:
     family = list(MILP_FAMILIES)[number % len(MILP_FAMILIES)]
     rng = np.random.default_rng([seed, number])
     unit = float(10.0 ** rng.integers(-3, 4)) if rng.random() < 0.3 else 1.0
-    parts = MilpBuilder(rng, whole=bool(rng.random() < 0.4), unit=unit)
-    MILP_FAMILIES[family](parts)
+    builder = MilpFamilyBuilder(rng, whole=bool(rng.random() < 0.4), unit=unit)
+    MILP_FAMILIES[family](builder)
     kind = rng.random()
     if kind < INFEASIBLE:
-        _make_infeasible(parts)
+        _make_milp_family_infeasible(builder)
     elif kind < INFEASIBLE + UNBOUNDED:
-        _make_unbounded(parts)
-    return parts.build(family)
+        _make_milp_family_unbounded(builder)
+    return builder.build(family)
