@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pear.cli.app import app
-from pear_lab.cli.dataclass_options import parse_numbers
+from pear_lab.cli.dataclass_options import parse_numbers_option
 from pear_lab.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.protocols import lp_protocol as lp
@@ -131,11 +131,11 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 
 
 def test_numbers_and_ranges() -> None:
-    assert parse_numbers("seeds", "0-4") == [0, 1, 2, 3, 4]
-    assert parse_numbers("seeds", "7, 1-2,1") == [7, 1, 2]
+    assert parse_numbers_option("seeds", "0-4") == [0, 1, 2, 3, 4]
+    assert parse_numbers_option("seeds", "7, 1-2,1") == [7, 1, 2]
     for wrong in ("", "a", "1-", "3-1", "-2"):
         with pytest.raises(ExperimentError, match="--seeds must be"):
-            parse_numbers("seeds", wrong)
+            parse_numbers_option("seeds", wrong)
 
 
 def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch) -> None:

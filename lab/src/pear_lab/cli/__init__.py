@@ -1,1 +1,1 @@
-"""The commands of the laboratory: in each module ``app``, which ``pear`` finds through an entry point."""
+"""The commands of the laboratory. ``pear`` finds the ``app`` of bench, report, reproduce and stress by entry points."""

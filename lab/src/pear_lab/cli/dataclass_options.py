@@ -1,4 +1,4 @@
-"""Commands whose options are the fields of a dataclass, and lists of numbers in an option."""
+"""Options of commands that are the fields of a dataclass, and options that are lists of numbers."""
 
 from __future__ import annotations
 
@@ -12,34 +12,47 @@ from pear_lab.experiments.experiment_errors import ExperimentError
 
 
 def option_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """Make the parameter of one option, annotated as typer reads it."""
+    """Make the parameter of one option, with an annotation for typer."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def dataclass_parameters(options: type) -> list[inspect.Parameter]:
-    """Make an option for every field of a dataclass whose types are annotated for typer."""
+    """Make the parameter of an option for every field of a dataclass. The fields have annotations for typer."""
     types = get_type_hints(options, include_extras=True)
     return [option_parameter(one.name, types[one.name], one.default) for one in fields(options)]
 
 
-def make_command(
+def make_option_command(
     body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Make a function that typer takes for a command with these options; ``body`` gets their values by name."""
+    """Make a function that typer accepts as a command.
 
-    def run(**given: Any) -> None:
+    Args:
+        body: function that is called with the values of the options, by name.
+        help: the help text of the command.
+        options: the parameters of the options.
+    """
+
+    def call_with_options(**given: Any) -> None:
         body(**given)
 
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    run.__doc__ = help
-    return run
+    call_with_options.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    call_with_options.__doc__ = help
+    return call_with_options
 
 
-def parse_numbers(what: str, text: str) -> list[int]:
-    """Parse whole numbers and ranges of them, separated by commas. ``what`` names the option in the error message.
+def parse_numbers_option(what: str, text: str) -> list[int]:
+    """Return the whole numbers of a text with numbers and ranges separated by commas, each number once.
+
+    Args:
+        what: the name of the option, for the error message.
+        text: the value of the option.
+
+    Raises:
+        ExperimentError: the text has another form.
 
     Example:
-        >>> parse_numbers("seeds", "0-2,7")
+        >>> parse_numbers_option("seeds", "0-2,7")
         [0, 1, 2, 7]
     """
     found: list[int] = []

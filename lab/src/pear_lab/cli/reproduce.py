@@ -1,4 +1,4 @@
-"""``pear reproduce``: the paper's experiments, resumable."""
+"""``pear reproduce``: runs the paper's experiments, and continues stopped ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
-from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import err, out
@@ -22,7 +20,8 @@ from pear.engines import Engine
 from pear.engines.engine_table import check_engine_name
 from pear.wording import format_two_decimal_percent
 from pear_lab import experiments
-from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, parse_numbers
+from pear_lab.cli.dataclass_options import dataclass_parameters, make_option_command, parse_numbers_option
+from pear_lab.cli.terminal import make_terminal_table
 from pear_lab.data.data_files import VARIABLE
 from pear_lab.data.prices import Gaps
 from pear_lab.experiments import (
@@ -54,7 +53,7 @@ from pear_lab.field.field_protocol import NOT_APPLICABLE
 from pear_lab.field.field_tasks import field_tasks
 
 _MAX_LINES = 16
-"""Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
+"""The largest number of runs that are shown at once. A cluster does more runs at once than a terminal has lines."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class ReproduceOptions:
 
     @property
     def is_field(self) -> bool:
-        """Whether the comparison of all methods on the public tasks is wanted."""
+        """Whether the names include "field", the comparison of all methods on the public tasks."""
         return field_runs.NAME in (self.names or ())
 
     def runs(self) -> list[RunSpec]:
@@ -121,41 +120,41 @@ class ReproduceOptions:
             return experiments.expand(self.names or (), self.selection())
         if self.names != [field_runs.NAME] or self.degrees is not None:
             raise ExperimentError("field is run alone, and its tasks have no degrees: leave out other names, --degrees")
-        _set_data_folder(self.data)
+        _set_reproduce_data(self.data)
         return field_runs.expand_field(
             field_runs.FieldSelection(
                 tasks=None if self.tasks is None else split_at_commas(self.tasks),
                 methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
-                seeds=None if self.seeds is None else parse_numbers("seeds", self.seeds),
+                seeds=None if self.seeds is None else parse_numbers_option("seeds", self.seeds),
                 time_cap=self.time_cap,
                 quick=self.quick,
             )
         )
 
     def selection(self) -> Selection:
-        """Return the part of the experiments that the options select."""
+        """Return the options that select runs of the experiments, and set ``$PEAR_DATA`` if ``--data`` is a folder."""
         return Selection(
             tasks=None if self.tasks is None else [name.replace("-", "_") for name in split_at_commas(self.tasks)],
             methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
-            degrees=None if self.degrees is None else parse_numbers("degrees", self.degrees),
-            seeds=None if self.seeds is None else parse_numbers("seeds", self.seeds),
+            degrees=None if self.degrees is None else parse_numbers_option("degrees", self.degrees),
+            seeds=None if self.seeds is None else parse_numbers_option("seeds", self.seeds),
             time_cap=self.time_cap,
             quick=self.quick,
-            data=_set_data_folder(self.data),
+            data=_set_reproduce_data(self.data),
             gaps=cast(Gaps, self.gaps),
         )
 
 
 def _reproduce(options: ReproduceOptions) -> None:
-    """List, export, merge, estimate or run experiments, as the options say."""
+    """List, export, merge, estimate or run experiments, depending on the options."""
     if options.show_list:
-        _print_experiments()
+        _print_reproduce_list()
         return
     if options.export is not None:
-        _export_database(options.folder, options.export)
+        _reproduce_export(options.folder, options.export)
         return
     if options.merge:
-        _merge_databases(options.merge, options.folder)
+        _reproduce_merge(options.merge, options.folder)
         return
     if not options.names:
         options.selection()
@@ -165,17 +164,17 @@ def _reproduce(options: ReproduceOptions) -> None:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
     check_engine_name(options.engine)
     if options.dry_run:
-        _print_dry_run(
+        _print_reproduce_dry_run(
             wanted, options.folder, thread_count() if options.jobs is None else options.jobs, options.retry_failed
         )
         return
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data_of_runs(wanted, lambda line: status.update(Text(line)))
     with experiments.open_folder(options.folder) as database:
-        _run_experiments(wanted, database, options)
+        _reproduce_runs(wanted, database, options)
 
 
-reproduce = make_command(
+reproduce = make_option_command(
     lambda **given: _reproduce(ReproduceOptions(**given)),
     ReproduceOptions.__doc__,
     dataclass_parameters(ReproduceOptions),
@@ -184,15 +183,15 @@ app = typer.Typer(add_completion=False)
 app.command("reproduce")(reproduce)
 
 
-def _set_data_folder(given: str | None) -> str | None:
-    """Return the source of prices that ``--data`` names. A folder is also set as the place of all real data."""
+def _set_reproduce_data(given: str | None) -> str | None:
+    """Return the source of prices that ``--data`` names. A folder also becomes the value of ``$PEAR_DATA``."""
     if given is None or not Path(given).is_dir():
         return given
-    os.environ[VARIABLE] = str(Path(given).resolve())  # the way to worker processes, too
+    os.environ[VARIABLE] = str(Path(given).resolve())  # worker processes inherit the environment
     return "sp100" if (Path(given) / "sp100").is_dir() else None
 
 
-def _export_database(folder: Path, to: Path) -> None:
+def _reproduce_export(folder: Path, to: Path) -> None:
     """Write all rows of a database to a JSON file."""
     data = experiments.export_database(folder if folder.is_file() else folder / FILE_NAME)
     write_output_json(writable_output_file(to), data)
@@ -200,7 +199,7 @@ def _export_database(folder: Path, to: Path) -> None:
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
 
 
-def _merge_databases(sources: list[Path], folder: Path) -> None:
+def _reproduce_merge(sources: list[Path], folder: Path) -> None:
     """Copy the runs of other databases into the one of ``folder``."""
     with Database(folder / FILE_NAME) as database:
         database.claim()
@@ -208,9 +207,9 @@ def _merge_databases(sources: list[Path], folder: Path) -> None:
         out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
 
 
-def _print_experiments() -> None:
-    """Print the list of experiments, and the values of the options that select among them."""
-    table = _make_terminal_table("experiment", "what it shows", numbers=("trainings",))
+def _print_reproduce_list() -> None:
+    """Print the experiments, and the names of tasks, methods and degrees that options select."""
+    table = make_terminal_table("experiment", "what it shows", numbers=("trainings",))
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
         table.add_row(one.name, one.title, str(one.count))
@@ -226,18 +225,8 @@ def _print_experiments() -> None:
     )
 
 
-def _make_terminal_table(*words: str, numbers: tuple[str, ...]) -> Table:
-    """Make an empty table for the terminal; columns of numbers are aligned to the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in words:
-        table.add_column(heading)
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """Print a table of what would run, and the time it may take. No file is written."""
+def _print_reproduce_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
+    """Print a table of the runs to do, and an estimate of their time, without writing a file."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():
@@ -247,7 +236,7 @@ def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed:
     groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for run in wanted:
         groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
-    table = _make_terminal_table(
+    table = make_terminal_table(
         "experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time")
     )
     for group, runs in groups.items():
@@ -257,10 +246,10 @@ def _print_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed:
         counts = (kinds[True], kinds[False], there["done"], there["failed"])
         table.add_row(*group, *map(str, counts), duration_in_words(sum(map(estimate.seconds, left))) if left else "")
     out.print(table)
-    _print_time_estimate([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
+    _print_reproduce_estimate([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
 
 
-def _print_time_estimate(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
+def _print_reproduce_estimate(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
     """Print how many runs are left and about how long they take."""
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
     words = duration_in_words(estimate.wall_seconds(left, jobs))
@@ -273,30 +262,30 @@ def _print_time_estimate(left: list[RunSpec], total: int, estimate: Estimate, jo
         )
 
 
-def _run_experiments(wanted: list[RunSpec], database: Database, options: ReproduceOptions) -> None:
-    """Run the experiments that are not finished, with a progress bar; Ctrl-C keeps the finished runs."""
+def _reproduce_runs(wanted: list[RunSpec], database: Database, options: ReproduceOptions) -> None:
+    """Do the unfinished runs with a progress bar. After Ctrl-C the finished runs remain in the database."""
     todo = unfinished_runs(wanted, database.statuses(), options.retry_failed)
     estimate = Estimate(database.timings())
     try:
-        with _start_engine(options, bool(todo)) as engine:
-            _print_time_estimate(todo, len(wanted), estimate, engine.slots)
-            with _RunsProgressBar(todo, estimate, engine) as bar:
+        with _start_reproduce_engine(options, bool(todo)) as engine:
+            _print_reproduce_estimate(todo, len(wanted), estimate, engine.slots)
+            with _ReproduceProgressBar(todo, estimate, engine) as bar:
                 experiments.run_all(todo, database, listen=bar.show_event, engine=engine)
     except KeyboardInterrupt:
         done = len(todo) - len(unfinished_runs(todo, database.statuses(), options.retry_failed))
         out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
         raise typer.Exit(130) from None
-    _print_failed_runs(wanted, database)
+    _print_reproduce_failures(wanted, database)
 
 
-def _start_engine(options: ReproduceOptions, needed: bool) -> Engine:
-    """Start the engine that the options name, or the local one if nothing is left to run."""
+def _start_reproduce_engine(options: ReproduceOptions, needed: bool) -> Engine:
+    """Start the engine that the options name or, if no run is left, the local engine."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 
 
-def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
-    """Print how many runs are done, and the failed ones with their reasons; exit with code 1 if there are any."""
+def _print_reproduce_failures(wanted: list[RunSpec], database: Database) -> None:
+    """Print the number of finished runs and up to ten failed runs. Exit with code 1 if a run failed."""
     statuses = database.statuses()
     reasons = [
         (run, record.reason)
@@ -317,8 +306,8 @@ def _print_failed_runs(wanted: list[RunSpec], database: Database) -> None:
     raise typer.Exit(1)
 
 
-class _RunsProgressBar:
-    """A progress bar of all runs with the time left, and a line for each of at most ``_MAX_LINES`` active runs."""
+class _ReproduceProgressBar:
+    """A progress bar of all runs with the time left, and a line for each of up to ``_MAX_LINES`` active runs."""
 
     def __init__(self, runs: list[RunSpec], estimate: Estimate, engine: Engine) -> None:
         self.estimate, self.engine, self.done = estimate, engine, 0
@@ -334,7 +323,7 @@ class _RunsProgressBar:
         )
         self._all = self._progress.add_task("all", total=len(runs), state=self._time_left())
 
-    def __enter__(self) -> _RunsProgressBar:
+    def __enter__(self) -> _ReproduceProgressBar:
         self._progress.start()
         return self
 
@@ -348,7 +337,7 @@ class _RunsProgressBar:
         run, now = event.run, event.progress
         if event.record is not None:
             self._show_finished_run(event)
-        elif now is None and run.key in self._lines:  # which is begun anew
+        elif now is None and run.key in self._lines:  # the run begins again
             self._progress.update(self._lines[run.key], completed=0, state="")
         elif now is None and len(self._lines) < _MAX_LINES:
             total = run.settings["max_epochs"] if run.variant is None else 1

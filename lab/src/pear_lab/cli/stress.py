@@ -1,4 +1,4 @@
-"""``pear stress``: awkward problems, problems of CVXPY and integer programs under a judge, kills, and long training."""
+"""``pear stress``: random problems with judged answers, sweeps that are killed, and long training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pear.cli.console import err, out
 from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_output_folder, write_output_json
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.cli.terminal import INTERRUPTED, print_table
+from pear_lab.cli.terminal import INTERRUPTED, print_terminal_table
 
 if TYPE_CHECKING:
     from pear_lab.stress.examine_cvxpy import CvxpyVerdict, ExaminedCvxpy
@@ -39,16 +39,20 @@ def _stress_group() -> None:
     pass
 
 
-def _stress_progress_bar(*more: Any) -> Progress:
-    """Make a progress bar on stderr with the task, the count and the elapsed time; ``more`` are further columns."""
+def _stress_command_bar(*more: Any) -> Progress:
+    """Make a progress bar on stderr with description, count and elapsed time, and the further columns ``more``."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, *more, console=err)
 
 
 @contextmanager
-def _counting_progress_bar(total: int) -> Iterator[Callable[[CvxpyVerdict | MilpVerdict], None]]:
-    """A context with a progress bar that counts problems that are wrong or refused, and a function that takes each."""
-    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+def _stress_command_counting_bar(total: int) -> Iterator[Callable[[CvxpyVerdict | MilpVerdict], None]]:
+    """Show a progress bar with the numbers of wrong and refused problems.
+
+    Yields:
+        A function that adds a verdict to the bar.
+    """
+    with _stress_command_bar(TimeRemainingColumn()) as bar:
         task, wrong, refused = bar.add_task("", total=total), 0, 0
 
         def show(verdict: CvxpyVerdict | MilpVerdict) -> None:
@@ -59,8 +63,8 @@ def _counting_progress_bar(total: int) -> Iterator[Callable[[CvxpyVerdict | Milp
         yield show
 
 
-def _exit_by_stress_result(failure: str, success: str) -> None:
-    """Print what failed, and exit with code 1; an empty ``failure`` means that all is well."""
+def _exit_stress_command(failure: str, success: str) -> None:
+    """Print ``failure`` and exit with code 1 or, if ``failure`` is empty, print ``success``."""
     if failure:
         err.print(Text(failure, style="red"), soft_wrap=True)
         raise typer.Exit(1)
@@ -68,7 +72,7 @@ def _exit_by_stress_result(failure: str, success: str) -> None:
 
 
 @app.command("fuzz")
-def fuzz(
+def stress_fuzz_command(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     families: Annotated[str | None, typer.Option(help="Names of families, separated by commas. Default: all.")] = None,
@@ -84,7 +88,7 @@ def fuzz(
 
     writable_output_folder(to)
     names = None if families is None else split_at_commas(families)
-    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+    with _stress_command_bar(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
 
         def show(tally: FuzzTally) -> None:
@@ -93,8 +97,8 @@ def fuzz(
             bar.update(task, advance=tally.tried, description=f"{wrong} wrong")
 
         found = run_fuzz(count, seed, names, workers or core_count(), to, resume, show)
-    shown, missed = fuzz_table(found), found.missed()
-    print_table(shown)
+    shown, missed = stress_fuzz_command_table(found), found.missed()
+    print_terminal_table(shown)
     rows = [vars(tally) for tally in found.tallies.values()]
     numbers = {"count": count, "seed": seed, "interrupted": found.interrupted, "missed": missed, "rows": rows}
     write_output_json(to / "results.json", numbers)
@@ -104,11 +108,11 @@ def fuzz(
     if found.interrupted:
         err.print(Text("Stopped; --resume goes on.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
-    _exit_by_stress_result(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
+    _exit_stress_command(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
 
 
-def fuzz_table(found: FuzzResult) -> TextTable:
-    """Make the table of a fuzz run: one row for each family, and one for all."""
+def stress_fuzz_command_table(found: FuzzResult) -> TextTable:
+    """Make the table of verdicts, with a row for each family and a row for all."""
     names = ("tried", "right", "refused", "inaccurate", "wrong", "edge", "gradients")
     rows = [
         (one.family, *(f"{getattr(one, name):,}" for name in names), f"{one.slowest:.1f}")
@@ -119,7 +123,7 @@ def fuzz_table(found: FuzzResult) -> TextTable:
 
 
 @app.command("cvxpy")
-def cvxpy(
+def stress_cvxpy_command(
     count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the random problems.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
@@ -130,19 +134,19 @@ def cvxpy(
     from pear_lab.stress.examine_cvxpy import examine_cvxpy_numbers
 
     numbers = list(range(first, first + count))
-    with _counting_progress_bar(count) as show:
+    with _stress_command_counting_bar(count) as show:
         found = examine_cvxpy_numbers(numbers, seed, workers or core_count(), show)
-    for table in cvxpy_tables(found):
-        print_table(table)
+    for table in stress_cvxpy_command_tables(found):
+        print_terminal_table(table)
     if found.interrupted:
         err.print(Text("Stopped; --first names a problem to go on with.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
     bad = [f"problem {one.number} of seed {seed} ({one.family}): {one.wrong}" for one in found.wrong]
-    _exit_by_stress_result("\n".join(["Wrong:", *bad]) if bad else "", "Nothing is wrong.")
+    _exit_stress_command("\n".join(["Wrong:", *bad]) if bad else "", "Nothing is wrong.")
 
 
-def cvxpy_tables(found: ExaminedCvxpy) -> list[TextTable]:
-    """Make the tables of a run on problems of CVXPY: the counts of every family, and the reasons of refusals."""
+def stress_cvxpy_command_tables(found: ExaminedCvxpy) -> list[TextTable]:
+    """Make a table of counts by family and, if problems were refused, a table of the reasons."""
     counts = found.counts()
     headings = ("family", *counts[0][1])
     rows = [(family, *(f"{number:,}" for number in numbers.values())) for family, numbers in counts]
@@ -153,7 +157,7 @@ def cvxpy_tables(found: ExaminedCvxpy) -> list[TextTable]:
 
 
 @app.command("milp")
-def milp(
+def stress_milp_command(
     count: Annotated[int, typer.Option(help="Number of programs.", min=1)] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of the random programs.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the first program.", min=0)] = 0,
@@ -169,10 +173,10 @@ def milp(
 
     writable_output_folder(to)
     numbers = list(range(first, first + count))
-    with _counting_progress_bar(count) as show:
+    with _stress_command_counting_bar(count) as show:
         found = examine_milp_numbers(numbers, seed, workers or core_count(), to, resume, show)
-    shown = milp_table(found)
-    print_table(shown)
+    shown = stress_milp_command_table(found)
+    print_terminal_table(shown)
     (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
     if found.interrupted:
         err.print(Text("Stopped; --resume goes on.", style="yellow"))
@@ -181,18 +185,18 @@ def milp(
         f"program {one.number} of seed {seed} ({one.family}): {one.wrong or f'{one.ours}, but both others solve it'}"
         for one in found.bad
     ]
-    _exit_by_stress_result("\n".join(["Wrong or refused:", *bad]) if bad else "", "Nothing is wrong or refused.")
+    _exit_stress_command("\n".join(["Wrong or refused:", *bad]) if bad else "", "Nothing is wrong or refused.")
 
 
-def milp_table(found: ExaminedMilp) -> TextTable:
-    """Make the table of a run on integer programs: the counts of every family, and of all."""
+def stress_milp_command_table(found: ExaminedMilp) -> TextTable:
+    """Make the table of counts, with a row for each family and a row for all."""
     counts = found.counts()
     rows = [(family, *numbers.values()) for family, numbers in counts]
     return TextTable("Random integer programs beside HiGHS and SciPy", ("family", *counts[0][1]), rows)
 
 
 @app.command("kill")
-def kill(
+def stress_kill_command(
     times: Annotated[int, typer.Option(help="Number of kills.", min=1)] = 50,
     seed: Annotated[int, typer.Option(help="Seed that decides which process is killed, and when.", min=0)] = 0,
     engine: Annotated[str, typer.Option(help="The engine of the sweep: local or ray.")] = "local",
@@ -200,16 +204,16 @@ def kill(
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
     from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
 
-    with _stress_progress_bar() as bar:
+    with _stress_command_bar() as bar:
         task = bar.add_task("kills", total=times)
         found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())), engine)
-    print_table(kill_table(found))
+    print_terminal_table(stress_kill_command_table(found))
     failure = f"{found.bad} things differ. {'; '.join(found.examples[:5])}" if found.bad else ""
-    _exit_by_stress_result(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
+    _exit_stress_command(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
 
 
-def kill_table(found: KillCounts) -> TextTable:
-    """Make the table of a killed sweep: the number of kills of each kind, and the rows that were lost or wrong."""
+def stress_kill_command_table(found: KillCounts) -> TextTable:
+    """Make the table of a killed sweep, with the numbers of kills of each kind and of failures."""
     rows = [
         ("kills", sum(found.kills.values())),
         *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),
@@ -225,24 +229,24 @@ def kill_table(found: KillCounts) -> TextTable:
 
 
 @app.command("soak")
-def soak(
+def stress_soak_command(
     steps: Annotated[int, typer.Option(help="Number of training steps, over all structures.", min=1)] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed of problems, samples and order.", min=0)] = 0,
 ) -> None:
     """Train for a long time through degenerate points; exit code 1 if memory or steps grow, or an answer is wrong."""
     from pear_lab.stress.soak import soak_all  # only this command needs it
 
-    with _stress_progress_bar(TimeRemainingColumn()) as bar:
+    with _stress_command_bar(TimeRemainingColumn()) as bar:
         task = bar.add_task("steps", total=steps)
         found = soak_all(steps, seed, lambda name, done: bar.update(task, advance=done, description=name))
-    print_table(soak_table(found))
+    print_terminal_table(stress_soak_command_table(found))
     missed = [why for one in found for why in one.missed()]
     failure = f"Goals missed: {'; '.join(missed[:5])}." if missed else ""
-    _exit_by_stress_result(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
+    _exit_stress_command(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
 
 
-def soak_table(found: list[SoakResult]) -> TextTable:
-    """Make the table of a soak run: one row for each structure."""
+def stress_soak_command_table(found: list[SoakResult]) -> TextTable:
+    """Make the table of long trainings, with a row for each problem."""
 
     def statuses(one: SoakResult) -> str:
         return ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())

@@ -1,4 +1,4 @@
-"""Commands of the benchmarks: their options, their progress line, and their output."""
+"""The commands of the benchmarks: options, progress line and output."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
 from pear_lab.benchmarks.series_plot import draw_series
 from pear_lab.benchmarks.timing import use_timing_threads
-from pear_lab.cli.dataclass_options import dataclass_parameters, make_command, option_parameter, parse_numbers
-from pear_lab.cli.terminal import INTERRUPTED, print_table
+from pear_lab.cli.dataclass_options import (
+    dataclass_parameters,
+    make_option_command,
+    option_parameter,
+    parse_numbers_option,
+)
+from pear_lab.cli.terminal import INTERRUPTED, print_terminal_table
 from pear_lab.peers import Peer, PeerError, choose_peers, peer_interpreter
 
 Out = Annotated[
@@ -33,13 +38,13 @@ Quick = Annotated[bool, typer.Option("--quick", help="Measure a few small points
 
 
 @dataclass(frozen=True)
-class PeerOptions:
-    """The options of a benchmark in which other libraries take part.
+class BenchmarkCommandPeers:
+    """The options of a benchmark that also measures other libraries, which are called peers.
 
     Attributes:
-        peers: names, or "all": then those that cannot be had are left out with a note.
-        peers_here: they are installed in this environment.
-        rebuild: make their environments anew.
+        peers: the names of the peers, or "all", which leaves out peers that cannot be installed.
+        peers_here: whether the peers are imported from this environment, instead of from their own environments.
+        rebuild: whether to make the environments of the peers again.
     """
 
     peers: Annotated[
@@ -55,15 +60,15 @@ class PeerOptions:
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of these libraries again.")] = False
 
     def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
-        """Find a Python that can import each peer; environments are made where there are none.
+        """Return each peer with a Python interpreter that can import it. Missing environments are made.
 
         Args:
-            command: name of the benchmark that the peers take part in.
-            device: device that they compute on.
-            on_note: called with a sentence for each peer that is left out.
+            command: the name of the benchmark.
+            device: the device of the computations.
+            on_note: function that is called with a sentence for each peer that is left out.
 
         Raises:
-            PeerError: a peer that was asked for by name is unknown, does not fit or cannot be had.
+            PeerError: a peer given by name is unknown, does not support the benchmark, or cannot be installed.
         """
         ready, names = [], split_at_commas(self.peers)
         with err.status("Looking for the peers …") as status:
@@ -81,42 +86,47 @@ class PeerOptions:
 
 
 def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
-    """Make the command of a benchmark: an option for every field of its settings, and those that all share.
+    """Make the command of a benchmark, with an option for every field of its settings, and the common options.
 
     Args:
-        benchmark: module with the parts that ``pear_lab.benchmarks.bench_settings`` describes.
+        benchmark: a module with the names that ``pear_lab.benchmarks.bench_settings`` describes.
     """
     name = benchmark.__name__.rpartition(".")[2]
     peers = getattr(benchmark, "PEERS", None)
 
-    def measured(to: Path | None, quick: bool, **given: Any) -> None:
-        others = PeerOptions(**{one.name: given.pop(one.name) for one in fields(PeerOptions)} if peers else {})
-        settings = _make_settings(benchmark.SETTINGS, given, quick)
+    def run_benchmark_command(to: Path | None, quick: bool, **given: Any) -> None:
+        others = BenchmarkCommandPeers(
+            **{one.name: given.pop(one.name) for one in fields(BenchmarkCommandPeers)} if peers else {}
+        )
+        settings = _benchmark_command_settings(benchmark.SETTINGS, given, quick)
         device = getattr(settings, "device", "cpu")
         folder = writable_output_folder(Path("pear-output/bench") / name if to is None else to)
         record = BenchmarkRecord(name, folder, asdict(settings), benchmark.tables, device)
         with use_timing_threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
-            with record_rows(record, benchmark) as say:
+            with _recording_benchmark_command(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
         if hasattr(benchmark, "failed") and (reason := benchmark.failed(record.rows)):
             err.print(Text(reason, style="red"), soft_wrap=True)
             raise typer.Exit(1)
 
-    options = [_make_option(one, kind) for one, kind in _option_fields(benchmark.SETTINGS)]
-    options += dataclass_parameters(PeerOptions) if peers else []
+    options = [_benchmark_command_option(one, kind) for one, kind in _benchmark_command_fields(benchmark.SETTINGS)]
+    options += dataclass_parameters(BenchmarkCommandPeers) if peers else []
     options += [option_parameter("quick", Quick, False), option_parameter("to", Out, None)]
-    return make_command(measured, benchmark.SETTINGS.__doc__, options)
+    return make_option_command(run_benchmark_command, benchmark.SETTINGS.__doc__, options)
 
 
-def _option_fields(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
-    """Return the fields of the settings that become options, with their types, without ``quick``, which all have."""
+def _benchmark_command_fields(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
+    """Return all fields of the settings except ``quick``, each with its type as text."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
-def _make_option(one: Field[Any], kind: str) -> inspect.Parameter:
-    """Make the option of a field. It is None if not given, and one text if the field takes several values."""
+def _benchmark_command_option(one: Field[Any], kind: str) -> inspect.Parameter:
+    """Make the parameter of the option of a field.
+
+    Its value is None if the option is not given, and a single text if the field holds several values.
+    """
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:
         return option_parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
@@ -129,33 +139,33 @@ def _make_option(one: Field[Any], kind: str) -> inspect.Parameter:
     return option_parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
 
 
-def _make_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
-    """Make the settings from the given options. The others have their defaults, or those of ``--quick``."""
+def _benchmark_command_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
+    """Make the settings from the given options. Other fields have their defaults, or their values for ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
-    for one, kind in _option_fields(cls):
+    for one, kind in _benchmark_command_fields(cls):
         value = given[one.name]
         if value is None and quick:
             value = one.metadata["quick"]
         elif isinstance(value, str) and "tuple" in kind:
-            value = _parse_several(one.name, value, kind)
+            value = _parse_benchmark_command_option(one.name, value, kind)
         if value is not None:
             chosen[one.name] = value
     return cls(**chosen)
 
 
-def _parse_several(name: str, text: str, kind: str) -> tuple[Any, ...]:
-    """Parse the text of an option that takes several texts or numbers, separated by commas."""
+def _parse_benchmark_command_option(name: str, text: str, kind: str) -> tuple[Any, ...]:
+    """Return the texts or numbers of an option, which are separated by commas. "none" gives no numbers."""
     if "str" in kind:
         return tuple(split_at_commas(text))
-    return () if text.strip() == "none" else tuple(parse_numbers(name, text))
+    return () if text.strip() == "none" else tuple(parse_numbers_option(name, text))
 
 
 @contextmanager
-def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
-    """Run the body, which adds rows to the record. The rows so far are printed and saved even if it fails.
+def _recording_benchmark_command(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+    """Save and print the rows that the body of the with statement adds to the record, even if the body fails.
 
     Yields:
-        A function that shows what is being done, in a progress line on stderr.
+        A function that shows a text in a progress line on stderr.
     """
     try:
         with err.status("Starting …") as status:
@@ -164,9 +174,9 @@ def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Call
         record.interrupted = True
         record.note("stopped by the user before the end")
     except PearError:
-        _finish_record(record, benchmark)
+        _finish_benchmark_command(record, benchmark)
         raise
-    _finish_record(record, benchmark)
+    _finish_benchmark_command(record, benchmark)
     if record.interrupted:
         err.print(Text("Stopped; what was measured is kept.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
@@ -175,12 +185,12 @@ def record_rows(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Call
         raise typer.Exit(1)
 
 
-def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
-    """Save a benchmark's record, print its tables and notes, and draw its figure."""
+def _finish_benchmark_command(record: BenchmarkRecord, benchmark: ModuleType) -> None:
+    """Save a benchmark's record, print tables and notes, and draw the figure."""
     files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
-            print_table(table)
+            print_terminal_table(table)
         try:
             path = record.folder / "plot.svg"
             files.append(draw_series(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
@@ -191,7 +201,7 @@ def _finish_record(record: BenchmarkRecord, benchmark: ModuleType) -> None:
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
 
 
-def exactness(
+def exactness_command(
     solvers: Annotated[
         str | None,
         typer.Option(help="Names that `pear solvers` lists, separated by commas. Default: all that are installed."),
@@ -210,7 +220,7 @@ def exactness(
     with one_thread(), err.status("Solving …") as status:
         rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
     for table in benchmark.tables(rows):
-        print_table(table)
+        print_terminal_table(table)
     if to is not None:
         write_output_json(
             to, {"goals": benchmark.GOALS, "seed": seed, "quick": quick, "rows": [asdict(row) for row in rows]}
@@ -218,6 +228,11 @@ def exactness(
         out.print(Text(f"Numbers: {to}"), soft_wrap=True)
     missed = sum(not row.meets_goals for row in rows)
     if missed or not rows:
-        err.print(Text(f"{missed} of {len(rows)} rows miss a goal." if rows else "Nothing was measured.", style="red"))
+        err.print(
+            Text(
+                f"{missed} of {len(rows)} rows miss a goal." if rows else "Nothing was measured.",
+                style="red",
+            )
+        )
         raise typer.Exit(1)
     out.print(Text(f"All {len(rows)} rows meet their goals.", style="green"))

@@ -1,4 +1,4 @@
-"""``pear bench``: a benchmark is one module of ``pear_lab.benchmarks`` and one row here."""
+"""``pear bench``: a group of commands, one for each benchmark of ``pear_lab.benchmarks``."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ BENCHMARKS = {
     "streams": "Train on paths from Parquet files that are written first, and on a part of them in memory.",
     "workers": "Measure training on one worker and on several, and predict time and core hours for more of both.",
 }
-"""Each benchmark and its help. Its module is imported when it is run: help and completion do without torch."""
+"""The help text of each benchmark. Its module, which imports torch, is imported only when the benchmark runs."""
 
 
-class Benchmarks(LazyCommands):
-    """The group of all benchmarks."""
+class BenchCommands(LazyCommands):
+    """The group of the commands of all benchmarks."""
 
     lazy = BENCHMARKS
 
     def load_command(self, name: str) -> Any:
-        """Make the command of a benchmark from its module."""
-        from pear_lab.cli.bench.benchmark_commands import benchmark_command, exactness
+        """Import the module of a benchmark, and make its command."""
+        from pear_lab.cli.benchmark_commands import benchmark_command, exactness_command
 
         command = typer.Typer(add_completion=False)
         module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
-        command.command(name)(exactness if name == "exactness" else benchmark_command(module))
+        command.command(name)(exactness_command if name == "exactness" else benchmark_command(module))
         return typer.main.get_command(command)
 
 
-app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, help="Measure this installation.")
+app = typer.Typer(cls=BenchCommands, add_completion=False, no_args_is_help=True, help="Measure this installation.")
 
 
 @app.callback()
