@@ -126,7 +126,7 @@ class SPOPlusProgram:
         bend = np.maximum((1 - sign**2) / tau, _LEAST_BEND / np.maximum(np.abs(B), tau))
         H[np.diag_indices(len(H))] += (L * bend).ravel()
         H[np.diag_indices(len(H))] += _RIDGE * np.trace(H) / len(H)
-        direction = -cho_solve(cho_factor(H, check_finite_costs=False), gradient.ravel(), check_finite_costs=False)
+        direction = -cho_solve(cho_factor(H, check_finite=False), gradient.ravel(), check_finite=False)
         return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
 
     def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
