@@ -11,15 +11,15 @@ from pear.presolving.row_program import Array
 
 
 def independent_rows(matrix: Array, tolerance: float) -> tuple[int, Any, Array]:
-    """Find independent rows of a matrix (r, n).
+    """Find independent rows of a matrix, and write the other rows as combinations of them.
 
     Args:
         matrix: (r, n).
-        tolerance: a pivot smaller than this fraction of the largest counts as zero.
+        tolerance: a pivot smaller than this fraction of the largest pivot counts as zero.
 
     Returns:
-        The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
-        independent rows to the others, for rows divided by their lengths.
+        The rank; the order (r,) of the rows, independent rows first; and coefficients K (rank, r − rank). If the rows
+        are divided by their lengths, the dependent rows are ``Kᵀ`` times the independent rows.
     """
     if not min(matrix.shape):
         return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
@@ -32,6 +32,6 @@ def independent_rows(matrix: Array, tolerance: float) -> tuple[int, Any, Array]:
 
 
 def row_lengths(matrix: Array) -> Array:
-    """The lengths (r,) of the rows of (r, n), with 1 for rows of zeros."""
-    lengths: Array = np.sqrt((matrix * matrix).sum(1))
+    """Return the Euclidean lengths (r,) of the rows of a matrix (r, n), with 1 for a row of zeros."""
+    lengths: Array = np.linalg.norm(matrix, axis=1)
     return np.where(lengths > 0, lengths, 1.0)

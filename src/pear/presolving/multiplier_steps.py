@@ -1,8 +1,9 @@
-"""Steps back from the multipliers of a reduced program to those of the original, one for each step of the reduction.
+"""Steps from the multipliers of a reduced program to those of the original, one for each step of the reduction.
 
-Multipliers y (B, r) of rows are positive at the upper limit and negative at the lower one; multipliers ``bound``
-(B, n) likewise. They satisfy ``gradient + rowsᵀ y + bound = 0``, where gradient is that of the objective. Every step
-keeps this true for the variables of its stage, so that it holds for all of them in the end.
+Multipliers y (B, r) of rows and ``bound`` (B, n) of variables are positive at an upper limit and negative at a lower
+limit. With the gradient (B, n) of the minimised objective they satisfy ``gradient + rowsᵀ y + bound = 0``. The steps
+run in the reverse order of the reduction. Each step makes this equation true for the variables that the corresponding
+step of the reduction removed, so that in the end the equation is true for all variables.
 """
 
 from __future__ import annotations
@@ -13,31 +14,33 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from pear.presolving.row_program import Array, Index, Mask
+from pear.presolving.row_program import Array, Index
 
 
 class MultiplierStep(Protocol):
-    """One step back."""
+    """A step of the reduction, recorded so that the multipliers of what it removed can be computed."""
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
-        """Write the multipliers of what the step has removed into y (B, r) and bound (B, n).
+        """Write the multipliers of the removed rows and bounds into ``y`` and ``bound``.
 
         Args:
-            gradient: (B, n) of the objective at the decisions, by the original variables.
-            y: (B, r) multipliers of the original rows, complete for those that were left after the step.
-            bound: (B, n) multipliers of the bounds, likewise.
+            gradient: (B, n) gradient of the minimised objective with respect to the original variables.
+            y: (B, r) multipliers of the original rows; those that were left after this step of the reduction are known.
+            bound: (B, n) multipliers of the original bounds; those that were left after this step are known.
         """
 
 
 @dataclass(frozen=True)
-class SubstitutedVariables:
-    """Variables that equalities define: each equality gets the multiplier that balances its variable.
+class SubstitutionMultipliers:
+    """The multipliers of equalities that define substituted variables.
+
+    The multiplier of each equality makes the stationarity equation true for the variable that the equality defines.
 
     Attributes:
         rows: (k,) the equalities.
-        pivots: (k,) the coefficients of the variables in their equalities.
-        in_variables: (n, k) derivatives of all original variables by these.
-        in_rows: (r, k) coefficients of these variables in the other rows.
+        pivots: (k,) the coefficients of the substituted variables in their equalities.
+        in_variables: (n, k) derivatives of all original variables with respect to the substituted variables.
+        in_rows: (r, k) coefficients of the substituted variables in the other rows.
     """
 
     rows: Index
@@ -47,17 +50,17 @@ class SubstitutedVariables:
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
         """Write the multipliers of the equalities."""
-        y[:, self.rows] = -(_times(gradient, self.in_variables) + _times(y, self.in_rows)) / self.pivots
+        y[:, self.rows] = -(gradient @ self.in_variables + y @ self.in_rows) / self.pivots
 
 
 @dataclass(frozen=True)
-class FixedVariables:
-    """Variables with equal bounds: their bounds get what is left of the gradient.
+class FixedVariableMultipliers:
+    """The multipliers of the bounds of variables that were fixed, because both bounds were equal.
 
     Attributes:
-        columns: (k,) the variables.
-        in_variables: (n, k) derivatives of all original variables by these.
-        in_rows: (r, k) coefficients of these variables in the rows.
+        columns: (k,) the fixed variables.
+        in_variables: (n, k) derivatives of all original variables with respect to the fixed variables.
+        in_rows: (r, k) coefficients of the fixed variables in the rows.
     """
 
     columns: Index
@@ -66,36 +69,39 @@ class FixedVariables:
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
         """Write the multipliers of the bounds."""
-        bound[:, self.columns] = -(_times(gradient, self.in_variables) + _times(y, self.in_rows))
+        bound[:, self.columns] = -(gradient @ self.in_variables + y @ self.in_rows)
 
 
-@dataclass(frozen=True)
-class SharedLimits:
-    """Limits that a row, or the bounds of a variable, took over from rows that were removed.
+class SharedLimitMultipliers:
+    """The multipliers of limits that bounds or rows took over from rows that were removed.
 
-    Attributes:
-        of_bounds: True where variables took them over, False where rows did.
-        takers: (k,) the variables or rows that have the limits now.
-        givers: (k,) the rows that the limits come from.
-        factors: (k,) the giver's coefficients, divided by the taker's.
-        upper: (k,) bool, True where it is the upper limit of the taker.
+    Args:
+        of_bounds: True if bounds of variables took the limits over, False if rows did.
     """
 
-    of_bounds: bool
-    takers: Index
-    givers: Index
-    factors: Array
-    upper: Mask
+    def __init__(self, of_bounds: bool) -> None:
+        self._of_bounds = of_bounds
+        self._giver: dict[tuple[int, bool], tuple[int, float]] = {}
+
+    def add(self, taker: int, upper: bool, giver: int, factor: float) -> None:
+        """Record that the upper or lower limit of ``taker`` comes from the row ``giver``, and from no earlier giver.
+
+        Args:
+            taker: the number of a variable or row.
+            upper: True for the upper limit of the taker, False for its lower limit.
+            giver: the number of the removed row.
+            factor: the coefficients of the giver, divided by those of the taker.
+        """
+        self._giver[taker, upper] = giver, factor
+
+    def has_taken(self, taker: int) -> bool:
+        """Return True if ``taker`` has taken over a limit."""
+        return (taker, False) in self._giver or (taker, True) in self._giver
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
-        """Move multipliers from the takers to the givers, for the limits that they come from."""
-        held = (bound if self.of_bounds else y)[:, self.takers]
-        moved = np.where(self.upper, np.maximum(held, 0.0), np.minimum(held, 0.0))
-        for taker, giver, factor, amount in zip(self.takers, self.givers, self.factors, moved.T, strict=True):
-            (bound if self.of_bounds else y)[:, taker] -= amount
+        """Move the multipliers of the limits from the takers to the givers."""
+        held = bound if self._of_bounds else y
+        for (taker, upper), (giver, factor) in self._giver.items():
+            amount = (np.maximum if upper else np.minimum)(held[:, taker], 0.0)
+            held[:, taker] -= amount
             y[:, giver] += amount / factor
-
-
-def _times(vectors: Array, matrix: sparse.csr_array) -> Array:
-    """The vectors (B, r) times the matrix (r, k)."""
-    return np.asarray(matrix.T @ vectors.T).T

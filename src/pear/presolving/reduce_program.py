@@ -1,4 +1,4 @@
-"""``reduce_program``: a smaller program with the same decisions, and the way back to the original."""
+"""``reduce_program``: a smaller program with the same decisions, and the way back to the original program."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from scipy import sparse
 
 from pear.presolving.multiplier_steps import MultiplierStep
 from pear.presolving.row_program import Array, Index, Mask, RowProgram
-from pear.presolving.row_steps import (
-    drop_dependent_equalities,
-    drop_empty_rows,
+from pear.presolving.row_removal import (
     merge_duplicate_rows,
-    turn_singletons_into_bounds,
+    remove_dependent_equality_rows,
+    remove_empty_rows,
+    turn_single_variable_rows_into_bounds,
 )
-from pear.presolving.variable_steps import drop_fixed_variables, substitute_defined_variables
+from pear.presolving.variable_removal import remove_fixed_variables, substitute_defined_variables
 from pear.presolving.working_program import WorkingProgram
 
 _STEPS = (
-    drop_empty_rows,
-    turn_singletons_into_bounds,
-    drop_fixed_variables,
+    remove_empty_rows,
+    turn_single_variable_rows_into_bounds,
+    remove_fixed_variables,
     merge_duplicate_rows,
     substitute_defined_variables,
 )
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """A reduced program, and the map ``z = T w + t`` from its variables w to the original ones.
+class ProgramReduction:
+    """A reduced program, and the map ``z = T w + t`` from its variables w to the original variables z.
 
     Attributes:
-        program: the reduced program.
-        rows: the original numbers of its rows.
-        columns: the original numbers of its variables.
-        T: (n, columns) matrix of the map.
+        program: the reduced program, with s rows and k variables.
+        rows: (s,) the original numbers of its rows.
+        columns: (k,) the original numbers of its variables.
+        T: (n, k) matrix of the map.
         t: (n,) constant of the map.
-        removed: how many rows and variables each kind of step has removed, by its name.
-        steps: what gives the multipliers back, in the order of the reduction.
-        original_rows: the number of rows of the original.
+        removed: how many rows and variables were removed, by kind, such as "duplicate rows".
+        steps: the steps that restore the multipliers, in the order of the reduction.
+        original_rows: the number r of rows of the original program.
     """
 
     program: RowProgram
@@ -53,7 +53,7 @@ class Reduction:
     original_rows: int
 
     def sentence(self) -> str:
-        """What was removed, in a sentence: Presolve removed 2 duplicate rows, 1 fixed variable."""
+        """Say what was removed in a sentence, such as: Presolve removed 2 duplicate rows, 1 fixed variable."""
         found = []
         for kind, number in self.removed.items():
             singular = kind.replace("equalities", "equality").replace("variables", "variable")
@@ -62,15 +62,16 @@ class Reduction:
         return f"Presolve removed {', '.join(found) or 'nothing'}."
 
     def multipliers(self, gradient: Array, y: Array, bound: Array) -> tuple[Array, Array]:
-        """The multipliers of the original program from those of the reduced one.
+        """Compute the multipliers of the original program from those of the reduced program.
 
         Args:
             gradient: (B, n) gradient of the minimised objective at the original decisions.
-            y: (B, rows) multipliers of the reduced rows, positive at the upper limit.
-            bound: (B, columns) multipliers of the reduced bounds, likewise.
+            y: (B, s) multipliers of the reduced rows, positive at an upper limit and negative at a lower limit.
+            bound: (B, k) multipliers of the reduced bounds, with the same signs.
 
         Returns:
-            (B, original rows) of the rows and (B, n) of the bounds, with ``gradient + rowsᵀ y + bound = 0``.
+            The multipliers y (B, r) of the original rows and those (B, n) of the original bounds, which satisfy
+            ``gradient + rowsᵀ y + bound = 0``.
         """
         whole_y, whole_bound = np.zeros((len(y), self.original_rows)), np.zeros(gradient.shape)
         whole_y[:, self.rows], whole_bound[:, self.columns] = y, bound
@@ -83,20 +84,20 @@ def reduce_program(
     program: RowProgram,
     fixed_rows: Mask | None = None,
     removable: Mask | None = None,
-) -> Reduction:
-    """Remove what a program does not need: rows that say nothing new, and variables that others determine.
+) -> ProgramReduction:
+    """Remove the rows of a program that other constraints imply, and the variables that other variables determine.
 
     Empty and duplicate rows and dependent equalities are dropped, rows with one variable become bounds, fixed
     variables become constants, and continuous variables without bounds that an equality defines are substituted.
 
     Args:
-        program: the program.
-        fixed_rows: (r,) bool, rows that must stay rows, because their limits are predicted or have a price; None for
-            none. Their coefficients may change, and their limits may be shifted.
-        removable: (n,) bool, variables that may disappear; None for all.
+        program: the program, with r rows and n variables.
+        fixed_rows: (r,) bool, True for rows that must stay, because their limits are predicted or have a price. The
+            substitution of variables may still change their coefficients and shift their limits. None for no row.
+        removable: (n,) bool, True for variables that may be removed; None for all.
 
     Raises:
-        ProblemError: two rows, or a row and a bound, contradict each other. The message names the row.
+        ProblemError: rows contradict each other or a bound. The message names a row.
 
     Example:
         >>> import numpy as np
@@ -117,7 +118,7 @@ def reduce_program(
     )
     while any(step(w) for step in _STEPS):
         pass
-    drop_dependent_equalities(w)
+    remove_dependent_equality_rows(w)
     rows, columns = np.flatnonzero(w.row_left), np.flatnonzero(w.column_left)
     reduced = RowProgram(
         rows=w.R[rows][:, columns],
@@ -129,4 +130,4 @@ def reduce_program(
         integer=None if program.integer is None else program.integer[columns],
         names=tuple(program.name_of(int(row)) for row in rows),
     )
-    return Reduction(reduced, rows, columns, w.T[:, columns], w.t, w.removed, tuple(w.steps), r)
+    return ProgramReduction(reduced, rows, columns, w.T[:, columns], w.t, w.removed, tuple(w.steps), r)

@@ -1,4 +1,4 @@
-"""``RowProgram``: the arrays of a program without its costs, with two limits for every row."""
+"""``RowProgram``: the arrays of a program with two limits for every row, without its costs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Index = NDArray[np.int_]
 
 @dataclass(frozen=True)
 class RowProgram:
-    """The curvature Q, ``low ≤ rows · z ≤ high``, ``lb ≤ z ≤ ub``, and which variables are integers.
+    """The constraints ``low ≤ rows · z ≤ high`` and ``lb ≤ z ≤ ub``, the curvature Q, and the integer variables.
 
     Attributes:
         rows: (r, n) coefficients.
-        low: (r,) lower limits, infinite where there are none.
-        high: (r,) upper limits, infinite where there are none; equal to ``low`` for an equality.
-        lb: (n,) lower bounds, infinite where there are none.
-        ub: (n,) upper bounds, infinite where there are none.
-        Q: (n, n) symmetric curvature in either sense, or None.
-        integer: (n,) bool, or None where no variable is an integer.
+        low: (r,) lower limits; −∞ means no limit.
+        high: (r,) upper limits; +∞ means no limit. Equal to ``low`` for an equality.
+        lb: (n,) lower bounds; −∞ means no bound.
+        ub: (n,) upper bounds; +∞ means no bound.
+        Q: (n, n) symmetric curvature of a minimised or a maximised objective; None for a linear program.
+        integer: (n,) bool, True for integer variables; None if all are continuous.
         names: the names of the r rows for messages; by default row 0, row 1, ….
     """
 
@@ -39,9 +39,9 @@ class RowProgram:
 
     @property
     def n(self) -> int:
-        """The number of variables."""
+        """The number n of variables."""
         return int(self.rows.shape[1])
 
     def name_of(self, row: int) -> str:
-        """The name of a row in messages."""
+        """Return the name of a row for messages."""
         return self.names[row] if row < len(self.names) else f"row {row}"

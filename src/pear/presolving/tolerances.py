@@ -1,16 +1,17 @@
-"""The tolerances of presolve. All are relative to the terms that a number is computed from."""
+"""The tolerances of presolve. Each is relative to the size of the terms that a number is computed from."""
 
 from __future__ import annotations
 
 CANCELLED = 1e-14
-"""A coefficient smaller than this fraction of the terms that it is summed from is rounding, and becomes zero."""
+"""A coefficient is rounding, and becomes zero, if it is smaller than this fraction of the terms of its sum."""
 
 CONSISTENT = 1e-12
-"""A redundant row whose limits disagree with the others by at most this is dropped."""
+"""A redundant row is dropped if its limits contradict other limits by at most this."""
 
 CONTRADICTED = 1e-9
-"""Limits that disagree by more than this have no point between them. In between, a row stays as it is: the solver
-decides."""
+"""Limits that contradict each other by more than this make the program infeasible. A contradiction between
+``CONSISTENT`` and this is left to the solver."""
 
 DEPENDENT = 1e-12
-"""An equality whose part independent of the others is smaller than this fraction of its length follows from them."""
+"""An equality follows from others if the part of it that is independent of them is smaller than this fraction of its
+length."""

@@ -1,4 +1,4 @@
-"""``WorkingProgram``: a program while it is being reduced, and the affine map back to the original variables."""
+"""``WorkingProgram``: a program during its reduction, with the affine map to the original variables."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pear.presolving.tolerances import CANCELLED, CONSISTENT, CONTRADICTED
 
 
 class WorkingProgram:
-    """A program whose rows and variables disappear one after another, with all indices those of the original.
+    """A program from which rows and variables are removed one after another. Indices stay those of the original.
 
-    A row or variable that has disappeared has no coefficients left. With w, the variables that are left, the original
-    ones are ``z = T w + t``.
+    The coefficients of a removed row or variable are zero. With x (n,), the values of the variables that are left and
+    anything for the others, the original variables are ``z = T x + t``.
 
     Args:
-        program: the original program; it is not changed.
-        fixed_rows: (r,) bool, rows that must stay rows, because their limits are predicted or have a price. Their
-            coefficients may change and their limits may be shifted.
-        removable: (n,) bool, variables that may disappear.
+        program: the original program, with r rows and n variables. Presolve does not change it.
+        fixed_rows: (r,) bool, True for rows that must stay, because their limits are predicted or have a price. The
+            substitution of variables may still change their coefficients and shift their limits.
+        removable: (n,) bool, True for variables that may be removed.
 
     Attributes:
         R: (r, n) coefficients of the rows that are left.
         Q: (n, n) curvature in the variables that are left, or None.
         low, high: (r,) limits of the rows.
         lb, ub: (n,) bounds of the variables.
-        integer: (n,) bool.
-        scale: (r,) sum of the terms that the limits of a row were computed from.
-        row_left, column_left: (r,) and (n,) bool, what is left.
-        T: (n, n) and t: (n,), the map back.
-        steps: what gives the multipliers back, in the order in which the program was reduced.
-        removed: how many rows and variables each kind of step has removed.
+        integer: (n,) bool, True for integer variables.
+        scale: (r,) sum of the absolute terms that the limits of a row were computed from.
+        row_left, column_left: (r,) and (n,) bool, False for removed rows and variables.
+        T, t: (n, n) and (n,), the map to the original variables.
+        steps: the steps that restore the multipliers, in the order of the reduction.
+        removed: how many rows and variables were removed, by kind.
     """
 
     def __init__(self, program: RowProgram, fixed_rows: Mask, removable: Mask) -> None:
@@ -56,43 +56,45 @@ class WorkingProgram:
         self.removed: Counter[str] = Counter()
 
     def drop_rows(self, rows: Index | list[int], kind: str) -> None:
-        """Remove rows, counted as of this ``kind``."""
+        """Remove rows, and add their number to the count of ``kind``."""
         self.row_left[rows] = False
         self.R = sparse.csr_array(sparse.diags_array(self.row_left.astype(float)) @ self.R)
         self.R.eliminate_zeros()
         self.removed[kind] += len(rows)
 
     def drop_variables(self, columns: Index, S: sparse.csr_array, s: Array, kind: str) -> None:
-        """Remove variables, counted as of this ``kind``, by the substitution ``w = S w + s``.
+        """Remove variables by the substitution ``x = S x + s``.
 
         Args:
-            columns: the variables that disappear.
-            S: (n, n) the identity, but for the rows of ``columns``; the columns ``columns`` are zero.
-            s: (n,) zero, but for ``columns``.
-            kind: the name of the step in the report.
+            columns: the variables to remove.
+            S: (n, n), whose columns ``columns`` are zero, and whose other rows are those of the identity.
+            s: (n,), zero except at ``columns``.
+            kind: the kind under which the variables are counted.
         """
         shift = self.R @ s
         self.low, self.high = self.low - shift, self.high - shift
         self.scale = self.scale + abs(self.R) @ np.abs(s)
         self.t = self.t + self.T @ s
-        self.R, self.T = multiply_exactly(self.R, S), multiply_exactly(self.T, S)
+        self.R, self.T = _multiply_program_matrices(self.R, S), _multiply_program_matrices(self.T, S)
         if self.Q is not None:
             transposed = sparse.csr_array(S.T)
-            self.Q = multiply_exactly(transposed, multiply_exactly(self.Q, S))
+            self.Q = _multiply_program_matrices(transposed, _multiply_program_matrices(self.Q, S))
         self.column_left[columns] = False
         self.removed[kind] += len(columns)
 
     def disagree(self, gap: float, scale: float, row: int, what: str) -> bool:
-        """Whether limits that cross by ``gap`` are too far apart to be called equal, and too near to contradict.
+        """Return True if a lower limit exceeds an upper limit by more than rounding, but by too little for an error.
+
+        A row with such a limit must stay, so that the solver decides.
 
         Args:
-            gap: lower less upper limit.
-            scale: the terms that the limits are computed from.
-            row: the row that one of the limits belongs to.
-            what: the rest of the message, "asks for …".
+            gap: the lower limit minus the upper limit.
+            scale: the sum of the absolute terms that the limits were computed from.
+            row: a row that one of the limits belongs to.
+            what: the error message after the name of the row, "asks for …".
 
         Raises:
-            ProblemError: the limits contradict each other.
+            ProblemError: the lower limit clearly exceeds the upper limit.
         """
         if gap > CONTRADICTED * scale:
             raise ProblemError(
@@ -102,8 +104,8 @@ class WorkingProgram:
         return gap > CONSISTENT * scale
 
 
-def multiply_exactly(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
-    """The product of sparse matrices, with zeros where all that is left of the terms is rounding."""
+def _multiply_program_matrices(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
+    """Multiply sparse matrices. An entry whose terms cancel up to rounding becomes zero."""
     product = sparse.csr_array(left @ right)
     terms = sparse.csr_array(abs(left) @ abs(right))
     exact: sparse.csr_array = product.multiply(abs(product) > CANCELLED * terms).tocsr()

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.presolving import Reduction, RowProgram, reduce_program
+from pear.presolving import ProgramReduction, RowProgram, reduce_program
 from pear.problem.constraint_map import constraint_sides
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.row_limits import Array, RowLimits
@@ -36,7 +36,7 @@ class Recovery:
         removed: how many rows and variables were removed, by kind.
     """
 
-    def __init__(self, problem: Problem, reduction: Reduction, rows: RowLimits) -> None:
+    def __init__(self, problem: Problem, reduction: ProgramReduction, rows: RowLimits) -> None:
         self.n, self.columns, self.removed = problem.n, reduction.columns, dict(reduction.removed)
         self.T, self.t = reduction.T, reduction.t
         self._reduction, self._rows, self._sign = reduction, rows, problem.sign

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.presolving import Reduction, RowProgram, reduce_program
+from pear.presolving import ProgramReduction, RowProgram, reduce_program
 from pear.presolving.row_program import Mask
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.known_names import KnownNames
@@ -182,7 +182,7 @@ class ModelArrays:
             raise ProblemError(f"{self.where}: {taken[0]} is predicted and known; name it once")
         return predicted if predicted is not None or not known else [name for name in names if name not in known]
 
-    def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, Reduction | None]:
+    def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, ProgramReduction | None]:
         """The arrays after presolve, and what it did; the arrays themselves and None where it removes nothing.
 
         Constraints that contradict each other are left as they are: a solve names the problem infeasible.

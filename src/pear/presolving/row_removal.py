@@ -1,6 +1,6 @@
-"""Steps of presolve that remove rows: empty ones, duplicates, bounds written as rows, and dependent equalities.
+"""Steps of presolve that remove rows: empty rows, duplicate rows, bounds written as rows, and dependent equalities.
 
-Each step takes a ``WorkingProgram``, changes it, and returns whether it has removed anything.
+Each step changes a ``WorkingProgram`` and returns True if it has removed a row.
 """
 
 from __future__ import annotations
@@ -11,50 +11,21 @@ import numpy as np
 from scipy import sparse
 
 from pear.presolving.independent_rows import independent_rows, row_lengths
-from pear.presolving.multiplier_steps import SharedLimits
+from pear.presolving.multiplier_steps import SharedLimitMultipliers
 from pear.presolving.row_program import Index
 from pear.presolving.tolerances import DEPENDENT
 from pear.presolving.working_program import WorkingProgram
 
-_MOST_WORK = 10**9  # operations of a rank-revealing factorisation; larger sets of equalities stay as they are
-_MOST_PEELS = 100
+_MOST_WORK = 10**9  # operations of a rank-revealing factorisation; of larger sets of equalities none is dropped
+_MOST_ROUNDS = 100  # of the search for equalities that cannot depend on others
 
 
-class SharedLimitList:
-    """The limits that rows or bounds take over during one step, the last taker of each side winning.
-
-    Args:
-        of_bounds: True where variables take limits over, False where rows do.
-    """
-
-    def __init__(self, of_bounds: bool) -> None:
-        self.of_bounds = of_bounds
-        self._giver: dict[tuple[int, bool], tuple[int, float]] = {}
-
-    def note(self, taker: int, upper: bool, giver: int, factor: float) -> None:
-        """Remember that the upper or lower limit of ``taker`` comes from the row ``giver``."""
-        self._giver[taker, upper] = giver, factor
-
-    def has_taken(self, taker: int) -> bool:
-        """Whether ``taker`` has taken over a limit."""
-        return (taker, False) in self._giver or (taker, True) in self._giver
-
-    def step(self) -> SharedLimits:
-        """The step back."""
-        takers = np.array([taker for taker, _ in self._giver], dtype=int)
-        upper = np.array([side for _, side in self._giver], dtype=bool)
-        givers = np.array([giver for giver, _ in self._giver.values()], dtype=int)
-        return SharedLimits(
-            self.of_bounds, takers, givers, np.array([factor for _, factor in self._giver.values()]), upper
-        )
-
-
-def drop_empty_rows(w: WorkingProgram) -> bool:
-    """Remove rows without coefficients, after a check that their limits admit zero."""
+def remove_empty_rows(w: WorkingProgram) -> bool:
+    """Remove rows without coefficients, after a check that zero is within their limits."""
     empty = np.flatnonzero(w.row_left & (np.diff(w.R.indptr) == 0) & ~w.fixed_rows)
     gone = []
     for row in empty.tolist():
-        text = f"asks for {_limits(w, row)} and has no variables"
+        text = f"asks for {_describe_row_limits(w, row)} and has no variables"
         if not w.disagree(max(w.low[row], -w.high[row]), w.scale[row], row, text):
             gone.append(row)
     if gone:
@@ -62,10 +33,13 @@ def drop_empty_rows(w: WorkingProgram) -> bool:
     return bool(gone)
 
 
-def turn_singletons_into_bounds(w: WorkingProgram) -> bool:
-    """Turn rows with a single variable into bounds. For an integer only where the coefficient is 1 or −1."""
+def turn_single_variable_rows_into_bounds(w: WorkingProgram) -> bool:
+    """Turn rows with a single variable into bounds.
+
+    A row of an integer variable is turned into a bound only if its coefficient is 1 or −1.
+    """
     single = w.row_left & (np.diff(w.R.indptr) == 1) & ~w.fixed_rows
-    shared, gone = SharedLimitList(of_bounds=True), []
+    shared, gone = SharedLimitMultipliers(of_bounds=True), []
     for row in np.flatnonzero(single).tolist():
         at = w.R.indptr[row]
         j, a = int(w.R.indices[at]), float(w.R.data[at])
@@ -74,53 +48,56 @@ def turn_singletons_into_bounds(w: WorkingProgram) -> bool:
         low, high = sorted((w.low[row] / a, w.high[row] / a))
         scale = w.scale[row] / abs(a) + sum(abs(side) for side in (w.lb[j], w.ub[j]) if np.isfinite(side))
         lower, upper = max(low, w.lb[j]), min(high, w.ub[j])
-        if w.disagree(lower - upper, scale, row, f"asks for {_limits(w, row)} and contradicts the other bounds"):
+        text = f"asks for {_describe_row_limits(w, row)} and contradicts the other bounds"
+        if w.disagree(lower - upper, scale, row, text):
             continue
         if low > w.lb[j]:
-            shared.note(j, False, row, a)
+            shared.add(j, False, row, a)
             w.lb[j] = min(lower, w.ub[j])
         if high < w.ub[j]:
-            shared.note(j, True, row, a)
+            shared.add(j, True, row, a)
             w.ub[j] = max(upper, w.lb[j])
         gone.append(row)
     if gone:
-        w.steps.append(shared.step())
+        w.steps.append(shared)
         w.drop_rows(gone, "rows with one variable")
     return bool(gone)
 
 
 def merge_duplicate_rows(w: WorkingProgram) -> bool:
-    """Keep the tightest limits of rows that are multiples of each other, and drop the rows that have none left.
+    """Keep the tightest limits of rows that are multiples of each other, and remove the rows without a limit left.
 
-    Two inequalities with limits on different sides stay two rows, unless both together are an equality.
+    Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
-    shared, gone = SharedLimitList(of_bounds=False), []
+    shared, gone = SharedLimitMultipliers(of_bounds=False), []
     for group in _parallel_rows(w):
         left: list[int] = []
         for row in group:
-            tried = ((other, _merge_rows(w, other, row, shared)) for other in left)
-            other, dropped = next(((other, one) for other, one in tried if one is not None), (row, None))
+            merged = ((other, _merge_parallel_rows(w, other, row, shared)) for other in left)
+            other, dropped = next((pair for pair in merged if pair[1] is not None), (row, None))
             if dropped is None:
                 left.append(row)
             else:
                 gone.append(dropped)
                 left[left.index(other)] = other if dropped == row else row
     if gone:
-        w.steps.append(shared.step())
+        w.steps.append(shared)
         w.drop_rows(gone, "duplicate rows")
     return bool(gone)
 
 
-def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList) -> int | None:
-    """Merge ``row`` and ``kept``, which is a multiple of it: which of the two can be dropped; None where both stay.
+def _merge_parallel_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitMultipliers) -> int | None:
+    """Merge the limits of ``row`` into those of ``kept``, a row that is a multiple of ``row``.
 
-    Where both stay, each keeps the limits that are tighter than the other's.
+    Returns:
+        The number of the row that can be removed; None if both rows are needed. Then each keeps only the limits that
+        are tighter than those of the other.
     """
     factor = float(w.R.data[w.R.indptr[row]] / w.R.data[w.R.indptr[kept]])
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
     lower, upper = max(low, w.low[kept]), min(high, w.high[kept])
     scale = w.scale[kept] + w.scale[row] / abs(factor)
-    text = f"asks for {_limits(w, row)} and contradicts {w.program.name_of(kept)}"
+    text = f"asks for {_describe_row_limits(w, row)} and contradicts {w.program.name_of(kept)}"
     if w.disagree(lower - upper, scale, row, text):
         return None
     if lower >= upper:  # an equality, up to rounding
@@ -130,18 +107,18 @@ def _merge_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitList)
     if (lower, upper) == (low, high) and not shared.has_taken(kept):
         return kept
     if lower != upper:
-        _drop_wider_limits(w, kept, row, factor)
+        _remove_wider_row_limits(w, kept, row, factor)
         return None
     if lower != w.low[kept]:
-        shared.note(kept, False, row, factor)
+        shared.add(kept, False, row, factor)
     if upper != w.high[kept]:
-        shared.note(kept, True, row, factor)
+        shared.add(kept, True, row, factor)
     w.low[kept], w.high[kept], w.scale[kept] = lower, upper, scale
     return row
 
 
-def _drop_wider_limits(w: WorkingProgram, kept: int, row: int, factor: float) -> None:
-    """Of two parallel rows, remove each limit that is implied by the other row."""
+def _remove_wider_row_limits(w: WorkingProgram, kept: int, row: int, factor: float) -> None:
+    """Remove each limit of two parallel rows that the other row implies; ``factor`` is ``row`` divided by ``kept``."""
     before = np.isfinite([w.low[kept], w.high[kept], w.low[row], w.high[row]]).sum()
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
     below, above = low > w.low[kept], high < w.high[kept]
@@ -156,7 +133,10 @@ def _drop_wider_limits(w: WorkingProgram, kept: int, row: int, factor: float) ->
 
 
 def _parallel_rows(w: WorkingProgram) -> list[list[int]]:
-    """Groups of two and more rows that are exact multiples of each other; rows that must stay are in none."""
+    """Find groups of rows that are exact multiples of each other. Rows that must stay are in no group.
+
+    Every row is divided by its first coefficient. Only rows with the same product with a random vector are compared.
+    """
     R = w.R
     R.sort_indices()
     counts = np.diff(R.indptr)
@@ -179,10 +159,10 @@ def _parallel_rows(w: WorkingProgram) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def drop_dependent_equalities(w: WorkingProgram) -> bool:
-    """Remove equalities that are combinations of others, after a check that their right-hand sides are, too."""
+def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
+    """Remove equalities that are linear combinations of others, after a check of their right-hand sides."""
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
-    rows = rows[_not_peeled(w.R[rows])]
+    rows = rows[_possibly_dependent_rows(w.R[rows])]
     matrix = w.R[rows]
     used = np.flatnonzero(np.diff(matrix.tocsc().indptr))
     if len(rows) < 2 or len(rows) ** 2 * len(used) > _MOST_WORK:
@@ -201,10 +181,10 @@ def drop_dependent_equalities(w: WorkingProgram) -> bool:
     return bool(gone)
 
 
-def _not_peeled(rows: sparse.csr_array) -> Index:
-    """The positions of rows that may depend on others. A row with a variable that no other row has depends on none."""
+def _possibly_dependent_rows(rows: sparse.csr_array) -> Index:
+    """Return the positions of rows that may depend on others. A row with a variable of its own depends on none."""
     left = np.arange(rows.shape[0])
-    for _ in range(_MOST_PEELS):
+    for _ in range(_MOST_ROUNDS):
         part = rows[left]
         alone = np.diff(part.tocsc().indptr) == 1
         own = abs(part) @ alone.astype(float)
@@ -214,8 +194,8 @@ def _not_peeled(rows: sparse.csr_array) -> Index:
     return left
 
 
-def _limits(w: WorkingProgram, row: int) -> str:
-    """The limits of a row as text: = 2, ≥ 1, ≤ 3."""
+def _describe_row_limits(w: WorkingProgram, row: int) -> str:
+    """Write the limits of a row as text, such as "= 2" or "≥ 1 and ≤ 3"."""
     low, high = w.low[row], w.high[row]
     if low == high:
         return f"= {low:g}"

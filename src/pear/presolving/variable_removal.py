@@ -1,6 +1,6 @@
-"""Steps of presolve that remove variables: fixed ones, and free ones that an equality defines.
+"""Steps of presolve that remove variables: fixed variables, and free variables that an equality defines.
 
-Each step takes a ``WorkingProgram``, changes it, and returns whether it has removed anything.
+Each step changes a ``WorkingProgram`` and returns True if it has removed a variable.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from pear.presolving.multiplier_steps import FixedVariables, SubstitutedVariables
+from pear.presolving.multiplier_steps import FixedVariableMultipliers, SubstitutionMultipliers
 from pear.presolving.row_program import Array, Index, Mask
 from pear.presolving.working_program import WorkingProgram
 
-_LEAST_PIVOT = 0.01  # of a row's largest coefficient; a smaller one would multiply rounding errors
-_DENSE = 500  # variables up to which programs are solved with dense matrices, where non-zeros cost nothing
-_MOST_FILL = 2  # new coefficients for each one that a substitution removes, in a program with more variables
+_LEAST_PIVOT = 0.01  # of a row's largest coefficient; division by a smaller one would multiply rounding errors
+_DENSE = 500  # programs with at most this many variables are solved with dense matrices, where non-zeros cost nothing
+_MOST_FILL = 2  # coefficients that a substitution may add for each one that it removes, if the program is larger
 
 
-def drop_fixed_variables(w: WorkingProgram) -> bool:
-    """Remove variables whose bounds are equal. An integer that is fixed between integers is left to the solver."""
+def remove_fixed_variables(w: WorkingProgram) -> bool:
+    """Remove variables whose bounds are equal. An integer variable fixed at a fraction is left to the solver."""
     fixed = w.column_left & w.removable & (w.lb == w.ub)
     fixed &= ~(w.integer & (w.lb != np.round(w.lb)))
     if fixed.any() and not (w.column_left & ~fixed).any():
@@ -28,7 +28,7 @@ def drop_fixed_variables(w: WorkingProgram) -> bool:
     columns = np.flatnonzero(fixed)
     if not len(columns):
         return False
-    w.steps.append(FixedVariables(columns, w.T[:, columns], w.R[:, columns]))
+    w.steps.append(FixedVariableMultipliers(columns, w.T[:, columns], w.R[:, columns]))
     S = sparse.csr_array(sparse.diags_array((~fixed).astype(float)))
     w.drop_variables(columns, S, np.where(fixed, w.lb, 0.0), "fixed variables")
     return True
@@ -36,24 +36,32 @@ def drop_fixed_variables(w: WorkingProgram) -> bool:
 
 def substitute_defined_variables(w: WorkingProgram) -> bool:
     """Remove continuous variables without bounds that an equality defines, together with the equality."""
-    chosen = _choose_pivots(w)
+    chosen = _choose_defined_variables(w)
     if not chosen:
         return False
     rows, columns = (np.array(part, dtype=int) for part in zip(*chosen, strict=True))
     definitions = w.R[rows]
     pivots = np.asarray(definitions[np.arange(len(rows)), columns]).reshape(-1)
     others = sparse.csr_array(sparse.diags_array(~np.isin(np.arange(len(w.low)), rows) * 1.0) @ w.R[:, columns])
-    w.steps.append(SubstitutedVariables(rows, pivots, w.T[:, columns], others))
-    S, s = _substitution(w, definitions, columns, pivots, w.low[rows])
+    w.steps.append(SubstitutionMultipliers(rows, pivots, w.T[:, columns], others))
+    S, s = _variable_substitution(w, definitions, columns, pivots, w.low[rows])
     w.drop_rows(rows, "defining equalities")
     w.drop_variables(columns, S, s, "defined variables")
     return True
 
 
-def _substitution(
+def _variable_substitution(
     w: WorkingProgram, definitions: sparse.csr_array, columns: Index, pivots: Array, right: Array
 ) -> tuple[sparse.csr_array, Array]:
-    """S and s with ``w = S w + s``, where equalities ``definitions · w = right`` define the variables ``columns``."""
+    """Compute S (n, n) and s (n,) of the substitution ``x = S x + s``.
+
+    Args:
+        w: the program, with variables x.
+        definitions: (k, n) rows of the equalities ``definitions · x = right``.
+        columns: (k,) the variables that the equalities define.
+        pivots: (k,) the coefficients of these variables in their equalities.
+        right: (k,) right-hand sides.
+    """
     n, k = len(w.lb), len(columns)
     stays = np.ones(n)
     stays[columns] = 0.0
@@ -66,14 +74,14 @@ def _substitution(
 
 
 @dataclass(frozen=True)
-class PivotCosts:
-    """What the substitution of a variable adds to a program, and what it removes, in coefficients.
+class SubstitutedVariableCosts:
+    """How many coefficients the substitution of a variable adds to a program, and how many it removes.
 
     Attributes:
-        in_rows: (n,) rows that have the variable.
-        in_curvature: (n,) entries of the variable's column of Q.
-        in_variables: (n,) original variables that depend on it.
-        dense: True where the program is solved with dense matrices, so that every substitution pays.
+        in_rows: (n,) the number of rows with the variable.
+        in_curvature: (n,) the number of non-zeros in the variable's column of Q.
+        in_variables: (n,) the number of original variables that depend on the variable.
+        dense: True if the program is solved with dense matrices, so that every substitution saves time.
     """
 
     in_rows: Index
@@ -82,31 +90,36 @@ class PivotCosts:
     dense: bool
 
     @classmethod
-    def of(cls, w: WorkingProgram) -> PivotCosts:
-        """The counts of a program."""
-        rows, curvature, variables = (_column_counts(matrix, len(w.lb)) for matrix in (w.R, w.Q, w.T))
+    def of(cls, w: WorkingProgram) -> SubstitutedVariableCosts:
+        """Count the coefficients of a program."""
+        rows, curvature, variables = (_count_variable_entries(matrix, len(w.lb)) for matrix in (w.R, w.Q, w.T))
         return cls(rows, curvature, variables, dense=int(w.column_left.sum()) <= _DENSE)
 
     def fill(self, columns: Index, length: int) -> Index:
-        """How many coefficients each of ``columns`` adds, defined by a row with ``length`` other variables."""
+        """Count the coefficients (k,) that the substitution of each variable adds.
+
+        Args:
+            columns: (k,) the variables.
+            length: the number of other variables in the equality that defines them.
+        """
         curved = self.in_curvature[columns]
         rest = (self.in_rows[columns] - 1) + (self.in_variables[columns] - 1) + 2 * curved
         return length * (rest + np.where(curved > 0, length, 0))
 
     def worth(self, columns: Index, length: int) -> Mask:
-        """Which of ``columns`` may be substituted."""
+        """Return which variables (k,) to substitute, as a bool mask; arguments as for ``fill``."""
         gone = 1 + length + self.in_rows[columns] + 2 * self.in_curvature[columns]
         return np.full(len(columns), self.dense) | (self.fill(columns, length) <= _MOST_FILL * gone)
 
 
-def _choose_pivots(w: WorkingProgram) -> list[tuple[int, int]]:
-    """Pairs of an equality and the variable that it defines. No variable of a pair is in the row of another."""
+def _choose_defined_variables(w: WorkingProgram) -> list[tuple[int, int]]:
+    """Choose pairs of an equality and a variable that it defines. The variable is in the equality of no other pair."""
     free = w.column_left & w.removable & ~w.integer & (w.lb == -np.inf) & (w.ub == np.inf)
     lengths = np.diff(w.R.indptr)
     rows = np.flatnonzero(w.row_left & ~w.fixed_rows & (w.low == w.high) & (lengths > 0))
     if not free.any() or not len(rows):
         return []
-    costs, chosen, left = PivotCosts.of(w), [], int(w.column_left.sum())
+    costs, chosen, left = SubstitutedVariableCosts.of(w), [], int(w.column_left.sum())
     used, pivoted = np.zeros(len(free), dtype=bool), np.zeros(len(free), dtype=bool)
     for row in rows[np.argsort(lengths[rows], kind="stable")].tolist():
         part = slice(w.R.indptr[row], w.R.indptr[row + 1])
@@ -125,6 +138,6 @@ def _choose_pivots(w: WorkingProgram) -> list[tuple[int, int]]:
     return chosen
 
 
-def _column_counts(matrix: sparse.csr_array | None, n: int) -> Index:
-    """How many entries each column has, (n,)."""
+def _count_variable_entries(matrix: sparse.csr_array | None, n: int) -> Index:
+    """Count the stored entries of each of the n columns of a matrix; zeros without a matrix."""
     return np.zeros(n, dtype=int) if matrix is None else np.bincount(matrix.indices, minlength=n)
