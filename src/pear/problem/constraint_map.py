@@ -1,4 +1,4 @@
-"""``ConstraintMap``: right-hand sides, bounds and coefficients of rows as functions of the predicted values."""
+"""``ConstraintMap``: right-hand sides, bounds and coefficients of constraints as functions of predicted values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.cost_map import CostMap, read_map
+from pear.problem.cost_map import CostMap, read_cost_map_matrix
 from pear.problem.matrix import to_csr_matrix
 from pear.problem.problem import Problem
 from pear.problem.problem_fields import given_fields
@@ -25,19 +25,19 @@ _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": 
 
 
 class ConstraintMap:
-    """``b = own b + B ŷ``, and in the same way h, lb, ub, A and G: predicted demands, capacities, yields and weights.
+    """The linear map from predicted values ŷ (k,) to constraints, such as predicted demands, capacities and yields.
 
-    An entry of b, h, lb or ub is predicted where its row of the matrix is not zero, and so is a coefficient of A or G,
-    whose entries are numbered row by row. Every matrix has one column for each of the k predicted values, including
-    values that are costs.
+    The map of b is ``b = b₀ + M ŷ``, where b₀ is the b of the problem and M (p, k) the argument ``b``. The maps of h,
+    lb, ub, A and G have the same form. An entry is predicted if its row of M is not zero. Every matrix has one column
+    for each predicted value, also for values that are costs.
 
     Args:
-        b: (p, k) matrix for b, dense or sparse (scipy or torch).
-        h: (m, k) matrix for h.
-        lb: (n, k) matrix for lb.
-        ub: (n, k) matrix for ub.
+        b: (p, k) matrix for the right-hand sides of equalities, dense or sparse (scipy or torch).
+        h: (m, k) matrix for the right-hand sides of inequalities.
+        lb: (n, k) matrix for the lower bounds.
+        ub: (n, k) matrix for the upper bounds.
         A: (p·n, k) matrix for the coefficients of equalities, flattened row by row. The problem's A must be dense.
-        G: (m·n, k) matrix for those of inequalities, likewise.
+        G: (m·n, k) matrix for the coefficients of inequalities, flattened row by row. The problem's G must be dense.
 
     Attributes:
         inputs: the number k of predicted values.
@@ -67,7 +67,7 @@ class ConstraintMap:
         if not given:
             raise ProblemError("a ConstraintMap needs a matrix for b, h, lb, ub, A or G; got none")
         self._maps = {
-            name: CostMap(read_map(value, f"{name} of a constraint map", f"({_ROWS[name]}, k)"))
+            name: CostMap(read_cost_map_matrix(value, f"{name} of a constraint map", f"({_ROWS[name]}, k)"))
             for name, value in given.items()
         }
         self.sides = tuple(name for name in self._maps if name in SIDES)
@@ -78,11 +78,14 @@ class ConstraintMap:
             raise ProblemError(f"the matrices of a constraint map must have the same number of columns; got {columns}")
 
     def __call__(self, predicted: ArrayLike, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The right-hand sides and bounds for predicted values, by name. They are differentiable, in the values' dtype.
+        """Compute the right-hand sides and bounds under predicted values. The result is differentiable.
 
         Args:
             predicted: (k,) or (B, k) predicted values.
-            own: for each of ``sides`` the problem's own values, (r,) or (B, r).
+            own: the problem's values of each of ``sides``, (r,) or (B, r), by name.
+
+        Returns:
+            (r,) or (B, r) for each of ``sides``, by name, in the dtype of the predicted values.
         """
         found = {}
         for name in self.sides:
@@ -91,11 +94,14 @@ class ConstraintMap:
         return found
 
     def coefficients(self, predicted: ArrayLike, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The matrices A and G with predicted coefficients, by name, (B, r, n), differentiable.
+        """Compute the matrices with predicted coefficients. The result is differentiable.
 
         Args:
             predicted: (B, k) predicted values.
-            own: for each of ``matrices`` the problem's own matrix, (r, n) or (B, r, n), dense.
+            own: the problem's dense matrix for each of ``matrices``, (r, n) or (B, r, n), by name.
+
+        Returns:
+            (B, r, n) for each of ``matrices``, by name.
 
         Example:
             >>> yields = ConstraintMap(G=[[0.0], [-1.0]])  # G is 1 by 2, and its second entry is minus a yield
@@ -109,26 +115,41 @@ class ConstraintMap:
         return found
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """Gradient in the predicted values, (B, k), from those in b, h, lb and ub (B, r), and in A and G (B, r, n)."""
+        """Compute the gradient (B, k) with respect to the predicted values.
+
+        Args:
+            gradients: the gradients with respect to the predicted ones of b, h, lb and ub, (B, r), and of A and G,
+                (B, r, n), by name.
+        """
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """The matrix (r, k) of b, h, lb, ub, A or G, a tensor or SciPy's CSR; None where that is not predicted."""
+        """Return the matrix M of b, h, lb, ub, A or G, a tensor or SciPy's CSR; None if ``name`` is not predicted."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
-        """Which entries of ``name``, one of b, h, lb and ub, are predicted. Shape (rows,), bool."""
+        """Return a bool mask (rows,) of the predicted entries of b, h, lb or ub.
+
+        Args:
+            name: one of b, h, lb and ub.
+            rows: the number of entries of this field.
+        """
         if name not in self._maps:
             return torch.zeros(rows, dtype=torch.bool)
         return torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0)
 
     @property
     def priced_sides(self) -> tuple[str, ...]:
-        """The names, among b, h, lb and ub, of limits that a decision under the forecast may violate."""
+        """The names, among b, h, lb and ub, of the limits that a decision under a forecast may violate."""
         return tuple(name for name in SIDES if name in self.sides or _MATRIX_OF.get(name) in self.matrices)
 
     def uncertain(self, name: str, rows: int) -> Tensor:
-        """Which rows or bounds of ``name`` have a predicted limit or coefficient. Shape (rows,), bool."""
+        """Return a bool mask (rows,) of the rows or bounds with a predicted limit or a predicted coefficient.
+
+        Args:
+            name: b for the rows of A, h for the rows of G, lb or ub for bounds.
+            rows: the number of rows or bounds.
+        """
         found, matrix = self.predicted(name, rows), _MATRIX_OF.get(name)
         if matrix in self.matrices:
             touched = torch.from_numpy(abs(to_csr_matrix(self._maps[matrix].M)).sum(1) > 0)
@@ -139,7 +160,7 @@ class ConstraintMap:
         """Check that the map fits the problem.
 
         Raises:
-            ProblemError: a matrix has another number of rows, the problem's own value of a predicted row is not finite,
+            ProblemError: a matrix has the wrong number of rows, the problem's value of a predicted limit is infinite,
                 or coefficients of a sparse problem are predicted.
         """
         own = constraint_sides(problem)
@@ -176,7 +197,12 @@ class ConstraintMap:
 
 
 def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None:
-    """Raise ProblemError where coefficients of A or G are predicted, which ``who`` does not take."""
+    """Raise ProblemError if coefficients of A or G are predicted.
+
+    Args:
+        rows: the constraint map of a model, or None.
+        who: the caller that supports no predicted coefficients, as the message names it.
+    """
     if rows is not None and rows.matrices:
         raise ProblemError(
             f"the model predicts coefficients of {' and '.join(rows.matrices)}, and {who} takes predicted costs and "
@@ -186,9 +212,9 @@ def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None
 
 
 def constraint_sides(problem: Problem) -> dict[str, Tensor]:
-    """The right-hand sides and bounds b, h, lb and ub of a problem, by name, (r,) or (N, r).
+    """Return b, h, lb and ub of a problem by name, (r,) or (N, r) each.
 
-    Right-hand sides that the problem does not have are empty; bounds that it does not have are infinite.
+    A missing b or h is empty, and a missing bound is infinite.
     """
     absent = {"b": (0, 0.0), "h": (0, 0.0), "lb": (problem.n, -torch.inf), "ub": (problem.n, torch.inf)}
     return {

@@ -1,4 +1,4 @@
-"""``CostMap``: the costs as a function of the predicted values, ``cost = M ŷ + known``."""
+"""``CostMap``: the costs of a problem as a linear function of the predicted values ŷ, ``cost = M ŷ + known``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_t
 
 
 class CostMap:
-    """The linear map ``cost = M ŷ + known``: 24 predicted prices become the 72 costs of a battery, for example.
+    """The linear map ``cost = M ŷ + known`` from predicted values ŷ (k,) to costs (n,).
+
+    For example, 24 predicted prices become the 72 costs of a battery.
 
     Args:
-        M: (n, k) matrix, dense or sparse (scipy or torch). By default every cost is predicted and ``cost = ŷ + known``.
-        known: the part of the costs that is not predicted: (n,) for all samples, or (N, n) with a row for each sample,
-            whose id is then its row number. By default zero.
+        M: (n, k) matrix, dense or sparse (scipy or torch). By default the identity: every cost is predicted.
+        known: the part of the costs that is not predicted: (n,) for all samples, or (N, n) with a row for each sample.
+            With N rows, the key of a sample is its row number. By default zero.
         names: the names of the k predicted values.
 
     Attributes:
         n: the number of costs.
         inputs: the number k of predicted values.
-        M: float64, a tensor, or SciPy's CSR where a sparse matrix was given; None for the identity.
-        known: float64, (n,) or (N, n).
-        batch: N where samples have known costs of their own, or None.
+        M: (n, k) float64 tensor, or SciPy's CSR if M was given in sparse form; None for the identity.
+        known: (n,) or (N, n) float64 tensor.
+        batch: N if ``known`` has a row for each sample, else None.
 
     Raises:
         ProblemError: shapes do not fit, or an entry is not finite.
@@ -45,12 +47,14 @@ class CostMap:
     def __init__(self, M: ArrayLike = None, known: ArrayLike = None, names: Sequence[str] = ()) -> None:
         if M is None and known is None:
             raise ProblemError("a CostMap needs M (n, k), known (n,) or (N, n), or both; got neither")
-        self.M = None if M is None else read_map(M)
+        self.M = None if M is None else read_cost_map_matrix(M)
         fixed = None
         if known is not None:
-            fixed = _check_map_array("known of a cost map", to_float64_tensor("known", known), (1, 2), "(n,) or (N, n)")
-        # torch's sparse tensors would issue warnings; the matrix has few entries, which ``_times`` sums instead
-        self._entries = _entries_of(self.M) if is_sparse_matrix(self.M) else None
+            fixed = _check_cost_map_array(
+                "known of a cost map", to_float64_tensor("known", known), (1, 2), "(n,) or (N, n)"
+            )
+        # ``_times`` sums the few entries, because torch's sparse tensors would issue warnings
+        self._entries = _cost_map_entries(self.M) if is_sparse_matrix(self.M) else None
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -65,15 +69,15 @@ class CostMap:
             raise ProblemError(f"names must name the {self.inputs} predicted values; got {len(self.names)} names")
 
     def __call__(self, predicted: ArrayLike, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """The costs for predicted values. They are differentiable, in the dtype of the values.
+        """Compute the costs under predicted values. The result is differentiable and has the dtype of the values.
 
         Args:
             predicted: (k,) or (B, k).
-            keys: the row numbers of the B samples, where samples have known costs of their own. By default the batch is
-                all N samples.
+            keys: the row numbers of the B samples in ``known``, if ``known`` has a row for each sample. By default the
+                batch is all N samples.
 
         Returns:
-            (n,), or (B, n) for a batch, or where samples have known costs of their own.
+            (B, n); or (n,) if ``predicted`` and ``known`` are vectors.
         """
         values = to_tensor("the predicted values", predicted)
         if not values.is_floating_point():
@@ -94,11 +98,11 @@ class CostMap:
         return costs if values.ndim == 2 or self.batch is not None else costs[0]
 
     def pull_back(self, gradient: Tensor) -> Tensor:
-        """Gradient with respect to the predicted values, (B, k), from the gradient with respect to the costs (B, n)."""
+        """Convert a gradient (B, n) with respect to the costs to one (B, k) with respect to the predicted values."""
         return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
-        """M times every row where ``forward`` is True, else the transpose of M times every row. Shape (B, width)."""
+        """Multiply every row by M if ``forward`` is True, else by the transpose of M. Shape (B, width)."""
         if self.M is None:
             return rows
         if self._entries is None:
@@ -109,7 +113,7 @@ class CostMap:
         return rows.new_zeros(len(rows), width).index_add(1, to, rows[:, source] * entries)
 
     def __getitem__(self, index: Any) -> CostMap:
-        """The map of the samples at ``index``, which may be anything that indexes a ``Problem``."""
+        """Return the map of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         if self.batch is None:
             return self
         return CostMap(self.M, self.known[sample_index(index, self.batch, self.known.device)], self.names)
@@ -132,28 +136,29 @@ class CostMap:
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
 
 
-def _entries_of(M: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, columns and values of the entries of a sparse matrix."""
+def _cost_map_entries(M: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the rows, columns and values of the non-zeros of a sparse matrix."""
     row, column, entries = (torch.from_numpy(part) for part in sparse.find(M))
     return row.long(), column.long(), entries
 
 
-def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:
-    """A matrix as a float64 tensor, or as SciPy's CSR where it is sparse, checked to be finite.
+def read_cost_map_matrix(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:
+    """Convert a matrix to a float64 tensor, or to SciPy's CSR if it is sparse, and check that it is finite.
 
     Args:
-        M: the matrix, dense or sparse.
+        M: (n, k) matrix, dense or sparse.
         name: the name of the matrix in error messages.
         expected: the expected shape in error messages.
     """
     if not is_sparse_matrix(M):
-        return _check_map_array(name, to_float64_tensor(name, M), (2,), expected)
+        return _check_cost_map_array(name, to_float64_tensor(name, M), (2,), expected)
     csr = to_csr_matrix(M).astype(float)
-    _check_map_array(name, torch.from_numpy(csr.data), (1,), expected)
+    _check_cost_map_array(name, torch.from_numpy(csr.data), (1,), expected)
     return csr
 
 
-def _check_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
+def _check_cost_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
+    """Return an array after a check of its number of dimensions, and of NaN and infinity."""
     if value.ndim not in dimensions:
         raise ProblemError(f"{name} must have shape {expected}; got {tensor_shape(value)}")
     if not bool(value.isfinite().all()):

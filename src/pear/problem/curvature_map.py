@@ -1,4 +1,4 @@
-"""``CurvatureMap``: the curvature of the objective as a function of predicted weights of quadratic terms."""
+"""``CurvatureMap``: the curvature Q of the objective as a function of predicted weights of quadratic terms."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.cost_map import CostMap, read_map
+from pear.problem.cost_map import CostMap, read_cost_map_matrix
 from pear.problem.problem import Problem
 from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float64_tensor
 
 
 class CurvatureMap:
-    """``Q = own Q + Σ ŷᵢ Qᵢ``: a predicted price of risk, or predicted weights of quadratic terms.
+    """The linear map ``Q = Q₀ + Σ ŷᵢ Qᵢ`` from predicted weights ŷ (k,) of quadratic terms, such as a price of risk.
 
-    A weight whose sign is fixed counts as 0 where a forecast has the other sign, because the objective would not be
-    convex.
+    Q₀ is the Q of the problem. A forecast with the wrong sign counts as 0, because the objective would not be convex.
 
     Args:
-        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened; zero for values that are not weights.
-        signs: (k,) 1 where a value may not be negative, −1 where it may not be positive, 0 elsewhere.
+        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened row by row; zero for a predicted value that
+            is not a weight.
+        signs: (k,) 1 for a weight that may not be negative, −1 for one that may not be positive, 0 for others.
 
     Attributes:
         inputs: the number k of predicted values.
@@ -34,7 +34,7 @@ class CurvatureMap:
     """
 
     def __init__(self, M: ArrayLike, signs: ArrayLike) -> None:
-        self._map = CostMap(read_map(M, "M of a curvature map", "(n·n, k)"))
+        self._map = CostMap(read_cost_map_matrix(M, "M of a curvature map", "(n·n, k)"))
         self.inputs, self.n = self._map.inputs, round(self._map.n**0.5)
         self.signs = to_float64_tensor("signs", signs)
         if self.n**2 != self._map.n or tuple(self.signs.shape) != (self.inputs,):
@@ -49,11 +49,11 @@ class CurvatureMap:
         return self._map.M
 
     def __call__(self, values: Tensor, own: Tensor | None) -> Tensor:
-        """The curvature (B, n, n) of samples with predicted values (B, k), differentiable, in their dtype.
+        """Compute the curvature (B, n, n) under predicted values. Differentiable, in the dtype of the values.
 
         Args:
             values: (B, k) predicted values.
-            own: (n, n) or (B, n, n) the problem's own Q, or None.
+            own: (n, n) or (B, n, n) the Q of the problem; None for zero.
         """
         signs = self.signs.to(values)
         weights = torch.where(signs * values < 0, torch.zeros_like(values), values)
@@ -61,7 +61,13 @@ class CurvatureMap:
         return Q if own is None else Q + own.to(Q)
 
     def of_samples(self, problem: Problem, keys: list[Any] | None, *values: Tensor) -> tuple[Tensor, ...]:
-        """The curvatures (B, n, n) of the samples with these ids, one for each of the given values (B, k)."""
+        """Compute a curvature (B, n, n) for each of the given forecasts (B, k).
+
+        Args:
+            problem: the problem, whose Q is added.
+            keys: B row numbers, if the samples of the problem differ; None if the batch is all samples.
+            values: (B, k) predicted values.
+        """
         own = (problem if keys is None else problem[keys]).Q
         return tuple(self(one, own) for one in values)
 

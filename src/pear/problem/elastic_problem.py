@@ -1,4 +1,4 @@
-"""``ElasticProblem``: a problem whose priced rows have slack variables, so that every forecast has a feasible point."""
+"""``ElasticProblem``: a problem with slack variables on the rows that have a price for their violation."""
 
 from __future__ import annotations
 
@@ -18,39 +18,42 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
-    """``min f(z) + price·s`` over z and s ≥ 0, with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
+    """A problem with slack variables s ≥ 0, so that every forecast of the priced rows has a feasible point.
 
-    A bound with a price becomes a row of G. The variables are z, then s⁻ and s⁺ of the priced equalities, then s of
-    the priced inequalities, lower and upper bounds.
+    It minimises ``f(z) + price·s``. An equality with a price becomes ``Az + s⁻ − s⁺ = b``, an inequality with a price
+    ``Gz − s ≤ h``, and a bound with a price such a row of G. The variables are, in this order: z; s⁻ and s⁺ of the
+    priced equalities; s of the priced inequalities, of the priced lower bounds, and of the priced upper bounds.
 
     Args:
-        problem: the problem to relax, without a smooth term.
-        prices: the price of every row, infinite where there is none: (2, p) for b, (m,) for h, (n,) for lb and ub.
+        problem: the plain problem, without a smooth term.
+        prices: the price of every row, infinite for a row that may not be violated: (2, p) for b, with the price of too
+            little first, (m,) for h, and (n,) for lb and ub.
 
     Attributes:
-        problem: the elastic problem over all variables, integers included.
-        plain: the problem that was given.
-        price: (slacks,) the price of each slack, positive.
+        problem: the elastic problem, with the integers of the plain problem.
+        plain: the plain problem.
+        price: (slacks,) the price of each slack, at least 0.
         n: the number of variables of the plain problem.
     """
 
     def __init__(self, problem: Problem, prices: Mapping[str, Tensor]) -> None:
         self.plain, self.n = problem, problem.n
         has = {name: price.isfinite() if name != "b" else price[0].isfinite() for name, price in prices.items()}
-        self._at = at = {name: where.nonzero()[:, 0] for name, where in has.items()}
+        self._at = at = {name: priced.nonzero()[:, 0] for name, priced in has.items()}  # the numbers of the priced rows
         self.price = torch.cat([*prices["b"][:, at["b"]], *(prices[name][at[name]] for name in ("h", "lb", "ub"))])
         own = constraint_sides(problem)
         m, bounds = own["h"].shape[-1], len(at["lb"]) + len(at["ub"])
         # rows of the elastic G that have a slack: the priced rows of G, and all rows made of bounds
         self._rows = torch.cat([at["h"], torch.arange(m, m + bounds, device=problem.device)])
         slacks, e = len(self.price), len(at["b"])
-        too_little = _slack_columns(own["b"].shape[-1], slacks, at["b"], 0, 1.0)
-        too_much = _slack_columns(own["b"].shape[-1], slacks, at["b"], e, -1.0)
-        over = _slack_columns(m + bounds, slacks, self._rows, 2 * e, -1.0)
-        bound_rows = sparse.vstack([-_identity_rows(self.n, at["lb"]), _identity_rows(self.n, at["ub"])]).tocsr()
+        too_little = _elastic_slack_columns(own["b"].shape[-1], slacks, at["b"], 0, 1.0)
+        too_much = _elastic_slack_columns(own["b"].shape[-1], slacks, at["b"], e, -1.0)
+        over = _elastic_slack_columns(m + bounds, slacks, self._rows, 2 * e, -1.0)
+        eye = sparse.eye_array(self.n, format="csr")
+        bound_rows = sparse.vstack([-eye[at["lb"].cpu().numpy()], eye[at["ub"].cpu().numpy()]]).tocsr()
         G = self.price.new_zeros(0, self.n) if problem.G is None else problem.G
         self.problem = Problem(
-            Q=_pad_with_slacks(problem.Q, slacks),
+            Q=_pad_with_elastic_slacks(problem.Q, slacks),
             A=None if problem.A is None else _append_elastic(problem, problem.A, too_little + too_much, -1),
             b=problem.b,
             G=_append_elastic(problem, _append_elastic(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
@@ -62,16 +65,16 @@ class ElasticProblem:
         ).to(dtype=problem.dtype)
 
     def smoothed(self, curvature: Matrix | None) -> Problem:
-        """The continuous relaxation with curvature added for z and none for the slacks.
+        """Return the continuous relaxation with additional curvature for z, and none for the slacks.
 
         Args:
-            curvature: (n,) for the diagonal, or (n, n) or (N, n, n), dense or sparse; None adds nothing.
+            curvature: (n,) for the diagonal, or (n, n) or (N, n, n), dense or sparse; None adds no curvature.
         """
         if curvature is None:
             return self.problem.relaxed()
         if curvature.ndim == 1:
             return problem_with_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
-        return problem_with_curvature(self.problem.relaxed(), _pad_with_slacks(curvature, len(self.price)))
+        return problem_with_curvature(self.problem.relaxed(), _pad_with_elastic_slacks(curvature, len(self.price)))
 
     @cached_property
     def violations(self) -> Problem:
@@ -79,18 +82,25 @@ class ElasticProblem:
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
-        """The costs of all variables, (B, n + slacks), from the costs (B, n) of z; differentiable.
+        """Return the costs (B, n + slacks) of all variables of the elastic problem. Differentiable.
 
-        ``times`` (B,) multiplies the prices of each sample.
+        Args:
+            cost: (B, n) costs of z.
+            times: (B,) factors that multiply the prices of each sample; None for 1.
         """
         price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
         return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
 
     def fields(self, sides: Mapping[str, Tensor], matrices: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
-        """b and h of the elastic problem from b, h, lb and ub, (r,) or (B, r) each; differentiable.
+        """Convert fields of the plain problem to fields of the elastic problem. Differentiable.
 
-        ``matrices`` are A and G with predicted coefficients, (B, r, n), by name; the result has those of the elastic
-        problem, with the columns of the slacks and the rows of priced bounds.
+        Args:
+            sides: b, h, lb and ub of the plain problem, (r,) or (B, r) each, by name.
+            matrices: A and G with predicted coefficients, (B, r, n) each, by name; None for no such matrix.
+
+        Returns:
+            b and h of the elastic problem, and, for each of ``matrices``, the matrix with the columns of the slacks and
+            the rows of the priced bounds, by name.
         """
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
@@ -100,7 +110,7 @@ class ElasticProblem:
         return found | {name: self._with_slacks(name, rows) for name, rows in (matrices or {}).items()}
 
     def _with_slacks(self, name: str, rows: Tensor) -> Tensor:
-        """A or G of the elastic problem, (B, r', n + slacks), from rows (B, r, n)."""
+        """Return A or G of the elastic problem, with r' ≥ r rows, (B, r', n + slacks), from rows (B, r, n)."""
         whole = getattr(self.problem, name).to(rows)
         tail = whole if whole.ndim == 2 else whole[0]  # slacks and bounds are the same for all samples
         count = rows.shape[-2]
@@ -109,39 +119,65 @@ class ElasticProblem:
         return torch.cat([torch.cat([rows, beside], -1), below], -2)
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Convert gradients with respect to b and h of the elastic problem to those with respect to b, h, lb and ub."""
+        """Convert gradients with respect to b and h of the elastic problem to gradients of the plain problem.
+
+        Args:
+            by_b: (B, p) gradient with respect to b.
+            by_h: (B, m') gradient with respect to h of the elastic problem.
+
+        Returns:
+            The gradients with respect to b, h, lb and ub, (B, r) each, by name.
+        """
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
         lb[:, low], ub[:, high] = -by_h[:, m : m + len(low)], by_h[:, m + len(low) :]
         return {"b": by_b, "h": by_h[:, :m], "lb": lb, "ub": ub}
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Split values of the rows of the elastic G into those of h, of lower bounds and of upper bounds (B, n)."""
+        """Split values (B, m') of the rows of the elastic G.
+
+        Returns:
+            The values (B, m) of the rows of the plain G, those (B, n) of the lower bounds, and those (B, n) of the
+            upper bounds, with 0 for bounds without a price.
+        """
         sides = self.by_sides(rows[:, :0], rows)
         return sides["h"], -sides["lb"], sides["ub"]
 
     def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
-        """Multipliers of the elastic G from those of G (B, m) and of the bounds (B, n), negative at lower bounds."""
+        """Convert multipliers of the plain problem to multipliers (B, m') of the elastic G.
+
+        Args:
+            rows: (B, m) multipliers of G.
+            bound: (B, n) multipliers of the bounds, negative at lower bounds and positive at upper bounds.
+        """
         low, high = (-bound).clamp(min=0)[:, self._at["lb"]], bound.clamp(min=0)[:, self._at["ub"]]
         return torch.cat([rows, low, high], 1)
 
     def charge(self, x: Tensor) -> Tensor:
-        """The total price of the violations in solutions x (B, n + slacks) of the elastic problem. Shape (B,)."""
+        """Compute the total price (B,) of the violations in solutions x (B, n + slacks) of the elastic problem."""
         return (x[:, self.n :] * self.price).sum(1)
 
     def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
-        """The amount by which z (B, n) violates each priced row of an elastic program. Shape (B, slacks)."""
+        """Compute how much decisions violate each priced row.
+
+        Args:
+            z: (B, n) decisions of the plain problem.
+            program: the elastic problem as a program.
+
+        Returns:
+            (B, slacks), the least slacks that make the decisions feasible.
+        """
         x = torch.cat([z, z.new_zeros(len(z), len(self.price))], 1)
         short = (program.b - matvec(program.A, x))[:, self._at["b"]]
         over = (matvec(program.G, x) - program.h)[:, self._rows]
         return torch.cat([short.clamp(min=0), (-short).clamp(min=0), over.clamp(min=0)], 1)
 
     def slope(self, violated: Tensor, program: QuadraticProgram) -> Tensor:
-        """The gradient with respect to z of the total price of violations. Shape (B, n).
+        """Compute the gradient (B, n) of the total price of violations with respect to z.
 
         Args:
-            violated: (B, slacks) bool, True where a priced row is violated.
-            program: the elastic program.
+            violated: (B, slacks) bool, True for violated rows.
+            program: the elastic problem as a program.
         """
         weight, e = torch.where(violated, self.price, 0.0), len(self._at["b"])
         by_b = weight.new_zeros(len(weight), program.p)
@@ -151,31 +187,27 @@ class ElasticProblem:
         return (tmatvec(program.A, by_b) + tmatvec(program.G, by_h))[:, : self.n]
 
     def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
+        """Return a bound of all variables: ``own`` for z, ``absent`` if it is ``priced``, and ``slack`` for slacks."""
         kept = torch.where(priced, absent, own)
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
 
 
-def _slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
-    """A matrix (rows, slacks) with the entry ``sign`` in row ``at[i]`` and column ``first + i``, for every i."""
-    where = (at.cpu().numpy(), first + torch.arange(len(at)).numpy())
-    return sparse.csr_array((torch.full((len(at),), sign).double().numpy(), where), shape=(rows, slacks))
-
-
-def _identity_rows(n: int, at: Tensor) -> sparse.csr_array:
-    """The rows ``at`` of the identity matrix (n, n)."""
-    return sparse.csr_array(sparse.eye_array(n, format="csr")[at.cpu().numpy()])
+def _elastic_slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
+    """Return a matrix (rows, slacks) with the entry ``sign`` in row ``at[i]`` and column ``first + i``, for every i."""
+    places = (at.cpu().numpy(), first + torch.arange(len(at)).numpy())
+    return sparse.csr_array((torch.full((len(at),), sign).double().numpy(), places), shape=(rows, slacks))
 
 
 def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
-    """A matrix of the problem with the rows (axis −2) or columns (axis −1) ``more`` behind its own."""
+    """Append the rows (axis −2) or columns (axis −1) ``more`` to a matrix of the problem."""
     if problem.is_sparse:
         return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr_matrix(matrix), more], format="csr")
     dense = torch.from_numpy(more.toarray()).to(problem.device)
     return torch.cat([matrix, dense.expand(*matrix.shape[:-2], *dense.shape)], axis)
 
 
-def _pad_with_slacks(Q: Matrix | None, slacks: int) -> Any:
-    """Q with additional zero rows and columns for the slacks; None stays None."""
+def _pad_with_elastic_slacks(Q: Matrix | None, slacks: int) -> Any:
+    """Append zero rows and columns for the slacks to Q; None stays None."""
     if Q is None:
         return None
     if Q.is_sparse:

@@ -1,4 +1,4 @@
-"""Checks of the fields of a problem. Each error message names the given value, the expected one and a remedy."""
+"""Checks of the fields of a problem. Each error message names the given value, the expected value and a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPES = {
 
 
 def check_sense(sense: Any) -> None:
-    """Check that ``sense`` is "min" or "max"."""
+    """Check that ``sense`` is "min" or "max". The message suggests one of them for a similar word."""
     if sense in ("min", "max"):
         return
     close = difflib.get_close_matches(sense.lower(), SENSES, n=1) if isinstance(sense, str) else []
@@ -40,7 +40,7 @@ def check_sense(sense: Any) -> None:
     )
 
 
-def check_dimensions(fields: Mapping[str, Tensor]) -> None:
+def check_field_dimensions(fields: Mapping[str, Tensor]) -> None:
     """Check the number of dimensions of every field, and that Q is square."""
     for name, value in fields.items():
         allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
@@ -50,9 +50,18 @@ def check_dimensions(fields: Mapping[str, Tensor]) -> None:
             raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {tensor_shape(value)}")
 
 
-def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
-    """The number of variables, from ``n`` and the shapes of the fields, which must all agree."""
-    found = [] if n is None else [(f"n={n}", _check_size(n))]
+def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
+    """Find the number of variables n, on which the fields, ``integer`` and the argument ``n`` must agree.
+
+    Args:
+        fields: the fields, by name.
+        marks: ``integer`` in the form that ``read_integer_field`` returns.
+        n: the number that the user passed, or None.
+
+    Raises:
+        ProblemError: two of them disagree, or none of them tells n.
+    """
+    found = [] if n is None else [(f"n={n}", _read_n_field(n))]
     found += [
         (f"{name} of shape {tensor_shape(fields[name])}", fields[name].shape[-1])
         for name in ("Q", "A", "G", "lb", "ub")
@@ -74,8 +83,8 @@ def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
     return size
 
 
-def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Check that the fields that replace those of a problem in a call have one column for each of its n variables."""
+def check_field_columns(fields: Mapping[str, Tensor], n: int) -> None:
+    """Check that fields which replace those of a problem in a call have one column for each of its n variables."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
@@ -84,8 +93,8 @@ def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
             )
 
 
-def check_rows(fields: Mapping[str, Tensor]) -> None:
-    """Check that A is given with b and G with h, and that each row has one right-hand side."""
+def check_field_rows(fields: Mapping[str, Tensor]) -> None:
+    """Check that A comes with b and G with h, and that each row has one right-hand side."""
     for left, right, formula in PAIRS:
         for here, missing in ((left, right), (right, left)):
             if here in fields and missing not in fields:
@@ -101,8 +110,12 @@ def check_rows(fields: Mapping[str, Tensor]) -> None:
             )
 
 
-def infer_batch(fields: Mapping[str, Tensor]) -> int | None:
-    """The number of samples N of the fields given per sample; None where all are shared."""
+def infer_batch_from_fields(fields: Mapping[str, Tensor]) -> int | None:
+    """Find the number of samples N, on which all fields with one entry per sample must agree.
+
+    Returns:
+        N; None if all fields are shared by all samples.
+    """
     found = [
         (f"{name} of shape {tensor_shape(v)}", v.shape[0]) for name, v in fields.items() if is_field_per_sample(name, v)
     ]
@@ -115,7 +128,7 @@ def infer_batch(fields: Mapping[str, Tensor]) -> int | None:
     return found[0][1] if found else None
 
 
-def check_cost(
+def check_cost_and_fields(
     cost: Any,
     n: int,
     batch: int | None,
@@ -123,7 +136,16 @@ def check_cost(
     name: str = "cost",
     other: str = "the problem",
 ) -> None:
-    """Check that ``cost`` is a real (B, n) tensor, with the same B as ``other`` and as every override."""
+    """Check that the cost of a call is a real tensor (B, n), and that B is the batch size of everything else.
+
+    Args:
+        cost: the cost.
+        n: the number of variables.
+        batch: the number of samples of ``other``; None if it has any number of samples.
+        overrides: the fields that the call replaces, by name.
+        name: the name of the cost in error messages.
+        other: what ``batch`` belongs to, in error messages.
+    """
     if not isinstance(cost, Tensor):
         raise ProblemError(f"{name} must be a tensor of shape (B, {n}), got {type(cost).__name__}; use torch.as_tensor")
     if cost.dtype.is_complex:
@@ -143,8 +165,8 @@ def check_cost(
             )
 
 
-def check_values(fields: Mapping[str, Any]) -> None:
-    """Check that no field holds NaN, or infinity other than for an absent bound or row."""
+def check_field_values(fields: Mapping[str, Any]) -> None:
+    """Check that no field holds NaN, and that only lb, ub and h hold infinity, with the sign that means "absent"."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
         if value.is_sparse:
@@ -161,8 +183,8 @@ def check_values(fields: Mapping[str, Any]) -> None:
             raise ProblemError(f"{entry} is {value[tuple(at)].item()}; {name} may hold {allowed}: correct this entry")
 
 
-def check_bounds(fields: Mapping[str, Tensor]) -> None:
-    """Check that no lower bound lies above its upper bound."""
+def check_bound_fields(fields: Mapping[str, Tensor]) -> None:
+    """Check that no lower bound is above its upper bound."""
     if "lb" not in fields or "ub" not in fields:
         return
     crossed = fields["lb"] > fields["ub"]
@@ -176,8 +198,8 @@ def check_bounds(fields: Mapping[str, Tensor]) -> None:
         )
 
 
-def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
-    """Warn about finite bounds that are so large that they count as absent."""
+def warn_of_huge_bound_fields(fields: Mapping[str, Tensor]) -> None:
+    """Warn about finite bounds and right-hand sides that are so large that they count as absent."""
     left = drop_huge_bound_fields({name: v for name, v in fields.items() if isinstance(v, Tensor)})
     counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in left.items()}
     found = [f"{count} in {name}" for name, count in counts.items() if count]
@@ -188,8 +210,8 @@ def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
         )
 
 
-def _check_size(n: Any) -> int:
-    """Return n as an int, or raise if it is not a positive integer."""
+def _read_n_field(n: Any) -> int:
+    """Convert n to an int, after a check that it is a positive integer."""
     try:
         size = operator.index(n)
     except TypeError:

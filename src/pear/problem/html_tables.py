@@ -1,4 +1,4 @@
-"""Small HTML tables for notebooks, without scripts or links."""
+"""Small HTML tables that notebooks show for problems and models, without scripts or links."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
-    """An HTML table with a title, a row for each fact, and a note below; all text is escaped.
+    """Return an HTML table with a title, one row for each fact, and a note below. All text is escaped.
 
     Args:
         title: the caption of the table.
-        facts: the values of the rows, by name; those that are None or empty are left out.
+        facts: the values of the rows, by name. Values that are None or "" are left out.
         note: sentences, one per line.
 
     Example:
@@ -34,8 +34,8 @@ def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>{below}"
 
 
-def problem_facts(problem: Problem) -> dict[str, object]:
-    """The properties of a problem, by name; None where one does not apply."""
+def problem_table_facts(problem: Problem) -> dict[str, object]:
+    """Return the properties of a problem by name. A property that the problem does not have is None."""
     terms = {"quadratic": problem.Q, "with a smooth term": problem.phi}
     integers = "" if problem.integer is None else f", {int(problem.integer.sum())} of them integer"
     return {
@@ -51,8 +51,8 @@ def problem_facts(problem: Problem) -> dict[str, object]:
     }
 
 
-def model_table(model: Model) -> str:
-    """A model as a table in a notebook."""
+def model_html_table(model: Model) -> str:
+    """Return the HTML table of a model."""
     own: dict[str, Any] = {
         "names": summarise_names(model.variables),
         "predicted values": summarise_names(model.names),
@@ -62,4 +62,4 @@ def model_table(model: Model) -> str:
         "known values": model.known_map,
     }
     constant = model.offset if isinstance(model.offset, float) and model.offset else None
-    return html_table("Model", {**problem_facts(model.problem), **own, "constant": constant}, model.report)
+    return html_table("Model", {**problem_table_facts(model.problem), **own, "constant": constant}, model.report)

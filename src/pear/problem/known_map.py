@@ -1,4 +1,4 @@
-"""``KnownMap``: costs, right-hand sides, bounds and matrices as functions of values that are known for every sample."""
+"""``KnownMap``: costs, right-hand sides, bounds and matrices as functions of values known for every sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import field_checks
 from pear.problem.constraint_map import SIDES, constraint_sides
-from pear.problem.cost_map import CostMap, read_map
+from pear.problem.cost_map import CostMap, read_cost_map_matrix
 from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
 from pear.problem.indexed_names import index_names
 from pear.problem.matrix import MATRICES, to_csr_matrix
@@ -23,18 +23,18 @@ from pear.problem.tensor_conversion import tensor_shape, to_float64_tensor
 
 TARGETS = ("cost", "offset", *SIDES, *MATRICES)
 """What known values may change: the costs, the objective's constant, right-hand sides, bounds, and Q, A and G."""
-_MOST_NAMED = 6  # names in an error message
+_MOST_NAMED = 6  # known values that an error message names
 
 
 @dataclass(frozen=True)
 class KnownValue:
-    """A value that is known for every sample: a battery's level this morning, or today's holdings.
+    """A value that is known for every sample, such as a battery's level this morning, or today's holdings.
 
     Attributes:
-        name: its name.
-        shape: its shape, () for a number.
-        labels: the names of its entries, row by row; by default name[0], name[1], ….
-        sign: 1 where it may not be negative, −1 where it may not be positive, 0 where it may be both.
+        name: the name of the value.
+        shape: the shape of the value, () for a number.
+        labels: the names of the entries, row by row; by default name[0], name[1], ….
+        sign: 1 if no entry may be negative, −1 if no entry may be positive, 0 if both signs are allowed.
     """
 
     name: str
@@ -48,35 +48,37 @@ class KnownValue:
 
     @property
     def size(self) -> int:
-        """The number of its entries."""
+        """The number of entries."""
         return int(np.prod(self.shape))
 
 
 class KnownMap:
-    """``field = the model's own + matrix · κ``: known values κ set costs, right-hand sides, bounds, Q, A and G.
+    """The linear map from known values κ (k,) of a sample to costs, right-hand sides, bounds, Q, A and G.
 
-    Importers make it of what ``known=`` names, and ``Model.with_known`` puts the values of samples in their places.
+    Under known values a field becomes ``field + M κ``, with the field of the model and a matrix M. The vector κ holds
+    the entries of all known values one after another, each value flattened row by row. Importers make the map from the
+    names in ``known=``, and ``Model.with_known`` fills in the values of samples.
 
     Args:
-        values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ, in
-            which each is flattened row by row; or ``KnownValue`` objects.
-        cost: (n, k) matrix for the costs, dense or sparse, where k is the number of all entries.
-        offset: (1, k) for the constant of the objective.
-        b: (p, k) for the right-hand sides of equalities.
-        h: (m, k) for those of inequalities.
-        lb: (n, k) for lower bounds.
-        ub: (n, k) for upper bounds.
-        Q: (n·n, k) for the curvature, flattened row by row.
-        A: (p·n, k) for the equality rows.
-        G: (m·n, k) for the inequality rows.
+        values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ; or
+            ``KnownValue`` objects.
+        cost: (n, k) matrix for the costs, dense or sparse.
+        offset: (1, k) matrix for the constant of the objective.
+        b: (p, k) matrix for the right-hand sides of equalities.
+        h: (m, k) matrix for the right-hand sides of inequalities.
+        lb: (n, k) matrix for the lower bounds.
+        ub: (n, k) matrix for the upper bounds.
+        Q: (n·n, k) matrix for the curvature, flattened row by row.
+        A: (p·n, k) matrix for the coefficients of equalities, flattened row by row.
+        G: (m·n, k) matrix for the coefficients of inequalities, flattened row by row.
 
     Attributes:
         values: the ``KnownValue`` objects.
-        names: the names of the k entries.
+        names: the names of the k entries of κ.
         targets: what the values change, among ``cost``, ``offset``, ``b``, ``h``, ``lb``, ``ub``, ``Q``, ``A``, ``G``.
 
     Raises:
-        ProblemError: matrices of different k, or an entry that is not finite.
+        ProblemError: a matrix has another number of columns than k, or an entry that is not finite.
 
     Example:
         >>> level = KnownMap({"level": ()}, b=[[1.0], [0.0]])
@@ -106,7 +108,8 @@ class KnownMap:
         self.names = tuple(label for one in self.values for label in one.labels)
         given = given_fields(cost=cost, offset=offset, b=b, h=h, lb=lb, ub=ub, Q=Q, A=A, G=G)
         self._maps = {
-            name: CostMap(read_map(matrix, f"{name} of a known map", "(size, k)")) for name, matrix in given.items()
+            name: CostMap(read_cost_map_matrix(matrix, f"{name} of a known map", "(size, k)"))
+            for name, matrix in given.items()
         }
         self.targets = tuple(self._maps)
         for name, one in self._maps.items():
@@ -117,14 +120,14 @@ class KnownMap:
                 )
 
     def matrix(self, name: str) -> Any:
-        """The matrix of one of ``TARGETS``, a tensor or SciPy's CSR; None where it has none."""
+        """Return the matrix M of one of ``TARGETS``, a tensor or SciPy's CSR; None if known values do not change it."""
         return self._maps[name].M if name in self._maps else None
 
     def check(self, problem: Problem) -> None:
         """Check that the map fits the problem.
 
         Raises:
-            ProblemError: a matrix has another number of rows, or the matrices of a sparse problem are to differ.
+            ProblemError: a matrix has the wrong number of rows, or known values change a matrix of a sparse problem.
         """
         n, own = problem.n, constraint_sides(problem)
         p, m = own["b"].shape[-1], own["h"].shape[-1]
@@ -139,19 +142,20 @@ class KnownMap:
                 )
 
     def read(self, known: Any, count: int | None = None) -> Tensor:
-        """Convert known data of samples to numbers κ, in the order of ``names``.
+        """Convert the known values of samples to vectors κ.
 
         Args:
-            known: a dictionary from names to arrays (N, …), or (…) where all samples share a value; a DataFrame with a
-                column for each of ``names``; or an array, where there is one known value.
-            count: the expected number of samples N; None for any.
+            known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
+                samples share; a DataFrame with a column for each of ``names``; or, if there is one known value, an
+                array.
+            count: the expected number N of samples; None accepts any number.
 
         Returns:
-            (N, k) float64; (k,) where all samples share all values.
+            (N, k) float64; (k,) if all samples share all values.
 
         Raises:
-            ProblemError: there is no known data, a name is missing or unknown, a shape is wrong, or a number is not
-                finite or has the wrong sign. The message says which, and what to do.
+            ProblemError: ``known`` is None, a name is missing or unknown, a shape is wrong, or a number is not finite
+                or has the wrong sign. The message says which, and what to do.
         """
         parts = self._parts(known)
         sizes = {one.name: len(part) for one, part in zip(self.values, parts, strict=True) if part.ndim == 2}
@@ -162,16 +166,23 @@ class KnownMap:
             came = f"{sizes[name]} of {name}" if count is not None else ", ".join(f"{sizes[x]} of {x}" for x in sizes)
             raise ProblemError(f"known has rows of another number: {came}; expected {expected}")
         for one, part in zip(self.values, parts, strict=True):
-            _check_numbers(one, part)
+            _check_known_numbers(one, part)
         if not counts:
             return torch.cat(parts)
         return torch.cat([part.expand(counts[0], -1) for part in parts], 1)
 
     def fields(self, problem: Problem, values: Tensor) -> dict[str, Tensor]:
-        """The fields of a problem under known values κ (k,) or (N, k), by name: those of ``targets`` among them.
+        """Compute the fields of a problem that known values change.
+
+        Args:
+            problem: the problem.
+            values: κ, (k,) or (N, k).
+
+        Returns:
+            The fields among ``targets``, by name.
 
         Raises:
-            ProblemError: bounds cross, or Q has the wrong curvature.
+            ProblemError: bounds cross, or Q is not convex for a minimisation or not concave for a maximisation.
         """
         own, n, found = constraint_sides(problem), problem.n, {}
         for name in self.targets:
@@ -183,23 +194,23 @@ class KnownMap:
                 change = change.reshape(*change.shape[:-1], -1, n)
                 found[name] = change if base is None else base + change
             else:
-                found[name] = self._own(name, own[name]) + change
+                found[name] = self._finite_bound(name, own[name]) + change
         if "Q" in found:
             found["Q"] = symmetrise_curvature(found["Q"], found["Q"])
             check_curvature_sign(found["Q"], problem.sense)
         bounds = {name: found.get(name, getattr(problem, name)) for name in ("lb", "ub")}
-        field_checks.check_bounds({name: bound for name, bound in bounds.items() if bound is not None})
+        field_checks.check_bound_fields({name: bound for name, bound in bounds.items() if bound is not None})
         return found
 
-    def _own(self, name: str, own: Tensor) -> Tensor:
-        """The model's own values of a side, with 0 for infinite bounds that known values replace."""
+    def _finite_bound(self, name: str, own: Tensor) -> Tensor:
+        """Return a field of the problem, with 0 in place of infinite bounds that known values replace."""
         if name not in ("lb", "ub") or not bool(own.isinf().any()):
             return own
         touched = torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0).to(own.device)
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
-        """Return what known values add to one of ``targets``: its ``matrix · κ``.
+        """Compute what known values add to one of ``targets``, ``M κ``.
 
         Args:
             name: one of ``targets``.
@@ -211,17 +222,17 @@ class KnownMap:
         return self._maps[name](values)
 
     def _parts(self, known: Any) -> list[Tensor]:
-        """The numbers of each known value: (N, size), or (size,) where all samples share it."""
+        """Return the numbers of each known value, (N, size), or (size,) if all samples share the value."""
         if known is None:
             raise ProblemError(
-                f"the model has known values, {_join(self._names())}, and none came; pass known={{name: array}} with a "
+                f"the model has known values, {self._value_names()}, and none came; pass known={{name: array}} with a "
                 "row for each sample, or model.with_known(…) in place of the model"
             )
         table = {name: known[name].to_numpy() for name in known.columns} if hasattr(known, "columns") else known
         if not isinstance(table, Mapping):
             if len(self.values) > 1:
                 raise ProblemError(
-                    f"known came as an array, and there are {len(self.values)} known values, {_join(self._names())}; "
+                    f"known came as an array, and there are {len(self.values)} known values, {self._value_names()}; "
                     "pass a dictionary from their names to arrays, or a DataFrame with columns of their names"
                 )
             table = {self.values[0].name: table}
@@ -229,12 +240,18 @@ class KnownMap:
         parts = [self._part(one, table, taken) for one in self.values]
         if unknown := [name for name in table if name not in taken]:
             raise ProblemError(
-                f"known holds {unknown[0]!r}, which is no known value of the model; expected {_join(self._names())}"
+                f"known holds {unknown[0]!r}, which is no known value of the model; expected {self._value_names()}"
             )
         return parts
 
     def _part(self, one: KnownValue, table: Mapping[Any, Any], taken: set[str]) -> Tensor:
-        """The numbers of a known value, from an array under its name or from one column for each of its entries."""
+        """Return the numbers of one known value, from an array under its name or from a column for each entry.
+
+        Args:
+            one: the known value.
+            table: the arrays and columns that the user passed, by name.
+            taken: the names that were found in the table; those of this value are added.
+        """
         if one.name in table:
             taken.add(one.name)
             value = to_float64_tensor(f"known {one.name}", table[one.name])
@@ -250,21 +267,23 @@ class KnownMap:
         if missing:
             raise ProblemError(
                 f"known has no {missing[0] if len(missing) < len(one.labels) else one.name}; it must hold "
-                f"{_join(self._names())}: arrays by these names, or a column for each entry, such as {one.labels[0]}"
+                f"{self._value_names()}: arrays by these names, or a column for each entry, such as {one.labels[0]}"
             )
         taken.update(one.labels)
         columns = [to_float64_tensor(f"known {label}", table[label]) for label in one.labels]
         return torch.stack(list(torch.broadcast_tensors(*columns)), -1)
 
-    def _names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.values)
+    def _value_names(self) -> str:
+        """Join the names of the first six known values."""
+        names = [one.name for one in self.values]
+        return ", ".join(names) if len(names) <= _MOST_NAMED else f"{', '.join(names[:_MOST_NAMED])}, …"
 
     def __repr__(self) -> str:
-        return f"KnownMap({_join(self._names())} → {', '.join(self.targets) or 'nothing'})"
+        return f"KnownMap({self._value_names()} → {', '.join(self.targets) or 'nothing'})"
 
 
-def _check_numbers(one: KnownValue, numbers: Tensor) -> None:
-    """Raise ProblemError where a number is not finite or has a sign that the model does not allow."""
+def _check_known_numbers(one: KnownValue, numbers: Tensor) -> None:
+    """Raise ProblemError if a number of a known value is not finite or has a sign that the model does not allow."""
     wrong = ~numbers.isfinite() | (one.sign * numbers < 0)
     if bool(wrong.any()):
         at = wrong.nonzero()[0].tolist()
@@ -274,7 +293,3 @@ def _check_numbers(one: KnownValue, numbers: Tensor) -> None:
             f"known {one.labels[at[-1]]}{row} is {float(numbers[tuple(at)]):g}; expected a finite number{sign}: "
             "correct it, or leave the row out"
         )
-
-
-def _join(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{', '.join(names[:_MOST_NAMED])}, …"

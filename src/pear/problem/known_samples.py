@@ -1,4 +1,4 @@
-"""Known data that comes with a call, beside the problem or model that needs it."""
+"""Known values of samples that a call passes next to a problem or model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
-    """Return the model with this known data filled in; a problem without known values is returned as it is.
+    """Fill known values into a model. A problem, or a model without known values, is returned unchanged.
 
     Args:
         problem: a ``Problem`` or ``Model``.
-        known: as for ``Model.with_known``; None if the model has no known values, or already holds them.
-        values: (B, k) values of the samples, or (k,) of one sample; they set the number of rows of ``known``.
+        known: the known values, in a form that ``Model.with_known`` accepts; None if the model has no known values, or
+            holds them already.
+        values: (B, k) predicted values of the samples, or (k,) of one sample. ``known`` must have as many samples.
 
     Raises:
-        ProblemError: known data is missing, not expected, or not what the model expects.
+        ProblemError: known values are missing, not expected, or of another form than the model expects.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
         check_pandas_rows({"predicted": values, "known": known})
@@ -31,15 +32,18 @@ def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
 
 
 def read_known_samples(problem: Any, known: Any, count: int) -> Tensor | None:
-    """Return the known numbers of N samples, one column for each of ``known_map.names``; None if the problem has none.
+    """Convert the known values of N samples to numbers.
 
     Args:
         problem: a ``Problem`` or ``Model``.
-        known: as for ``fill_known_samples``.
+        known: the known values, in a form that ``Model.with_known`` accepts; None if the model has no known values.
         count: N, the number of samples.
 
+    Returns:
+        (N, k), with one column for each of ``known_map.names``; None if the problem has no known values.
+
     Raises:
-        ProblemError: as for ``fill_known_samples``.
+        ProblemError: known values are missing, not expected, or of another form than the model expects.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
         numbers = problem.known_map.read(known, count)
@@ -49,14 +53,14 @@ def read_known_samples(problem: Any, known: Any, count: int) -> Tensor | None:
 
 
 def insert_known_samples(problem: Any, numbers: Tensor | None) -> Any:
-    """Return the model with the result of ``read_known_samples`` filled in; the problem itself where that is None."""
+    """Fill numbers that ``read_known_samples`` returned into a model. With None the problem is returned unchanged."""
     if numbers is None:
         return problem
     return problem.with_known({name: numbers[:, i] for i, name in enumerate(problem.known_map.names)}, len(numbers))
 
 
 def _refuse_known_samples(known: Any) -> None:
-    """Raise ProblemError where known data comes with a problem that has no known values."""
+    """Raise ProblemError if known values were passed for a problem that has none."""
     if known is not None:
         raise ProblemError(
             "known= came, and the problem has no known values; name them when the model is imported, known=[…], or "

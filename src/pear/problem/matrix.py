@@ -1,9 +1,9 @@
-"""The matrices of a program: dense tensors and sparse matrices, behind one set of operations.
+"""The matrices of a program: dense tensors and sparse matrices with the same operations.
 
-A matrix of a program is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape (1, r, n). Both have ``shape``,
-``is_sparse``, ``abs``, ``any``, ``diagonal``, ``index_select`` and ``mT``. The functions below are the operations that
-tensors do not have as methods. Other modules need not know which of the two kinds a matrix is, unless they use the
-non-zeros.
+A matrix of a program is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape (1, r, n); a leading dimension of
+1 means that all samples share the matrix. Both kinds have ``shape``, ``is_sparse``, ``abs``, ``any``, ``diagonal``,
+``index_select`` and ``mT``. The functions of this module are the operations that tensors do not have as methods. Other
+modules need to know the kind of a matrix only if they use its non-zeros.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MOST_DENSE = 2**20  # entries of a small matrix
 
 
 class SparseMatrix:
-    """A float64 matrix shared by all samples, in SciPy's CSR form, on the CPU.
+    """A float64 matrix that all samples share, in SciPy's CSR form, on the CPU.
 
-    It has the methods of a tensor that programs use, with the same meaning.
+    The class has those methods of a tensor that programs use, with the same meaning.
 
     Args:
-        csr: (r, n); it is not copied.
-        shared: True for the shape (1, r, n) of a matrix of a program, False for (r, n).
+        csr: (r, n), which is not copied.
+        shared: True for a matrix of a program, with the shape (1, r, n); False for the shape (r, n).
 
     Example:
         >>> from scipy import sparse
@@ -60,7 +60,7 @@ class SparseMatrix:
 
     @property
     def nnz(self) -> int:
-        """Number of stored entries."""
+        """The number of stored entries."""
         return int(self.csr.nnz)
 
     @cached_property
@@ -73,19 +73,19 @@ class SparseMatrix:
         return SparseMatrix(abs(self.csr), self._shared)
 
     def abs(self) -> SparseMatrix:
-        """Absolute values."""
+        """Return the matrix of absolute values."""
         return self._abs
 
     def any(self) -> bool:
-        """True where some entry is not zero."""
+        """Return True if some entry is not zero."""
         return bool(self.csr.data.any())
 
     def isfinite(self) -> Tensor:
-        """Whether every entry is finite. Shape (1, 1), bool."""
+        """Return a bool tensor (1, 1), True if every entry is finite."""
         return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
 
     def unsqueeze(self, dim: int) -> SparseMatrix:
-        """The same matrix with the shape (1, r, n) that it has in a program."""
+        """Return the same matrix with the shape (1, r, n) of a matrix of a program."""
         assert dim == 0
         return self._in_program
 
@@ -94,7 +94,7 @@ class SparseMatrix:
         return SparseMatrix(self.csr, shared=True)
 
     def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
-        """Return the matrix itself. ``Problem.to`` refuses to move a sparse problem to another device."""
+        """Return the matrix itself. A sparse matrix stays on the CPU and in float64."""
         return self
 
     def __getitem__(self, index: Any) -> SparseMatrix:
@@ -102,12 +102,12 @@ class SparseMatrix:
         return self
 
     def index_select(self, dim: int, index: Tensor) -> SparseMatrix:
-        """The rows (``dim`` 1) or columns (``dim`` 2) at ``index`` of a matrix of a program."""
+        """Select rows (``dim`` 1) or columns (``dim`` 2) of a matrix of a program."""
         chosen = index.numpy()
         return SparseMatrix(self.csr[chosen] if dim == 1 else self.csr[:, chosen], shared=True)
 
     def __mul__(self, units: Tensor) -> SparseMatrix:
-        """The matrix with every column multiplied by its entry of ``units`` (n,)."""
+        """Multiply every column by its entry of ``units`` (n,)."""
         return SparseMatrix(sparse.csr_array(self.csr @ sparse.diags_array(units.double().numpy())), self._shared)
 
     @cached_property
@@ -115,7 +115,7 @@ class SparseMatrix:
         return torch.from_numpy(self.csr.diagonal()).unsqueeze(0)
 
     def diagonal(self, dim1: int = 1, dim2: int = 2) -> Tensor:
-        """The diagonal of a square matrix, (1, n)."""
+        """Return the diagonal (1, n) of a square matrix."""
         return self._diagonal
 
     @cached_property
@@ -127,21 +127,22 @@ class SparseMatrix:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz})"
 
 
-class _SparseProduct(torch.autograd.Function):
+class _SparseMatrixProduct(torch.autograd.Function):
     """The differentiable product of a sparse matrix with every row of a batch."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
-        return _times_rows(matrix, vectors)
+        return _multiply_sparse_matrix(matrix, vectors)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
-        return _times_rows(ctx.matrix.mT, up), None
+        return _multiply_sparse_matrix(ctx.matrix.mT, up), None
 
 
-def _times_rows(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
+def _multiply_sparse_matrix(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
+    """Multiply a matrix (r, n) by every row of a batch of vectors (B, n). Shape (B, r), float64."""
     rows = vectors.detach().to(torch.float64).contiguous().numpy()
     result = np.empty((len(rows), matrix.csr.shape[0]))
     for i in range(len(rows)):  # row by row, because a product with the whole batch would first transpose a copy of it
@@ -150,9 +151,9 @@ def _times_rows(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
 
 
 def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
-    """``M x`` for every sample: (B or 1, r, n) times (B, n) gives (B, r). A shared dense matrix takes one product."""
+    """Compute ``M x`` for every sample: M (B or 1, r, n) and x (B, n) give (B, r)."""
     if matrix.is_sparse:
-        product: Tensor = _SparseProduct.apply(vector, matrix)
+        product: Tensor = _SparseMatrixProduct.apply(vector, matrix)
         return product
     if matrix.shape[0] == 1:
         return vector @ matrix[0].mT
@@ -160,9 +161,9 @@ def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
 
 
 def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
-    """``Mᵀ y`` for every sample: (B or 1, r, n) and (B, r) give (B, n)."""
+    """Compute ``Mᵀ y`` for every sample: M (B or 1, r, n) and y (B, r) give (B, n)."""
     if matrix.is_sparse:
-        product: Tensor = _SparseProduct.apply(vector, matrix.mT)
+        product: Tensor = _SparseMatrixProduct.apply(vector, matrix.mT)
         return product
     if matrix.shape[0] == 1:
         return vector @ matrix[0]
@@ -170,51 +171,53 @@ def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
 
 
 def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
-    """``scale · base + M x``, (B, r), in one operation where a dense matrix is shared."""
+    """Compute ``scale · base + M x``, (B, r), in one operation if M is dense and shared by all samples."""
     if matrix.shape[0] == 1 and not matrix.is_sparse:
         return torch.addmm(base, vector, matrix[0].mT, beta=scale)
     return scale * base + matvec(matrix, vector)
 
 
 def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
-    """``base + Mᵀ y``, (B, n), in one operation where a dense matrix is shared."""
+    """Compute ``base + Mᵀ y``, (B, n), in one operation if M is dense and shared by all samples."""
     if matrix.shape[0] == 1 and not matrix.is_sparse:
         return torch.addmm(base, vector, matrix[0])
     return base + tmatvec(matrix, vector)
 
 
 def matrix_row_squares(matrix: Matrix) -> Tensor:
-    """The squared length of each row of (B or 1, r, n), shape (B or 1, r)."""
+    """Compute the squared length of each row of a matrix (B or 1, r, n). Shape (B or 1, r)."""
     squared: Tensor = matrix.row_squares if matrix.is_sparse else (matrix * matrix).sum(2)
     return squared
 
 
 def matrix_entries_within(matrix: Matrix, limit: float) -> Tensor:
-    """Whether all entries of each matrix are at most ``limit`` in absolute value; False for NaN. Shape (B or 1,)."""
+    """Return a bool mask (B or 1,), True if all entries of a sample's matrix are at most ``limit`` in absolute value.
+
+    A sample whose matrix holds NaN is False.
+    """
     entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
     return (entries.abs() <= limit).all(1)
 
 
 def matrix_of_sample(field: Matrix, i: int) -> Any:
-    """The part of a field that belongs to sample ``i``, as a numpy array or SciPy CSR matrix.
+    """Return the matrix or vector of sample ``i`` as a NumPy array, or as SciPy's CSR if it is sparse.
 
     Args:
-        field: a sparse matrix, which all samples share, a dense matrix (B or 1, r, n), or a vector (B or 1, r). A
-            leading dimension of 1 means that all samples share the field.
-        i: position in the batch.
+        field: a matrix (B or 1, r, n) or a vector (B or 1, r) of a program.
+        i: the position of the sample in the batch.
     """
     return field.csr if field.is_sparse else field[0 if field.shape[0] == 1 else i].cpu().numpy()
 
 
 def is_sparse_matrix(value: Any) -> bool:
-    """True for a ``SparseMatrix``, for SciPy's sparse matrices and for torch's sparse tensors."""
+    """Return True for a ``SparseMatrix``, a SciPy sparse matrix or a torch sparse tensor."""
     return sparse.issparse(value) or (
         value.layout is not torch.strided if isinstance(value, Tensor) else isinstance(value, SparseMatrix)
     )
 
 
 def to_csr_matrix(value: Any) -> sparse.csr_array:
-    """A matrix (r, n) of any kind, dense or sparse, in SciPy's CSR form. It shares memory where possible."""
+    """Convert a matrix (r, n) of any kind, dense or sparse, to SciPy's CSR form, without a copy if possible."""
     if isinstance(value, SparseMatrix):
         return value.csr
     if isinstance(value, Tensor) and is_sparse_matrix(value):

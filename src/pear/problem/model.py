@@ -17,7 +17,7 @@ from pear.problem.constraint_map import ConstraintMap, constraint_sides
 from pear.problem.cost_map import CostMap
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.elastic_problem import ElasticProblem
-from pear.problem.html_tables import model_table
+from pear.problem.html_tables import model_html_table
 from pear.problem.known_map import KnownMap
 from pear.problem.matrix import densify_small_matrix
 from pear.problem.model_checks import check_model_costs, check_model_maps, read_model_costs
@@ -311,7 +311,7 @@ class Model:
         return f"Model({describe_model(self.problem, self.cost_map)}{costs}{rows})"
 
     def _repr_html_(self) -> str:
-        return model_table(self)
+        return model_html_table(self)
 
     def __str__(self) -> str:
         return self.report or repr(self)

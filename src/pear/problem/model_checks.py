@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.cost_map import CostMap
-from pear.problem.penalty_and_projection import check_recourse
+from pear.problem.penalty_and_projection import check_penalty_or_projection
 from pear.problem.tensor_conversion import tensor_shape, to_float64_tensor
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_model_maps(model: Model) -> None:
     problem, rows = model.problem, model.constraint_map
     if not problem.has_program and (rows is not None or model.known_map is not None):
         raise ProblemError("an Oracle has no right-hand sides that could be predicted or known; predict its costs")
-    check_recourse(problem, rows, model.recourse)
+    check_penalty_or_projection(problem, rows, model.recourse)
     if model.known_map is not None:
         model.known_map.check(problem)
     if model.curvature_map is not None and (rows is not None or problem.is_sparse):

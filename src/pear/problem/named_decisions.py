@@ -1,4 +1,4 @@
-"""``NamedDecisions``: the decisions of a model by the names of its variables."""
+"""``NamedDecisions``: the decisions of a model, by the names of its variables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pear.problem.pandas_data import to_pandas
 
 
 class NamedDecisions(dict[str, Any]):
-    """A dictionary of decisions by name. It also finds single variables of an array, such as ``charge[3]``.
+    """A dictionary of decisions by name, which also accepts the name of a single variable, such as ``charge[3]``.
 
     Args:
-        parts: the decisions of each variable or array, by its name in the model's layout.
+        parts: the decisions of each variable or array, by the names in the model's layout.
         z: (n,) or (B, n) all decisions.
         variables: the names of the n single variables.
-        index: the index of the B samples, with which decisions become pandas tables; None for tensors.
+        index: the pandas index of the B samples. The values of the dictionary are then pandas tables; with None they
+            are tensors.
     """
 
     def __init__(self, parts: Mapping[str, Tensor], z: Tensor, variables: tuple[str, ...], index: Any = None) -> None:
@@ -30,5 +31,5 @@ class NamedDecisions(dict[str, Any]):
         return self._with_index(self._z[..., self._variables.index(name)], name)
 
     def _with_index(self, part: Tensor, name: str) -> Any:
-        """Return the part as a table where the samples have an index."""
+        """Return decisions as a pandas table if the samples have an index, else as the tensor itself."""
         return part if self._index is None else to_pandas(part.numpy(), self._index, name)

@@ -1,4 +1,4 @@
-"""``Oracle``: a function from costs to decisions instead of a problem, and the program that PEAR trains on."""
+"""``Oracle``: a decision problem that is given by a function from costs to decisions."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from pear.problem.sample_index import sample_index
 from pear.setting_checks import check_count_setting
 
 DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
-"""Well-known methods of ``pear.losses.METHODS`` that need decisions alone, and thus no relaxation; ``requires`` of a
-row says which others do."""
+"""Well-known methods of ``pear.losses.METHODS`` that need only decisions, and thus no relaxation. The attribute
+``requires`` of a row of that table says which other methods do."""
 
 
 class Oracle(Problem):
-    """A decision problem that is known by a function from costs to decisions alone.
+    """A decision problem that is given by a function from costs to decisions, instead of constraints.
 
-    The function may be a heuristic, a constraint solver, a simulator or a service. Everything that takes a ``Problem``
-    decides with it: ``pear.solve``, ``regret``, ``fit``, ``tune``, ``DecisionRegressor``, ``diagnose``,
-    ``walk_forward``. What a decision costs is ``cᵀz``. Methods that need decisions alone (SPO+, PFYL, DBB, the
-    squared error) train with it. PEAR needs a program: it trains on ``relaxation``, and the function decides.
+    The function may be a heuristic, a constraint solver, a simulator or a service. ``pear.solve``, ``regret``, ``fit``,
+    ``tune``, ``DecisionRegressor``, ``diagnose`` and ``walk_forward`` accept an oracle in place of a ``Problem``. A
+    decision z costs ``cᵀz``. Methods that need only decisions (SPO+, PFYL, DBB, the squared error) train with the
+    function. PEAR needs a program: it trains on ``relaxation``, while the function decides.
 
-    Whether a decision is the best one is the function's word; its status is ``CLAIMED``, not ``SOLVED``. The regret of
-    a sample may be negative where a heuristic decides better under a forecast than under the truth.
+    PEAR cannot verify that a decision of the function is optimal; its status is ``CLAIMED``, not ``SOLVED``. The regret
+    of a sample is negative if a heuristic decides better under the forecast than under the true costs.
 
     Args:
-        decide: maps the costs of one sample, an array (n,), to its decision (n,); or those of a batch (B, n) to
-            (B, n). It may return tensors. Where samples have data of their own, it takes the id of the sample as
-            ``key``, or those of the batch as ``keys``; they are None where nobody knows them.
-        n: the number of variables; if omitted, that of the relaxation.
+        decide: a function from the costs of one sample, an array (n,), to its decision (n,), or from the costs (B, n)
+            of a batch to decisions (B, n). The function may return tensors. If samples differ in more than their costs,
+            the function may have an argument ``key``, which gets the id of the sample, or ``keys``, which gets the ids
+            of the batch. Unknown ids are None.
+        n: the number of variables; by default that of the relaxation.
         sense: "min" or "max".
         batched: whether ``decide`` takes a batch; None lets the first call find out.
         processes: the number of processes of this machine that share the samples, for a slow function. Needs joblib.
-        check: a function of a decision (n,): returns True or None where it is right, and False or a sentence that
-            says what is wrong. Shape and finite numbers are always checked.
+        check: a function of a decision (n,), which returns True or None if the decision is right, and False or a
+            sentence about what is wrong otherwise. Shape and finite numbers are always checked.
         relaxation: a ``Problem`` that contains all decisions, with the same variables, costs and sense, such as the
-            degree constraints of a tour; or a ``Model`` that takes the n costs as predicted values. Its Q, where it has
-            one, is also that of the decisions' objective.
+            degree constraints of a tour; or a ``Model`` that takes the n costs as predicted values. If the relaxation
+            has a Q, a decision costs ``½ zᵀQz + cᵀz``.
         cache: whether decisions are stored by their costs, so that equal costs are decided once. False for a
             function that answers at random.
 
@@ -110,22 +111,25 @@ class Oracle(Problem):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function from costs to decisions, as the user gave it."""
+        """The function from costs to decisions, as the user passed it."""
         inner = self._calls.function
         return inner.decide if isinstance(inner, TensorFunction) else inner
 
     @property
     def takes_keys(self) -> bool:
-        """Whether the function takes the ids of the samples, which may then differ in more than their costs."""
+        """True if the function takes the ids of the samples, which may then differ in more than their costs."""
         return self._calls.takes_keys
 
     def decisions(self, cost: Tensor) -> list[CheckedDecision | None]:
-        """Decide for costs (B, n); None for samples whose costs are not finite.
+        """Call the function for costs (B, n).
+
+        Returns:
+            B checked decisions; None for a sample whose costs are not finite.
 
         Raises:
-            ProblemError: the function returns something else than a decision for each cost.
+            ProblemError: the function does not return a decision of the right shape for each cost.
         """
-        field_checks.check_cost(cost, self.n, self.batch, {})
+        field_checks.check_cost_and_fields(cost, self.n, self.batch, {})
         costs = cost.detach().double().cpu().numpy()
         if self._keys is not None and len(self._keys) != len(costs):
             raise ProblemError(f"the oracle was given the ids of {len(self._keys)} samples, and {len(costs)} costs")
@@ -137,18 +141,18 @@ class Oracle(Problem):
         return found
 
     def is_new(self) -> bool:
-        """True at the first call of this method, unless the oracle was made of a loss's problem and function."""
+        """Return True at the first call, unless ``make_oracle`` made the oracle from the function of a loss."""
         new, self._calls.is_new = self._calls.is_new, False
         return new
 
     def of_samples(self, keys: Sequence[Hashable]) -> Oracle:
-        """The oracle of the samples with these ids, which its function gets where it takes them."""
+        """Return the oracle of the samples with these ids, which are passed to a function that takes ids."""
         if self.batch is not None:
             return self[keys]
         return self._with(_keys=tuple(keys)) if self.takes_keys else self  # type: ignore[return-value]
 
     def __getitem__(self, index: Any) -> Oracle:
-        """The samples at ``index``, as of a ``Problem``; the function gets their row numbers where it takes ids."""
+        """Return the samples at ``index``. A function that takes ids gets the row numbers of the samples."""
         if self.batch is None:
             return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self.takes_keys else self
         numbers = torch.arange(self.batch)[sample_index(index, self.batch, torch.device("cpu"))].tolist()
@@ -158,10 +162,10 @@ class Oracle(Problem):
         return self._with(relaxation=inner, Q=inner.Q, batch=inner.batch, _keys=keys)  # type: ignore[return-value]
 
     def relaxed(self) -> Problem:
-        """The relaxation without integers.
+        """Return the relaxation with every variable continuous.
 
         Raises:
-            ProblemError: there is none, or it is a model with other variables.
+            ProblemError: there is no relaxation, or the relaxation is a model with other variables.
         """
         if isinstance(self.relaxation, Model):
             raise ProblemError(
@@ -173,7 +177,7 @@ class Oracle(Problem):
         return self.relaxation.relaxed()
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Oracle:
-        """The same oracle with its relaxation on another device; the function itself always gets NumPy arrays."""
+        """Return the same oracle with its relaxation on another device. The function always gets NumPy arrays."""
         moved = super().to(device, dtype)
         inner = self.relaxation
         if isinstance(inner, Model):
@@ -198,16 +202,16 @@ class Oracle(Problem):
         return html_table("Oracle", facts, "Whether a decision is the best one is the function's word.")
 
     def __deepcopy__(self, _: Any) -> Oracle:
-        """The oracle itself: it cannot be changed, and what its function holds can often not be copied."""
+        """Return the oracle itself, which cannot be changed, and whose function can often not be copied."""
         return self
 
 
 def make_oracle(problem: Problem | Model, decide: Callable[..., Tensor]) -> Problem | Model:
-    """Return the same problem or model with a function of tensors instead of its solver.
+    """Return a problem or model whose decisions are made by a function of tensors, instead of a solver.
 
     Args:
-        problem: the problem, which becomes the relaxation.
-        decide: maps costs (B, n), and ``keys`` where it takes them, to decisions (B, n).
+        problem: the problem or model. Its problem becomes the relaxation of the oracle.
+        decide: a function from costs (B, n) to decisions (B, n), which may also have an argument ``keys``.
     """
     plain = problem_of_model(problem)
     inner = plain.relaxation if isinstance(plain, Oracle) else plain
@@ -216,14 +220,14 @@ def make_oracle(problem: Problem | Model, decide: Callable[..., Tensor]) -> Prob
 
 
 def program_of_oracle(problem: Problem | Model, asks: str) -> Problem | Model:
-    """Return what has derivatives: the problem or model itself, or the relaxation of an oracle.
+    """Return the relaxation of an oracle, which has derivatives. Any other problem or model is returned unchanged.
 
     Args:
-        problem: the decision problem.
-        asks: what needs it, at the beginning of a sentence.
+        problem: a problem or model.
+        asks: what needs derivatives, as the error message begins.
 
     Raises:
-        ProblemError: an oracle has no relaxation.
+        ProblemError: the oracle has no relaxation, or the relaxation does not fit the model.
     """
     plain = problem_of_model(problem)
     if plain.has_program:
@@ -245,7 +249,7 @@ def program_of_oracle(problem: Problem | Model, asks: str) -> Problem | Model:
 
 
 def same_oracle(one: Problem | Model, other: Problem | Model) -> bool:
-    """Whether two problems decide alike: both by programs, or by the same function."""
+    """Return True if two problems are oracles with the same function, or if neither of them is an oracle."""
     first, second = problem_of_model(one), problem_of_model(other)
     if isinstance(first, Oracle) and isinstance(second, Oracle):
         return bool(first.function == second.function)
@@ -253,7 +257,7 @@ def same_oracle(one: Problem | Model, other: Problem | Model) -> bool:
 
 
 def _oracle_without_program(asks: str) -> str:
-    """Say that an oracle has no program, and what to do about it."""
+    """Return the message that ``asks`` needs a program, which an oracle without a relaxation does not have."""
     return (
         f"{asks} needs a program, and an Oracle is a function without one; pass relaxation=, a Problem that contains "
         f"its decisions, to pear.Oracle, or train by a method that needs decisions alone: {', '.join(DECISIONS_ALONE)}"
@@ -261,7 +265,12 @@ def _oracle_without_program(asks: str) -> str:
 
 
 def _read_oracle_size(n: int | None, sense: str, relaxation: Any) -> int:
-    """Return the number of variables, and check that the relaxation fits.
+    """Return the number of variables of an oracle, after a check of its relaxation.
+
+    Args:
+        n: the number that the user passed, or None.
+        sense: the sense of the oracle.
+        relaxation: the relaxation of the oracle, or None.
 
     Raises:
         ProblemError: n is missing or wrong, or the relaxation does not fit.

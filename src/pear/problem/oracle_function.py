@@ -1,4 +1,4 @@
-"""Calls of the function behind an ``Oracle``: one sample or a batch at a time, in processes, with a memory."""
+"""The function of an ``Oracle``: how it is called, for a sample or a batch, and how its decisions are stored."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ Function = Callable[..., Any]
 Keys = Sequence[Hashable]
 
 _MEMORY_BYTES = 2**26
-_REPEATS = 3  # of a sample in the batch that tells a function of a batch from one of a sample; [:2] takes two rows
-_ENTRY_BYTES = 200  # of a digest, an array's header and the entry of a dict, beside the numbers
+_REPEATS = 3  # rows of the batch that tests whether a function takes batches; a function that reads x[:2] needs two
+_ENTRY_BYTES = 200  # of a digest, an array's header and an entry of a dictionary, in addition to the numbers
 _SHAPE_ERRORS = (LookupError, ValueError, TypeError, RuntimeError)
-"""What a function of a batch raises where it gets a single sample: NumPy and torch have no error of their own."""
+"""The errors that a function of a batch may raise for a single sample. NumPy and torch have no more specific error."""
 
 
 class CheckedDecision(NamedTuple):
-    """What the function returned for one sample.
+    """The decision of the function for one sample.
 
     Attributes:
         z: (n,) the decision.
-        complaint: what is wrong with it, in words; "" where nothing is.
+        complaint: what is wrong with the decision, in words; "" if nothing is.
     """
 
     z: Array
     complaint: str
 
 
-class DecisionMemory:
-    """Decisions by the digest of their cost. Costs that came twice are kept before those that came once.
+class FunctionMemory:
+    """A memory of decisions by the digest of their cost. If it is full, it first forgets costs that came only once.
 
-    The costs of the truth come again and again, and those of a forecaster in training never do.
+    True costs come again in every epoch, and the forecasts of a model in training never do.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class DecisionMemory:
             return self._again.get(mark)
 
     def put(self, mark: bytes, decision: CheckedDecision) -> None:
-        """Store a decision; the oldest ones are forgotten where memory is full."""
+        """Store a decision under a digest. If the memory is full, the oldest decisions are forgotten."""
         with self._lock:
             self._once[mark] = decision
             most = max(1, _MEMORY_BYTES // (8 * len(decision.z) + _ENTRY_BYTES))
@@ -71,14 +71,14 @@ class DecisionMemory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as an empty memory."""
-        return DecisionMemory, ()
+        return FunctionMemory, ()
 
 
 class TensorFunction:
-    """A function of tensors, as losses take it, in the form that an ``Oracle`` takes.
+    """A function of tensors in the form that an ``Oracle`` calls, which is a function of NumPy arrays.
 
     Args:
-        decide: maps a tensor of costs (B, n), and ``keys`` where it takes them, to decisions (B, n).
+        decide: a function from a tensor of costs (B, n) to decisions (B, n), which may also have an argument ``keys``.
     """
 
     def __init__(self, decide: Callable[..., Tensor]) -> None:
@@ -90,20 +90,21 @@ class TensorFunction:
 
 
 class OracleFunction:
-    """The user's function from costs to decisions, with how it is called and how its results are checked.
+    """The user's function from costs to decisions, with the way to call it and to check its results.
 
     Args:
-        function: maps costs (n,) to a decision (n,), or (B, n) to (B, n). It may take the ids of the samples, as
-            ``key`` of one sample or ``keys`` of a batch.
+        function: a function from costs (n,) to a decision (n,), or from costs (B, n) to decisions (B, n). It may have
+            an argument ``key`` for the id of the sample, or ``keys`` for the ids of the batch.
         n: the number of variables.
-        batched: whether it takes a batch; None lets the first call find out.
+        batched: whether the function takes a batch; None lets the first call find out.
         processes: the number of processes that share the samples.
-        check: a function of a decision (n,): returns True or None where it is right, False or a sentence where not.
+        check: a function of a decision (n,), which returns True or None if the decision is right, and False or a
+            sentence about what is wrong otherwise; or None.
         cache: whether decisions are stored by their costs.
 
     Attributes:
         memory: the stored decisions.
-        is_new: whether no decision has been compared with the relaxation yet.
+        is_new: True until a decision is compared with the relaxation. Always False for the function of a loss.
     """
 
     def __init__(
@@ -120,19 +121,19 @@ class OracleFunction:
         self.takes_keys = "keys" in names or "key" in names
         self.batched = batched if batched is not None or not self.takes_keys else "keys" in names
         self.processes, self.cache = processes, cache
-        self.memory = DecisionMemory()
+        self.memory = FunctionMemory()
         self.is_new = not isinstance(function, TensorFunction)
 
     def decide(self, costs: Array, positions: list[int], keys: Keys | None = None) -> list[CheckedDecision]:
-        """Decide for finite costs (B, n); equal costs are decided once.
+        """Decide B samples. Samples with equal costs and ids are decided once.
 
         Args:
-            costs: (B, n) in float64.
-            positions: B positions of the samples, which errors name.
-            keys: B ids, for a function that takes them.
+            costs: (B, n) finite, in float64.
+            positions: the positions of the B samples, for error messages.
+            keys: the ids of the B samples, for a function that takes ids; None if they are unknown.
         """
         own = keys if keys is not None and self.takes_keys else [None] * len(costs)
-        marks = [_digest(cost, key) for cost, key in zip(costs, own, strict=True)]
+        marks = [_digest_function_input(cost, key) for cost, key in zip(costs, own, strict=True)]
         found = {mark: known for mark in marks if (known := self.memory.get(mark)) is not None}
         new = {mark: i for i, mark in enumerate(marks) if mark not in found}
         if new:
@@ -145,36 +146,50 @@ class OracleFunction:
         return [found[mark] for mark in marks]
 
     def _call(self, costs: Array, keys: Keys, samples: list[int]) -> list[Array]:
-        """Call the function for costs (B, n) of samples with these ids, None where unknown, and these positions."""
+        """Call the function for B samples.
+
+        Args:
+            costs: (B, n).
+            keys: the ids of the samples; None for an unknown id.
+            samples: the positions of the samples, for error messages.
+
+        Returns:
+            B decisions (n,).
+        """
         first = [] if self.batched is not None else [self._find_kind(costs[0], samples[0])]
         rest = np.arange(len(first), len(costs))
         if not len(rest):
             return first
-        call, batched = _make_caller(self.function, bool(self.batched)), bool(self.batched)
+        call, batched = _make_function_caller(self.function, bool(self.batched)), bool(self.batched)
         parts = np.array_split(rest, min(self.processes, len(rest)))
         work = [
             (costs[part], [keys[i] for i in part] if self.takes_keys else None, [samples[i] for i in part])
             for part in parts
         ]
-        results = _run_in_processes(call, work) if len(work) > 1 else [call(*one) for one in work]
+        results = _run_function_in_processes(call, work) if len(work) > 1 else [call(*one) for one in work]
         for returned, (some, _, positions) in zip(results, work, strict=True):
             if batched:
-                first.extend(as_decisions(returned, some.shape, positions))
+                first.extend(read_function_decisions(returned, some.shape, positions))
             else:
-                first.extend(as_decisions(z, (self.n,), [i]) for z, i in zip(returned, positions, strict=True))
+                first.extend(
+                    read_function_decisions(z, (self.n,), [i]) for z, i in zip(returned, positions, strict=True)
+                )
         return first
 
     def _find_kind(self, cost: Array, sample: int) -> Array:
-        """Decide one sample and find out whether the function takes one sample or a batch.
+        """Decide one sample, and find out whether the function takes a sample or a batch.
 
-        The sample is passed alone first. Where that fails, or gives another shape, it is passed as a batch that repeats
-        it; the error of the first call is raised where that fails as well, or gives different decisions.
+        The function is called with the sample first. If this call fails, or returns another shape, the function is
+        called with a batch of copies of the sample. If that call fails, too, or returns different decisions for the
+        copies, the error of the first call is raised.
         """
         try:
-            z = as_decisions(self.function(cost.copy()), (self.n,), [sample])
+            z = read_function_decisions(self.function(cost.copy()), (self.n,), [sample])
         except _SHAPE_ERRORS as error:
             try:
-                rows = as_decisions(self.function(np.tile(cost, (_REPEATS, 1))), (_REPEATS, self.n), [sample])
+                rows = read_function_decisions(
+                    self.function(np.tile(cost, (_REPEATS, 1))), (_REPEATS, self.n), [sample]
+                )
             except _SHAPE_ERRORS:
                 raise error from None
             if (rows != rows[0]).any():
@@ -185,7 +200,7 @@ class OracleFunction:
         return z
 
     def _complain(self, z: Array) -> str:
-        """Return what is wrong with a decision (n,), in words; "" where nothing is."""
+        """Say what is wrong with a decision (n,), in words; "" if nothing is."""
         if not np.isfinite(z).all():
             return f"{int((~np.isfinite(z)).sum())} of {len(z)} numbers are not finite"
         said = None if self.check is None else self.check(z.copy())
@@ -199,11 +214,16 @@ class OracleFunction:
         return "the check refuses it" if said is not None and not said else ""
 
 
-def as_decisions(returned: Any, shape: tuple[int, ...], samples: list[int]) -> Array:
-    """Return what a function has returned as a float64 array of this shape.
+def read_function_decisions(returned: Any, shape: tuple[int, ...], samples: list[int]) -> Array:
+    """Convert what the function of an oracle returned to a float64 array.
+
+    Args:
+        returned: what the function returned.
+        shape: the expected shape, (n,) or (B, n).
+        samples: the positions of the samples, for the error message.
 
     Raises:
-        ProblemError: it is not an array of numbers of this shape; the message names the samples.
+        ProblemError: the value is not an array of numbers of this shape.
     """
     value = returned.detach().cpu().numpy() if isinstance(returned, Tensor) else returned
     try:
@@ -219,10 +239,14 @@ def as_decisions(returned: Any, shape: tuple[int, ...], samples: list[int]) -> A
     return found
 
 
-def _make_caller(function: Function, batched: bool) -> Callable[..., Any]:
-    """Make a function that calls the user's for costs (B, n), their ids or None, and their positions.
+def _make_function_caller(function: Function, batched: bool) -> Callable[..., Any]:
+    """Make a function that calls the user's function for costs (B, n), the ids of the samples, and their positions.
 
-    It is a nested function, which travels to other processes by value: these need not import this package, nor torch.
+    The result is a nested function, which is pickled by value: other processes need not import this package or torch.
+
+    Args:
+        function: the user's function.
+        batched: whether the user's function takes a batch.
     """
 
     def call(costs: Any, keys: Any, positions: list[int]) -> Any:
@@ -245,8 +269,8 @@ def _make_caller(function: Function, batched: bool) -> Callable[..., Any]:
     return call
 
 
-def _run_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
-    """Run one part of the work in each process; joblib keeps the processes for the next call."""
+def _run_function_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
+    """Run ``call`` with each tuple of arguments, in one process each. Joblib keeps the processes for later calls."""
     joblib = import_optional("joblib", "sklearn", "processes= of an Oracle")
     results: list[Any] = joblib.Parallel(n_jobs=len(work))(joblib.delayed(call)(*one) for one in work)
     return results
@@ -255,7 +279,7 @@ def _run_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> 
 def function_argument_names(function: Function) -> set[str]:
     """Return the names of the arguments of a function, or of the ``forward`` of a module.
 
-    There are none where it has no signature, as functions written in C.
+    A function without a signature, such as one written in C, gives an empty set.
     """
     function = function.forward if isinstance(function, nn.Module) else function
     try:
@@ -264,6 +288,6 @@ def function_argument_names(function: Function) -> set[str]:
         return set()
 
 
-def _digest(cost: Array, key: Hashable) -> bytes:
-    """Return a digest of a cost (n,) and the id of its sample; −0 and 0 are the same cost."""
+def _digest_function_input(cost: Array, key: Hashable) -> bytes:
+    """Return a digest of a cost (n,) and the id of its sample. The costs −0 and 0 have the same digest."""
     return blake2b((cost + 0.0).tobytes() + repr(key).encode(), digest_size=16).digest()

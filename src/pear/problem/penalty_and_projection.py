@@ -1,4 +1,4 @@
-"""``Penalty`` and ``Projection``: the recourse where a decision made under a forecast violates the true constraints."""
+"""``Penalty`` and ``Projection``: rules for a decision under a forecast that violates the true constraints."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_t
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """A recourse that keeps the decision and charges a price per unit of violation, as for overtime or shortage.
+    """A recourse that keeps the decision and charges a price per unit of violation, such as for overtime or shortage.
 
-    The problem becomes elastic: with slacks s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. The same
-    objective is minimised under the forecast, charged under the true constraints, and minimised by the best decision,
-    so that regret is never negative.
+    The problem becomes elastic: with slack variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. The
+    decision under the forecast minimises this objective under the forecast constraints, and is charged the objective
+    under the true constraints. The best decision minimises the objective under the true constraints, so that regret is
+    never negative.
 
-    Every price is a single number for all predicted rows of its kind, or has one number for each row of the problem,
-    which is infinite for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit
-    of the objective, and positive for minimisation and maximisation alike.
+    A price is a single number for all predicted rows of its kind, or one number for each row of the problem, infinite
+    for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective,
+    and positive for minimisation and maximisation alike.
 
     Args:
-        b: the price of violated equalities. A tuple of two gives one price for too little (Az < b) and one for too much
-            (Az > b), of which one may be 0.
+        b: the price of violated equalities. A tuple of two prices distinguishes too little (Az < b) from too much
+            (Az > b); one of the two may be 0.
         h: the price of violated inequalities, Gz > h.
         lb: the price of violated lower bounds, z < lb.
         ub: the price of violated upper bounds, z > ub.
@@ -45,10 +46,17 @@ class Penalty:
     ub: ArrayLike = None
 
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
-        """The price of every row, infinite where it may not be violated: (2, p) for b, else (r,).
+        """Return the price of every row, infinite for a row that may not be violated.
+
+        Args:
+            problem: the problem.
+            constraints: the map that predicts rows of the problem.
+
+        Returns:
+            (2, p) for b, with the prices of too little first; (m,) for h; (n,) for lb and ub; by name.
 
         Raises:
-            ProblemError: a predicted row has no price, or a price is negative, not a number, or for no row.
+            ProblemError: a predicted row has no finite price, or a price is negative, NaN, or of the wrong shape.
         """
         own, found = constraint_sides(problem), {}
         for name in SIDES:
@@ -57,7 +65,7 @@ class Penalty:
             pair = given if name == "b" and isinstance(given, tuple) else (given, given) if name == "b" else (given,)
             if len(pair) != (2 if name == "b" else 1):
                 raise ProblemError(f"Penalty(b=…) takes a pair (too little, too much) as a tuple; got {len(pair)}")
-            sides = torch.stack([_read_row_prices(name, one, predicted) for one in pair])
+            sides = torch.stack([_read_penalty_prices(name, one, predicted) for one in pair])
             missing = predicted & ~sides.isfinite().all(0)
             if bool(missing.any()):
                 at = int(missing.nonzero()[0])
@@ -81,15 +89,15 @@ class Penalty:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A recourse that replaces the decision by the nearest point of the true feasible set, whose true cost is paid.
+    """A recourse that replaces the decision by the nearest point of the true feasible set, and charges its true cost.
 
     The nearest point of a decision ẑ is ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be
-    empty. Where no point is feasible under the forecast, ẑ is the best of the points with the least total violation of
+    empty. If no point is feasible under the forecast, ẑ is the best point among those with the least total violation of
     the predicted rows.
 
     Args:
-        weights: a positive number or (n,) positive numbers; 1 by default.
-        price: the price that the loss adds per unit of violation where the forecast is infeasible.
+        weights: the weights w, a positive number or (n,) positive numbers; 1 by default.
+        price: the price that the loss adds per unit of violation if no point is feasible under the forecast.
 
     Example:
         >>> Projection(weights=[1.0, 4.0])
@@ -100,10 +108,10 @@ class Projection:
     price: float = 1.0
 
     def metric(self, problem: Problem) -> Tensor:
-        """The weights of the distance, (n,).
+        """Return the weights (n,) of the distance.
 
         Raises:
-            ProblemError: a weight or the price is not a positive number, or there are not n of them.
+            ProblemError: the weights are neither one positive number nor n positive numbers.
         """
         given = to_float64_tensor("weights", 1.0 if self.weights is None else self.weights)
         if tensor_shape(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
@@ -114,18 +122,29 @@ class Projection:
         return given.expand(problem.n).clone().to(problem.device)
 
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
-        """The prices of the rows under an infeasible forecast: ``price`` for predicted rows, infinite for others."""
+        """Return the prices of rows under an infeasible forecast: ``price`` for predicted rows, infinite for others.
+
+        The result has the form of ``Penalty.prices``.
+
+        Raises:
+            ProblemError: the price is not a positive number.
+        """
         priced = dict.fromkeys(constraints.priced_sides, self.price)
         if not (isinstance(self.price, (int, float)) and 0 < self.price < float("inf")):
             raise ProblemError(f"Projection(price=…) must be a positive number; got {self.price!r}")
         return Penalty(**priced).prices(problem, constraints)
 
 
-def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
+def check_penalty_or_projection(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
     """Check that a recourse fits the predicted rows. None passes, because a recourse may be added later.
 
+    Args:
+        problem: the problem.
+        constraints: the map that predicts rows of the problem, or None.
+        recourse: a ``Penalty``, a ``Projection`` or None.
+
     Raises:
-        ProblemError: no rows are predicted, or the recourse does not fit the problem.
+        ProblemError: there is a recourse and no predicted row, or the map or the recourse does not fit the problem.
     """
     if constraints is None:
         if recourse is not None:
@@ -154,8 +173,17 @@ def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse
     recourse.prices(problem, constraints)
 
 
-def _read_row_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
-    """The prices of all rows, (r,); infinite where none is given."""
+def _read_penalty_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
+    """Convert the prices of one kind of rows to float64.
+
+    Args:
+        name: b, h, lb or ub.
+        given: a number, (r,) numbers, or None.
+        predicted: (r,) bool, True for predicted rows, to which a single number applies.
+
+    Returns:
+        (r,), infinite for rows without a price.
+    """
     rows = len(predicted)
     if given is None:
         return torch.full((rows,), torch.inf, dtype=torch.float64)

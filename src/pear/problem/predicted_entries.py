@@ -1,4 +1,4 @@
-"""Models that predict chosen entries of a problem directly: costs, right-hand sides, bounds and coefficients."""
+"""Maps of models in which every predicted value is one entry of a problem: a cost, a limit or a coefficient."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from pear.problem.matrix import densify_small_matrix
 from pear.problem.problem import Problem
 
 Entries = bool | Sequence[Any]
-"""Which entries of a field are predicted: all, none, or those at the indices; of a matrix at pairs (row, column)."""
+"""The predicted entries of a field: True for all, False for none, or a list of indices; for a matrix a list of pairs
+(row, column)."""
 
 
 def map_predicted_entries(
     problem: Problem, cost: Entries, fields: Mapping[str, Entries], known: Any
 ) -> tuple[Problem, CostMap, ConstraintMap | None]:
-    """Build the maps of a model that predicts chosen entries directly, each as one predicted value.
+    """Build the maps of a model in which every predicted value is one cost, one limit or one coefficient.
 
     Args:
         problem: the problem to decide.
-        cost: which costs are predicted: True for all, False for none, or indices.
-        fields: which entries of b, h, lb, ub, A and G are predicted, by name, in the same form; of A and G True stands
-            for the entries that are not zero.
+        cost: which costs are predicted: True for all, False for none, or a list of indices.
+        fields: which entries of b, h, lb, ub, A and G are predicted, by name, in the same form. For A and G the list
+            has pairs (row, column), and True stands for all entries that are not zero.
         known: (n,) or (N, n) costs that are not predicted, or None.
 
     Returns:
-        The problem with 0 at predicted entries of these, the cost map, and the constraint map, which is None where
-        costs alone are predicted.
+        The problem with 0 at predicted entries of its fields; the cost map; and the constraint map, which is None if
+        only costs are predicted.
 
     Raises:
         ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
@@ -42,14 +43,14 @@ def map_predicted_entries(
     if not isinstance(problem, Problem):
         raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
     own = constraint_sides(problem) | {
-        name: _dense_rows(problem, name, fields.get(name, False)) for name in CONSTRAINT_MATRICES
+        name: _dense_matrix_to_predict(problem, name, fields.get(name, False)) for name in CONSTRAINT_MATRICES
     }
     sizes = {"cost": problem.n}
     sizes |= {
         name: own[name].shape[-2:].numel() if name in CONSTRAINT_MATRICES else own[name].shape[-1] for name in fields
     }
     chosen = {
-        name: _matrix_indices(name, which, own[name])
+        name: _matrix_entry_indices(name, which, own[name])
         if name in CONSTRAINT_MATRICES
         else _entry_indices(name, which, sizes[name])
         for name, which in {"cost": cost, **fields}.items()
@@ -67,7 +68,7 @@ def map_predicted_entries(
         raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
     names = [_entry_name(name, i, problem.n) for name, at in chosen.items() for i in at.tolist()]
     cost_map = CostMap(maps["cost"], torch.zeros(problem.n, dtype=torch.float64) if known is None else known, names)
-    _check_known_costs(cost_map.known, chosen["cost"])
+    _check_known_entries(cost_map.known, chosen["cost"])
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
     per_sample = [
         len(value) for name, value in changed.items() if value.ndim == (3 if name in CONSTRAINT_MATRICES else 2)
@@ -76,8 +77,13 @@ def map_predicted_entries(
     return problem._with(**changed, batch=batch), cost_map, rows
 
 
-def _check_known_costs(known: Tensor, predicted: Any) -> None:
-    """Raise an error where a predicted cost is also known, because the two would be added."""
+def _check_known_entries(known: Tensor, predicted: Any) -> None:
+    """Check that no predicted cost is also known, because the two numbers would be added.
+
+    Args:
+        known: (n,) or (N, n) known costs.
+        predicted: the indices of the predicted costs.
+    """
     costs = known.reshape(-1, known.shape[-1])[:, predicted]
     if bool((costs != 0).any()):
         sample, at = (costs != 0).nonzero()[0].tolist()
@@ -89,7 +95,13 @@ def _check_known_costs(known: Tensor, predicted: Any) -> None:
 
 
 def _entry_indices(name: str, which: Any, size: int) -> Any:
-    """The indices of the predicted entries, in the given order, from True, False or a list of indices."""
+    """Convert True, False or a list of indices to the indices of the predicted entries, in the same order.
+
+    Args:
+        name: the name of the field.
+        which: the predicted entries, in the form of ``Entries``.
+        size: the number of entries of the field.
+    """
     if isinstance(which, (bool, np.bool_)):
         if which and not size:
             raise ProblemError(f"{name}=True, but the problem has no {name}; give it rows, or leave {name} out")
@@ -107,11 +119,11 @@ def _entry_indices(name: str, which: Any, size: int) -> Any:
     return found
 
 
-def _dense_rows(problem: Problem, name: str, which: Entries) -> Tensor:
-    """A matrix of the problem, (r, n) or (N, r, n); empty where it is not asked for.
+def _dense_matrix_to_predict(problem: Problem, name: str, which: Entries) -> Tensor:
+    """Return A or G of the problem, (r, n) or (N, r, n); an empty matrix if none of its entries is predicted.
 
     Raises:
-        ProblemError: it is asked for, and the problem has none or is sparse.
+        ProblemError: an entry is predicted, and the problem does not have the matrix or is sparse.
     """
     if isinstance(which, (bool, np.bool_)) and not which:
         return torch.zeros(0, problem.n, dtype=torch.float64)
@@ -126,8 +138,14 @@ def _dense_rows(problem: Problem, name: str, which: Entries) -> Tensor:
     return found
 
 
-def _matrix_indices(name: str, which: Any, own: Tensor) -> Any:
-    """The places of predicted coefficients, row by row, from True (all that are not zero), False or pairs."""
+def _matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
+    """Convert True (all that are not zero), False or pairs (row, column) to indices ``row · n + column``.
+
+    Args:
+        name: the name of the matrix.
+        which: the predicted coefficients, in the form of ``Entries``.
+        own: (r, n) or (N, r, n), the matrix of the problem.
+    """
     rows, n = own.shape[-2:]
     if isinstance(which, (bool, np.bool_)):
         return (
@@ -146,7 +164,7 @@ def _matrix_indices(name: str, which: Any, own: Tensor) -> Any:
 
 
 def _entry_name(name: str, at: int, n: int) -> str:
-    """The name of a predicted entry: that of the variable for a cost."""
+    """Return the name of a predicted entry: x3 for a cost, b[0] for a limit, A[0,3] for a coefficient."""
     if name == "cost":
         return f"x{at}"
     return f"{name}[{at // n},{at % n}]" if name in CONSTRAINT_MATRICES else f"{name}[{at}]"

@@ -1,4 +1,4 @@
-"""``presolve``: a smaller problem with the same decisions, and the way back for decisions, costs and duals."""
+"""``presolve``: a smaller problem with the same decisions, and ``Recovery``, which maps its solutions back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_tensor
 
 
 class Recovery:
-    """The way back from a reduced problem to the original: ``z = T w + t``, with w the variables that are left.
+    """The map ``z = T w + t`` from decisions w (k,) of a reduced problem to decisions z (n,) of the original problem.
 
     Args:
         problem: the original problem.
@@ -30,9 +30,9 @@ class Recovery:
 
     Attributes:
         n: the number of original variables.
-        columns: the original numbers of the variables that are left.
-        T: (n, columns) the map, in SciPy's CSR form.
-        t: (n,) its constant.
+        columns: (k,) the original numbers of the variables that are left.
+        T: (n, k) matrix of the map, in SciPy's CSR form.
+        t: (n,) constant of the map.
         removed: how many rows and variables were removed, by kind.
     """
 
@@ -48,36 +48,46 @@ class Recovery:
         self._cost = CostMap(sparse.csr_array(self.T.T), self.T.T @ force)
 
     def decision(self, w: ArrayLike) -> Tensor:
-        """The decisions of the original problem, (n,) or (B, n), from those of the reduced one. Differentiable."""
-        return self._decision(_checked("decisions of the reduced problem", w, len(self.columns)))
+        """Compute decisions z of the original problem, (n,) or (B, n), from decisions w, (k,) or (B, k)."""
+        return self._decision(_read_recovery_input("decisions of the reduced problem", w, len(self.columns)))
 
     def cost(self, cost: ArrayLike) -> Tensor:
-        """The costs ``Tᵀ(c + Qt)`` of the reduced problem from original ones, (n,) or (B, n). Differentiable."""
-        return self._cost(_checked("costs of the original problem", cost, self.n))
-
-    def constant(self, cost: ArrayLike) -> Tensor:
-        """Compute the original objective minus the reduced one, ``½ tᵀQt + cᵀt``.
+        """Compute the costs ``Tᵀ(c + Qt)`` of the reduced problem from original costs c. Differentiable.
 
         Args:
-            cost: (n,) or (B, n) costs of the original problem; the result has shape () or (B,), and is differentiable.
+            cost: (n,) or (B, n) costs of the original problem.
+
+        Returns:
+            (k,) or (B, k).
         """
-        costs = _checked("costs of the original problem", cost, self.n)
+        return self._cost(_read_recovery_input("costs of the original problem", cost, self.n))
+
+    def constant(self, cost: ArrayLike) -> Tensor:
+        """Compute the original objective minus the reduced objective, ``½ tᵀQt + cᵀt``. Differentiable.
+
+        Args:
+            cost: (n,) or (B, n) costs c of the original problem.
+
+        Returns:
+            () or (B,).
+        """
+        costs = _read_recovery_input("costs of the original problem", cost, self.n)
         constant = (costs.double() @ torch.from_numpy(self.t).to(costs.device)) + self._half_constant
         return constant.to(costs.dtype)
 
     def duals(self, duals: Any, w: ArrayLike, cost: ArrayLike) -> Any:
-        """The duals of the original problem, detached, from those of the reduced one.
+        """Compute the duals of the original problem from those of the reduced problem. The result is detached.
 
         Args:
             duals: ``solution.duals`` of the reduced problem.
-            w: (B, columns) ``solution.x``, its decisions.
+            w: (B, k) ``solution.x`` of the reduced problem.
             cost: (n,) or (B, n) costs of the original problem.
 
         Returns:
-            The duals of the original rows and bounds, of the same type.
+            The duals of the original rows and bounds, an object of the class of ``duals``.
         """
         z = self.decision(w).detach().double().cpu().numpy()
-        costs = _checked("costs of the original problem", cost, self.n).detach().double().cpu().numpy()
+        costs = _read_recovery_input("costs of the original problem", cost, self.n).detach().double().cpu().numpy()
         force = 0.0 if self._Q is None else (self._Q @ z.T).T
         equality, inequality, bound = (
             getattr(duals, name).detach().double().cpu().numpy() for name in ("equality", "inequality", "bound")
@@ -90,7 +100,15 @@ class Recovery:
         return replace(duals, **{name: torch.from_numpy(part).to(duals.bound) for name, part in parts.items()})
 
     def _row_multipliers(self, equality: Array, inequality: Array) -> Array:
-        """One multiplier (B, rows) for each row of the reduced program, positive at the upper limit."""
+        """Join the duals of A and G to one multiplier (B, s) for each row of the reduced program.
+
+        Args:
+            equality: (B, p) duals of the rows of A of the reduced problem.
+            inequality: (B, m) duals of the rows of G of the reduced problem.
+
+        Returns:
+            (B, s), positive at an upper limit and negative at a lower limit.
+        """
         equal, above, below = self._rows.kinds()
         y = np.zeros((len(equality), len(self._rows.low)))
         y[:, equal] = equality
@@ -103,7 +121,7 @@ class Recovery:
 
 
 def presolve(problem: Problem) -> tuple[Problem, Recovery]:
-    """Make a problem smaller before it is solved many times. Every decision, value and gradient stays what it was.
+    """Make a problem smaller before it is solved many times, with the same decisions, values and gradients.
 
     Empty, duplicate and dependent rows are dropped, rows with one variable become bounds, fixed variables become
     constants, and continuous variables without bounds that an equality defines are substituted.
@@ -112,8 +130,9 @@ def presolve(problem: Problem) -> tuple[Problem, Recovery]:
         problem: a problem whose fields are shared by all samples, without a smooth term.
 
     Returns:
-        The reduced problem, and the ``Recovery``: ``recovery.cost(c)`` gives its costs, ``recovery.decision(w)`` the
-        original decisions, ``recovery.constant(c)`` what its objective lacks, ``recovery.duals`` the original duals.
+        The reduced problem and a ``Recovery``. ``recovery.cost(c)`` gives the costs of the reduced problem,
+        ``recovery.decision(w)`` the original decisions, ``recovery.constant(c)`` the original objective minus the
+        reduced objective, and ``recovery.duals`` the original duals.
 
     Raises:
         ProblemError: the problem has fields per sample or a smooth term, or its constraints contradict each other.
@@ -139,12 +158,12 @@ def presolve(problem: Problem) -> tuple[Problem, Recovery]:
         raise ProblemError(
             f"presolve takes a problem whose fields all samples share; this one has {came}: solve it as it is"
         )
-    reduction = reduce_program(_row_program(problem))
+    reduction = reduce_program(_rows_to_presolve(problem))
     small = reduction.program
     rows = RowLimits(small.rows, small.low, small.high, small.names)
     reduced = Problem(
-        Q=_in_kind(problem, small.Q),
-        **{name: _in_kind(problem, value) for name, value in rows.fields().items()},
+        Q=_presolved_field(problem, small.Q),
+        **{name: _presolved_field(problem, value) for name, value in rows.fields().items()},
         lb=small.lb if np.isfinite(small.lb).any() else None,
         ub=small.ub if np.isfinite(small.ub).any() else None,
         sense=problem.sense,
@@ -154,8 +173,8 @@ def presolve(problem: Problem) -> tuple[Problem, Recovery]:
     return reduced.to(problem.device, problem.dtype), Recovery(problem, reduction, rows)
 
 
-def _row_program(problem: Problem) -> RowProgram:
-    """The arrays of a problem, with the rows of A before those of G."""
+def _rows_to_presolve(problem: Problem) -> RowProgram:
+    """Return the arrays of a problem as a ``RowProgram``, with the rows of A before the rows of G."""
     own = {name: side.detach().cpu().numpy().astype(float) for name, side in constraint_sides(problem).items()}
     parts = [to_csr_matrix(part) for part in (problem.A, problem.G) if part is not None]
     rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, problem.n))
@@ -171,16 +190,18 @@ def _row_program(problem: Problem) -> RowProgram:
     )
 
 
-def _in_kind(problem: Problem, matrix: Any) -> Any:
-    """A matrix in sparse form where the problem is sparse, else in dense form; vectors and None as they are."""
+def _presolved_field(problem: Problem, matrix: Any) -> Any:
+    """Return a matrix in dense form, unless the problem is sparse. Vectors and None are returned unchanged."""
     return matrix if problem.is_sparse or not sparse.issparse(matrix) else matrix.toarray()
 
 
-def _checked(what: str, value: ArrayLike, n: int) -> Tensor:
-    """Convert a value to a floating-point tensor of shape (n,) or (B, n).
+def _read_recovery_input(what: str, value: ArrayLike, n: int) -> Tensor:
+    """Convert decisions or costs to a floating-point tensor.
 
-    Raises:
-        ProblemError: the value has another shape.
+    Args:
+        what: what the value is, for the error message.
+        value: (n,) or (B, n).
+        n: the expected number of entries.
     """
     found = to_tensor(what, value)
     found = found if found.is_floating_point() else found.double()

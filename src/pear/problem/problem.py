@@ -1,4 +1,4 @@
-"""``Problem``: the optimisation problem as the user writes it, checked once and fixed."""
+"""``Problem``: the optimisation problem as the user writes it, checked once and never changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import field_checks
 from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
-from pear.problem.html_tables import html_table, problem_facts
+from pear.problem.html_tables import html_table, problem_table_facts
 from pear.problem.matrix import MATRICES, matvec
 from pear.problem.problem_fields import (
     drop_huge_bound_fields,
@@ -22,9 +22,9 @@ from pear.problem.problem_fields import (
     read_integer_field,
     read_problem_field,
 )
-from pear.problem.quadratic_program import QuadraticProgram, build_program, keeps_sparse
+from pear.problem.quadratic_program import QuadraticProgram, build_quadratic_program, keeps_program_sparse
 from pear.problem.sample_index import sample_index
-from pear.problem.smooth_term import Smooth, check_phi
+from pear.problem.smooth_term import Smooth, check_smooth_term
 from pear.problem.tensor_conversion import (
     ArrayLike,
     check_tensor_size,
@@ -38,43 +38,44 @@ FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
 
 class Problem:
-    """Minimise or maximise ``½ zᵀQz + cᵀz + φ(z)`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
+    """The problem to minimise or maximise ``½ zᵀQz + cᵀz + φ(z)`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
 
-    The cost c is not part of the problem; it comes with each solve. Everything else is fixed here, and checked.
-    Fields may be torch tensors (dense or sparse), numpy arrays, scipy sparse matrices or lists. Each is shared by all
-    samples or, with a leading dimension N, given per sample; both kinds may be mixed.
+    The cost c is not part of the problem; each solve is called with a cost. Everything else is checked and fixed here.
+    Fields may be torch tensors (dense or sparse), numpy arrays, scipy sparse matrices or lists. All samples share a
+    field, unless it has a leading dimension N, with one entry per sample. Both kinds of fields may be mixed.
 
-    The problem keeps private, detached copies in float64, whatever came in. They are dense, and a dense field may take
-    2 GiB, as may the (n, n) curvature (n ≤ 16384); to differentiate by a field, pass it with the call instead.
+    The problem makes private, detached copies of its fields in float64. To differentiate with respect to a field, pass
+    the field with the call instead. A dense field, and the (n, n) curvature of a dense problem, may have at most 2 GiB,
+    so that n ≤ 16384.
 
-    Where Q, A or G comes in sparse form, n is at least 500 and the matrices have at most 5 % non-zeros together, the
-    problem stays sparse (``is_sparse``): time and memory follow the non-zeros, and n may be 100,000 and more. Sparse
-    matrices are shared by all samples, cannot be replaced in a call, and live on the CPU; vectors may differ from
-    sample to sample as ever.
+    The problem is sparse (``is_sparse``) if Q, A or G is passed in sparse form, n is at least 500, and at most 5 % of
+    the entries of the matrices together are not zero. Time and memory then grow with the number of non-zeros, and n may
+    be 100,000 and more. All samples share sparse matrices, a call cannot replace them, and they stay on the CPU; b, h,
+    lb and ub may differ between samples.
 
     Args:
-        Q: (n, n) or (N, n, n), symmetric; positive semidefinite to minimise, negative semidefinite to maximise (the
-            objective is maximised as written). What rounding left asymmetric is symmetrised.
-        A: (p, n) or (N, p, n) equality rows.
-        b: (p,) or (N, p) their right-hand sides.
-        G: (m, n) or (N, m, n) inequality rows.
-        h: (m,) or (N, m) their right-hand sides; +inf, or 1e20 and more, makes a row absent.
-        lb: a number, (n,) or (N, n) lower bounds; -inf, −1e20 and less, or None where there is none.
-        ub: a number, (n,) or (N, n) upper bounds; inf, 1e20 and more, or None where there is none.
+        Q: (n, n) or (N, n, n), symmetric up to rounding; positive semidefinite to minimise, negative semidefinite to
+            maximise.
+        A: (p, n) or (N, p, n) coefficients of equalities.
+        b: (p,) or (N, p) right-hand sides of equalities.
+        G: (m, n) or (N, m, n) coefficients of inequalities.
+        h: (m,) or (N, m) right-hand sides of inequalities; inf, or 1e20 and more, means no limit.
+        lb: a number, (n,) or (N, n) lower bounds; -inf, or −1e20 and less, means no bound.
+        ub: a number, (n,) or (N, n) upper bounds; inf, or 1e20 and more, means no bound.
         sense: "min" or "max".
         integer: None, True (all variables), a bool mask (n,), or a list of indices.
-        n: number of variables; needed only where no field tells it.
+        n: the number of variables; needed only if no field tells it.
         phi: a ``Smooth`` term, convex to minimise and concave to maximise.
 
     Attributes:
         Q, A, b, G, h, lb, ub: float64 tensors in the shapes above (bounds never scalar), or None. Do not write to them.
-            Q, A and G of a sparse problem are ``SparseMatrix`` objects; their attribute ``csr`` is SciPy's.
-        integer: (n,) bool, or None.
+            Q, A and G of a sparse problem are ``SparseMatrix`` objects, whose attribute ``csr`` is SciPy's matrix.
+        integer: (n,) bool, True for integer variables; None if all are continuous.
         sense, n, phi: as given.
-        batch: N, or None where all fields are shared.
-        dtype: type of results where the inputs have no floating type of their own; see ``to``.
+        batch: N; None if all samples share all fields.
+        dtype: the type of results if the inputs have no floating type, as lists and integers; see ``to``.
         device: the device of the data.
-        is_sparse: True where the matrices are kept sparse.
+        is_sparse: True if the problem is sparse.
 
     Example:
         >>> from pear.problem import Problem
@@ -100,7 +101,7 @@ class Problem:
     _plans: dict[str, Any]
 
     has_program = True
-    """False for an ``Oracle``, which is a function from costs to decisions and has no constraints of its own."""
+    """False for an ``Oracle``, which is a function from costs to decisions and has no constraints."""
 
     __iter__ = None  # a shared problem returns itself at any index, so that a loop over it would never end
 
@@ -121,21 +122,21 @@ class Problem:
         given = given_fields(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         field_checks.check_sense(sense)
         device = shared_tensor_device(given)
-        sparse = keeps_sparse(given, n, smooth=phi is not None)
+        sparse = keeps_program_sparse(given, n, smooth=phi is not None)
         fields: dict[str, Any] = {
             name: read_problem_field(name, value, sparse).to(device) for name, value in given.items()
         }
-        field_checks.check_dimensions(fields)
+        field_checks.check_field_dimensions(fields)
         marks = read_integer_field(integer)
-        size = field_checks.infer_n(fields, marks, n)
+        size = field_checks.infer_n_from_fields(fields, marks, n)
         if not sparse:
             check_tensor_size("the curvature H", (size, size))
         fields = {**fields, **fill_bound_fields(fields, size)}
-        field_checks.check_rows(fields)
-        batch = field_checks.infer_batch(fields)
-        field_checks.check_values(fields)
-        field_checks.check_bounds(fields)
-        field_checks.report_huge_bounds(fields)
+        field_checks.check_field_rows(fields)
+        batch = field_checks.infer_batch_from_fields(fields)
+        field_checks.check_field_values(fields)
+        field_checks.check_bound_fields(fields)
+        field_checks.warn_of_huge_bound_fields(fields)
         fields = drop_huge_bound_fields(fields)
         if "Q" in fields:
             fields["Q"] = symmetrise_curvature(fields["Q"], Q)
@@ -145,7 +146,7 @@ class Problem:
             sense=sense,
             integer=integer_field_mask(marks, size, device),
             n=size,
-            phi=None if phi is None else check_phi(phi, size).to(device),
+            phi=None if phi is None else check_smooth_term(phi, size).to(device),
             batch=batch,
             dtype=torch.float64,
             device=device,
@@ -155,21 +156,21 @@ class Problem:
 
     @property
     def sign(self) -> int:
-        """+1 to minimise, -1 to maximise."""
+        """1 if the problem minimises, −1 if it maximises."""
         return 1 if self.sense == "min" else -1
 
     @property
     def is_integer(self) -> bool:
-        """True where some variable must be an integer."""
+        """True if some variable must be an integer."""
         return self.integer is not None
 
     @property
     def is_curved(self) -> bool:
-        """True where the objective has curvature of its own, from φ or from a Q that is not zero."""
+        """True if the objective has a smooth term φ or a Q that is not zero."""
         return self.phi is not None or (self.Q is not None and bool(self.Q.any()))
 
     def relaxed(self) -> Problem:
-        """The same problem with every variable continuous.
+        """Return the same problem with every variable continuous.
 
         Example:
             >>> Problem(lb=0, ub=1, n=3, integer=True).relaxed()
@@ -178,10 +179,12 @@ class Problem:
         return self._with(integer=None) if self.is_integer else self
 
     def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> Problem:
-        """The same problem on another device, or with another type for its results.
+        """Return the same problem on another device, or with another type for its results.
 
-        The data stays float64 inside. ``dtype`` (float32 or float64) is kept as ``problem.dtype``: the type in
-        which results come back where the inputs have no floating type of their own (lists, integers).
+        Args:
+            device: the device; None keeps the device of the problem.
+            dtype: float32 or float64, the type of results if the inputs have no floating type, as lists and integers.
+                The data of the problem stays float64. May also be passed in place of ``device``.
 
         Example:
             >>> Problem(n=2).to(dtype=torch.float32).dtype
@@ -202,10 +205,10 @@ class Problem:
         return self._with(**moved, device=home, dtype=dtype or self.dtype)
 
     def __getitem__(self, index: Any) -> Problem:
-        """The samples at ``index``: an int, a slice, a list or tensor of ints, or a bool mask (N,).
+        """Return the samples at ``index``: an int, a slice, a list or tensor of ints, or a bool mask (N,).
 
-        Shared fields stay shared; fields given per sample are indexed. An int gives a batch of one. A problem whose
-        fields are all shared is the same for every sample and returns itself, whatever the index.
+        Shared fields stay shared, and fields with one entry per sample are indexed. An int gives a batch of one. A
+        problem whose fields are all shared is the same for every sample, and returns itself for any index.
 
         Example:
             >>> Problem(lb=0, ub=[[1, 2], [3, 4], [5, 6]])[1:].ub
@@ -230,11 +233,11 @@ class Problem:
         lb: ArrayLike = None,
         ub: ArrayLike = None,
     ) -> QuadraticProgram:
-        """The batch ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + smoothing·I`` and s = ``sign``, detached, in float64.
+        """Return the batch of programs ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + λI`` and s = ``sign``, without φ.
 
-        φ is not in H. Fields given here replace the problem's in this call, in the user's own sense. They may be
-        predictions, so that only shapes and the symmetry of Q are checked: NaN, crossed bounds or a wrong curvature
-        concern single samples, whose status a solve reports.
+        The result is detached and in float64. A field that is passed here replaces the problem's field; the signs are
+        those of the user's problem. Such fields may be predictions, so that only shapes and the symmetry of Q are
+        checked: a sample with NaN, crossed bounds or a curvature of the wrong sign gets a status from the solve.
 
         Args:
             cost: (B, n) tensor on the problem's device.
@@ -254,37 +257,38 @@ class Problem:
         """
         check_smoothing_setting(smoothing, automatic=False)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
-        # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
+        # a plan depends on the constraints, and of a sparse problem on its matrices, which a call cannot replace
         own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
         plans = self._plans if own else {}
-        return build_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
+        return build_quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
 
     def prepare_once(self, name: str, prepare: Callable[[Problem], Any]) -> Any:
-        """The result of ``prepare(self)``, computed once and kept with the plans of a dense problem under ``name``."""
+        """Return ``prepare(self)``, which is computed once and stored with the plans of a dense problem."""
         if name not in self._plans:
             self._plans[name] = prepare(self)
         return self._plans[name]
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
-        """The fields of one call, in the user's own sense: the problem's own and the overrides, checked with the cost.
+        """Return the fields of one call by name, after a check together with the cost.
 
         Args:
             cost: (B, n) tensor on the problem's device.
-            **overrides: as for ``canonical``; None where there is none.
+            **overrides: fields that replace those of the problem in this call, in the shapes of ``canonical``, or None.
         """
         fields = self._fields() | self._overrides(cost, given_fields(**overrides))
-        field_checks.check_rows(fields)
+        field_checks.check_field_rows(fields)
         return fields
 
     def objective(self, z: Tensor, cost: Tensor, Q: ArrayLike = None, smoothing: float = 0.0) -> Tensor:
-        """``½ zᵀQz + cᵀz + φ(z) ± ½ smoothing ‖z‖²`` in the user's own sense: + to minimise, − to maximise.
+        """Compute the objective ``½ zᵀQz + cᵀz + φ(z) ± ½ λ‖z‖²``, with + to minimise and − to maximise.
 
-        Differentiable by z, cost and Q. Computed in float64, returned in the wider type of z and cost.
+        The result is differentiable with respect to z, cost and Q. It is computed in float64, and returned in the wider
+        type of z and cost.
 
         Args:
             z: (B, n) decisions.
-            cost: (B, n).
-            Q: replaces the problem's, (n, n) or (B, n, n).
+            cost: (B, n) costs c.
+            Q: (n, n) or (B, n, n), in place of the problem's Q.
             smoothing: λ ≥ 0.
 
         Returns:
@@ -298,12 +302,12 @@ class Problem:
         check_smoothing_setting(smoothing, automatic=False)
         shared_tensor_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
         if self.is_sparse:
-            _refuse_matrices(given_fields(Q=Q))
+            _refuse_problem_matrices(given_fields(Q=Q))
         curvature = {} if Q is None else {"Q": to_tensor("Q", Q).to(self.device, torch.float64)}
-        field_checks.check_dimensions(curvature)
-        field_checks.check_columns(curvature, self.n)
-        field_checks.check_cost(cost, self.n, self.batch, curvature)
-        field_checks.check_cost(z, self.n, len(cost), {}, name="z", other="cost")
+        field_checks.check_field_dimensions(curvature)
+        field_checks.check_field_columns(curvature, self.n)
+        field_checks.check_cost_and_fields(cost, self.n, self.batch, curvature)
+        field_checks.check_cost_and_fields(z, self.n, len(cost), {}, name="z", other="cost")
         wide = torch.promote_types(z.dtype, cost.dtype)
         z, cost = z.to(torch.float64), cost.to(torch.float64)
         value = (cost * z).sum(1)
@@ -333,7 +337,7 @@ class Problem:
         return f"Problem({', '.join(part for part in parts if part)})"
 
     def _repr_html_(self) -> str:
-        return html_table("Problem", problem_facts(self))
+        return html_table("Problem", problem_table_facts(self))
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Problem cannot be changed (nor its {name}); make a new one, or pass it with the call")
@@ -342,40 +346,41 @@ class Problem:
         setattr(self, name, None)
 
     def _fields(self) -> dict[str, Tensor]:
+        """Return the fields that are not None, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     def _with(self, **changes: Any) -> Problem:
-        """A copy with some attributes changed; nothing is checked again."""
+        """Return a copy with some attributes changed. The new values are not checked."""
         other = object.__new__(type(self))
-        stale = not self.is_sparse and changes.keys() & {*FIELDS, "device"}  # plans are about constraints, on a device
+        stale = not self.is_sparse and changes.keys() & {*FIELDS, "device"}  # plans depend on constraints and device
         plans: dict[str, Any] = {"_plans": {}} if stale else {}
         other.__dict__.update(self.__dict__ | plans, **changes)
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """The attributes without the plans, which are computed again where they are needed."""
+        """Return the attributes without the plans, which are computed again when they are needed."""
         return {**self.__dict__, "_plans": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """Check the fields that one call overrides, together with its cost, and return them as float64 tensors."""
+        """Convert the fields that one call replaces to float64 tensors, after a check together with its cost."""
         shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
-            _refuse_matrices(given)
+            _refuse_problem_matrices(given)
         fields = {name: to_float64_tensor(name, value, copy=False).to(self.device) for name, value in given.items()}
-        field_checks.check_dimensions(fields)
+        field_checks.check_field_dimensions(fields)
         fields = drop_huge_bound_fields(fill_bound_fields(fields, self.n))
-        field_checks.check_columns(fields, self.n)
-        field_checks.check_cost(cost, self.n, self.batch, fields)
+        field_checks.check_field_columns(fields, self.n)
+        field_checks.check_cost_and_fields(cost, self.n, self.batch, fields)
         if "Q" in fields:
             fields["Q"] = symmetrise_curvature(fields["Q"], given["Q"])
         return fields
 
 
-def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
-    """Raise where a call replaces a matrix of a sparse problem: these are analysed once."""
+def _refuse_problem_matrices(given: dict[str, ArrayLike]) -> None:
+    """Raise ProblemError if a call replaces a matrix of a sparse problem, because those are analysed only once."""
     for name in MATRICES:
         if name in given:
             raise ProblemError(

@@ -1,4 +1,4 @@
-"""``QuadraticProgram``: a batch of convex quadratic programs, which all solvers work on, and how it is built."""
+"""``QuadraticProgram``: a batch of convex quadratic programs, the form of a problem that all solvers work on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pear.problem.problem_fields import is_field_per_sample
 PreparedData = TypeVar("PreparedData")
 
 MIN_VARIABLES = 500
-"""Problems with fewer variables are always kept dense, because that is faster."""
+"""A problem with fewer variables is always dense, because that is faster."""
 MAX_SHARE = 0.05
-"""Largest share of non-zeros among the entries of H, A and G together of a problem that is kept sparse."""
+"""Largest share of non-zeros among the entries of H, A and G together of a sparse problem."""
 MAX_DENSE = 16_384
 """Largest number of variables of a dense problem, whose (n, n) curvature must fit in memory."""
-_KEPT_PLANS = 3  # number of smoothings that a sparse problem keeps a plan for: training, evaluation and one more
+_KEPT_PLANS = 3  # number of smoothings that a sparse problem stores a plan for: training, evaluation and one more
 MIN_SPARSE = 30
 """A dense program with fewer variables has no sparse form: a dense factorisation is faster than a sparse analysis."""
 MAX_SPARSE_SHARE = 0.15
@@ -41,19 +41,19 @@ class QuadraticProgram:
     """A batch of ``min ½ zᵀHz + cᵀz  s.t.  Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
 
     All numbers are float64, on one device. A field with leading dimension 1 is shared by the whole batch. No field is
-    ``None``: absent rows have size 0, absent bounds are infinite. H, A and G are either all dense tensors or all
-    ``SparseMatrix`` objects, which all samples share; ``pear.problem.matrix`` works on both.
+    ``None``: absent rows have size 0, and absent bounds are infinite. H, A and G are either all dense tensors or all
+    ``SparseMatrix`` objects, which all samples share; the functions of ``pear.problem.matrix`` accept both.
 
     Attributes:
         H: (B or 1, n, n) curvature, symmetric positive semidefinite (zero for an LP).
-        c: (B, n) linear cost; its leading dimension is the batch size.
+        c: (B, n) linear costs of the B samples.
         A, b: (B or 1, p, n) and (B or 1, p) equalities.
-        G, h: (B or 1, m, n) and (B or 1, m) inequalities; ``h = +inf`` means the row is absent for that sample.
-        lb, ub: (B or 1, n) bounds, infinite where absent.
-        integer: (n,) bool, or None for a continuous problem.
-        diagonal: True where every H is known to be diagonal (an LP, smoothed or not).
-        plan: data that solvers compute once from the constraints, by name. All programs with the same constraints share
-            it. Sparse programs share it where their matrices are the same.
+        G, h: (B or 1, m, n) and (B or 1, m) inequalities; ``h = +inf`` means that the sample does not have the row.
+        lb, ub: (B or 1, n) bounds; infinity means no bound.
+        integer: (n,) bool, True for integer variables; None for a continuous problem.
+        diagonal: True if every H is known to be diagonal (an LP, smoothed or not).
+        plan: data that solvers compute once from the constraints, by name. Programs with the same constraints share one
+            plan; sparse programs share one plan if their matrices are the same.
     """
 
     H: Matrix
@@ -70,42 +70,42 @@ class QuadraticProgram:
 
     @property
     def batch(self) -> int:
-        """Number of samples B."""
+        """The number B of samples."""
         return self.c.shape[0]
 
     @property
     def n(self) -> int:
-        """Number of variables."""
+        """The number n of variables."""
         return self.c.shape[1]
 
     @property
     def p(self) -> int:
-        """Number of equality rows."""
+        """The number p of equalities."""
         return int(self.A.shape[1])
 
     @property
     def m(self) -> int:
-        """Number of inequality rows."""
+        """The number m of inequalities."""
         return int(self.G.shape[1])
 
     @property
     def is_sparse(self) -> bool:
-        """True where H, A and G are ``SparseMatrix`` objects."""
+        """True if H, A and G are ``SparseMatrix`` objects."""
         return bool(self.H.is_sparse)
 
     @cached_property
     def is_linear(self) -> bool:
-        """True where no sample has curvature."""
+        """True if H is zero for every sample."""
         return not bool(self.H.any())
 
     @property
     def shares_matrices(self) -> bool:
-        """True where every sample has the same H, A and G."""
+        """True if every sample has the same H, A and G."""
         return all(getattr(self, name).shape[0] == 1 for name in _MATRICES)
 
     @property
     def shares_constraints(self) -> bool:
-        """True where one plan serves every sample: all have the same constraints, or the same sparse matrices."""
+        """True if all samples can share one plan: they have the same constraints, or the same sparse matrices."""
         return self.is_sparse or all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
 
     def objective(self, x: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class QuadraticProgram:
         return (x * (0.5 * matvec(self.H, x) + self.c)).sum(1)
 
     def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
-        """The samples at ``index``; shared fields stay shared."""
+        """Return the samples at ``index``. Shared fields stay shared."""
         batch = self.batch
 
         def select(value: Matrix) -> Matrix:
@@ -123,11 +123,11 @@ class QuadraticProgram:
         return replace(self, **selected, plan=self.plan if self.shares_constraints else {})
 
     def prepare_once(self, name: str, prepare: Callable[[QuadraticProgram], PreparedData]) -> PreparedData:
-        """The result of ``prepare(self)``, computed once and kept in the plan under ``name``.
+        """Return ``prepare(self)``, which is computed once and stored in the plan under ``name``.
 
         Args:
             name: the name of the entry in the plan.
-            prepare: a function that uses the constraints only, or the matrices only where the programs are sparse.
+            prepare: a function that depends only on the constraints, and for sparse programs only on the matrices.
         """
         if name not in self.plan:
             self.plan[name] = prepare(self)
@@ -135,10 +135,10 @@ class QuadraticProgram:
         return found
 
     def sparse_form(self) -> QuadraticProgram | None:
-        """The same programs with sparse matrices, or None where that would not be faster or is not possible.
+        """Return the same programs with sparse matrices; None if that is not possible or would not be faster.
 
-        It is None for few variables, many non-zeros, data on a GPU, and matrices that differ between samples. The
-        converted matrices are kept in the plan until H changes, with everything that solvers prepare for them.
+        The result is None for few variables, many non-zeros, data on a GPU, and matrices that differ between samples.
+        The plan stores the converted matrices, and what solvers prepare for them, until H changes.
         """
         if self.is_sparse:
             return self
@@ -151,7 +151,7 @@ class QuadraticProgram:
         return None if form is None else replace(form, **{name: getattr(self, name) for name in _VECTORS})
 
     def _to_sparse(self) -> QuadraticProgram | None:
-        """Return the program with sparse matrices, or None if too many of their entries are non-zero."""
+        """Return the programs with sparse matrices; None if an entry is not finite or too many are not zero."""
         matrices = {name: getattr(self, name)[0] for name in _MATRICES}
         entries = sum(M.numel() for M in matrices.values())
         count = sum(int(M.count_nonzero()) for M in matrices.values())
@@ -161,16 +161,16 @@ class QuadraticProgram:
         return replace(self, **converted, plan={})
 
 
-def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
-    """Whether a problem made of these fields is kept sparse.
+def keeps_program_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
+    """Return True if a problem made of these fields is sparse.
 
-    A problem is kept sparse where a matrix was given in sparse form, n is at least 500, and H, A and G together have at
-    most 5 % non-zeros. A problem with bounds only is sparse where its dense curvature would not fit in memory. A
+    A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of H, A
+    and G together are not zero. A problem with bounds only is sparse if a dense curvature would not fit in memory. A
     problem with tensors on a GPU, or with a smooth term, is always dense.
 
     Args:
-        given: the fields that were given, by name.
-        n: the number of variables where it was given, else None.
+        given: the fields that the user passed, by name.
+        n: the number of variables, or None if the user did not pass it.
         smooth: whether the problem has a smooth term.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
@@ -187,12 +187,12 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     columns = next(iter(shapes.values()))[1]
     if columns < MIN_VARIABLES:
         return False
-    count = sum(_count_nonzeros(value) for value in matrices.values()) + (0 if "Q" in matrices else columns)
+    count = sum(_count_program_nonzeros(value) for value in matrices.values()) + (0 if "Q" in matrices else columns)
     rows = columns + sum(size[0] for name, size in shapes.items() if name != "Q")
     return count <= MAX_SHARE * rows * columns
 
 
-def build_program(
+def build_quadratic_program(
     fields: Mapping[str, Any],
     cost: Tensor,
     sign: int,
@@ -201,15 +201,15 @@ def build_program(
     plans: dict[Any, Any],
     sparse_matrices: bool,
 ) -> QuadraticProgram:
-    """Build the minimisation form of a problem from its checked fields. Absent fields become empty or infinite.
+    """Build the program that minimises from the checked fields of a problem. Absent rows are empty, bounds infinite.
 
     Args:
-        fields: the fields of the problem that are present, in the user's own sense.
-        cost: (B, n) costs in the user's own sense.
-        sign: 1 to minimise, −1 to maximise.
+        fields: the fields of the problem that are present, with the signs of the user's problem.
+        cost: (B, n) costs, with the signs of the user's problem.
+        sign: 1 if the problem minimises, −1 if it maximises.
         smoothing: λ, which is added to the diagonal of H.
         integer: (n,) bool, or None for a continuous problem.
-        plans: the plan of a dense problem, or a plan for each smoothing of a sparse problem.
+        plans: the plan of a dense problem, or one plan for each smoothing of a sparse problem.
         sparse_matrices: whether the matrices are sparse.
     """
     cost = sign * cost.detach().to(torch.float64)
@@ -217,7 +217,7 @@ def build_program(
     given = {name: v if is_field_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
     empty: Matrix
     if sparse_matrices:
-        plan = _plan_of_smoothing(plans, given.get("Q"), n, sign, smoothing)
+        plan = _program_plan_for(plans, given.get("Q"), n, sign, smoothing)
         H, empty = plan["H"], SparseMatrix(sparse.csr_array((0, n)), shared=True)
     else:
         plan, empty = plans, cost.new_zeros(1, 0, n)
@@ -238,8 +238,8 @@ def build_program(
     )
 
 
-def _plan_of_smoothing(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """The plan of a sparse problem for one smoothing, with its H. The plans of the last few smoothings are kept."""
+def _program_plan_for(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
+    """Return the plan of a sparse problem for one smoothing, with its H. ``plans`` stores the last few plans."""
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))
@@ -253,7 +253,8 @@ def _plan_of_smoothing(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothi
     return plan
 
 
-def _count_nonzeros(value: Any) -> int:
+def _count_program_nonzeros(value: Any) -> int:
+    """Count the non-zeros of a matrix of any kind; of a sparse matrix the stored entries."""
     if sparse.issparse(value):
         return int(value.nnz)
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""``Smooth``: a smooth convex or concave term of the objective, in addition to the quadratic one."""
+"""``Smooth``: a smooth term φ(z) of the objective, in addition to the linear and quadratic terms."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_t
 
 @dataclass(frozen=True, eq=False)
 class Smooth:
-    """A twice differentiable φ given by three batched functions of z (B, n), float64 in and out.
+    """A twice differentiable term φ of the objective, given by three functions of a batch z (B, n) in float64.
 
-    φ is convex where the problem minimises and concave where it maximises. It is added to the objective as it is.
+    φ must be convex in a problem that minimises, and concave in a problem that maximises.
 
     Attributes:
         value: a function from z (B, n) to φ(z) (B,).
         gradient: a function from z (B, n) to ∇φ(z) (B, n).
         hessian: a function from z (B, n) to ∇²φ(z) (B, n, n).
-        start: (n,) a point inside the domain of φ, for functions such as a logarithm; None where φ is defined
+        start: (n,) a point inside the domain of φ, for a function such as the logarithm; None if φ is defined
             everywhere.
 
     Example:
-        The logarithm of each holding, Σ log zᵢ, concave on z > 0:
+        The sum of the logarithms of all holdings, Σ log zᵢ, which is concave on z > 0:
 
         >>> import torch
         >>> from pear.problem import Smooth
@@ -64,7 +64,7 @@ class Smooth:
         object.__setattr__(self, "start", start)
 
     def to(self, device: torch.device) -> Smooth:
-        """The same term with its start on ``device``; the functions work wherever their input is."""
+        """Return the same term with ``start`` on ``device``. The functions are expected to work on any device."""
         if self.start is None or self.start.device == device:
             return self
         other = copy.copy(self)
@@ -72,7 +72,7 @@ class Smooth:
         return other
 
     def checked_value(self, z: Tensor) -> Tensor:
-        """φ(z), (B,), checked to have this shape."""
+        """Compute φ(z) for z (B, n), and check that the result has the shape (B,)."""
         value = self.value(z)
         if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
             came = f"shape {tensor_shape(value)}" if isinstance(value, Tensor) else type(value).__name__
@@ -80,7 +80,7 @@ class Smooth:
         return value
 
 
-def check_phi(phi: Any, n: int) -> Smooth:
+def check_smooth_term(phi: Any, n: int) -> Smooth:
     """Check that ``phi`` is a ``Smooth`` whose start has n entries, and return it."""
     if not isinstance(phi, Smooth):
         raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
