@@ -10,7 +10,7 @@ import pytest
 
 import pear
 from pear.errors import DataError, ProblemError
-from pear.train import file_format
+from pear.train import safetensors_file
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -151,10 +151,10 @@ def test_a_file_with_a_strange_calibration_is_refused(fitted: pear.DecisionRegre
     fitted.save(tmp_path / "a.pear")
     from pear.train.estimator import model_file
 
-    said = file_format.read(tmp_path / "a.pear", model_file.KIND, model_file.VERSION, "")
+    said = safetensors_file.read_safetensors(tmp_path / "a.pear", model_file.KIND, model_file.VERSION, "")
     for entry in ({"planned": np.ones(3)}, {"order": "random"}, {"planned": np.full(50, np.nan)}, {"strange": 1}):
         content = said | {"intervals": said["intervals"] | entry}
-        file_format.write(tmp_path / "b.pear", model_file.KIND, model_file.VERSION, content)
+        safetensors_file.write_safetensors(tmp_path / "b.pear", model_file.KIND, model_file.VERSION, content)
         with pytest.raises((DataError, ProblemError)):
             pear.DecisionRegressor.load(tmp_path / "b.pear")
 

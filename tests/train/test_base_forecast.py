@@ -12,8 +12,9 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train.base_forecast import Correction, forecast_of, held_out_forecast, offsets_for_fit, training_forecast
-from pear.train.estimator.networks import build_model
+from pear.train.base_forecast import base_forecast_for_fit, forecast_by_base, held_out_base_forecast, make_base_forecast
+from pear.train.correction import Correction
+from pear.train.estimator.networks import build_network
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.long_table import group_long_table
 
@@ -44,7 +45,7 @@ def regressor(**settings: Any) -> Any:
 def untrained(model: Any, **given: Any) -> Any:
     """The estimator as it is before the first step of training."""
     rows = read_training_rows(model, given)
-    model.model_ = build_model(model, rows)
+    model.model_ = build_network(model, rows)
     return model
 
 
@@ -72,7 +73,7 @@ BASES: dict[str, Any] = {
 def test_a_correction_begins_at_the_base(kind: str, model: str) -> None:
     base = BASES[kind]()
     start = untrained(regressor(base=base, model=model), X=X[TRAIN], y=C[TRAIN])
-    np.testing.assert_array_equal(start.predict(X[TEST]), forecast_of(base, X[TEST]))
+    np.testing.assert_array_equal(start.predict(X[TEST]), forecast_by_base(base, X[TEST]))
     assert start.base_ is base
 
 
@@ -90,7 +91,7 @@ def test_a_correction_of_a_long_table_begins_at_the_base() -> None:
 
 def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() -> None:
     fitted = forest().fit(X, C)
-    made = training_forecast(fitted, X, C)
+    made = make_base_forecast(fitted, X, C)
     by_hand = np.empty_like(C)
     for block in (slice(0, 30), slice(30, 60), slice(60, 90), slice(90, 120), slice(120, 150)):
         others = np.ones(150, bool)
@@ -106,7 +107,7 @@ def test_forecasts_of_training_rows_come_from_copies_that_had_not_seen_them() ->
 def test_blocks_of_a_long_table_are_whole_groups() -> None:
     order = np.random.default_rng(1).permutation(len(LONG))
     groups = group_long_table(DAYS[order], len(order), K)
-    made = held_out_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
+    made = held_out_base_forecast(Ridge(), LONG[order], C.ravel()[order], groups)
     first = np.isin(DAYS[order], list(groups.ids)[:30])
     by_hand = Ridge().fit(LONG[order][~first], C.ravel()[order][~first]).predict(LONG[order][first])
     np.testing.assert_allclose(made[first], by_hand, rtol=1e-12)
@@ -114,11 +115,11 @@ def test_blocks_of_a_long_table_are_whole_groups() -> None:
 
 def test_a_base_that_has_not_learnt_its_rows_by_heart_is_corrected_as_it_is() -> None:
     fitted = Ridge().fit(X, C)
-    made = training_forecast(fitted, X, C)
+    made = make_base_forecast(fitted, X, C)
     np.testing.assert_array_equal(made.values, fitted.predict(X))
     assert "its own forecasts are corrected" in made.note
     earlier = forest().fit(X[:75], C[:75])  # of other rows, so that its errors on the later ones are honest
-    np.testing.assert_array_equal(training_forecast(earlier, X[75:], C[75:]).values, earlier.predict(X[75:]))
+    np.testing.assert_array_equal(make_base_forecast(earlier, X[75:], C[75:]).values, earlier.predict(X[75:]))
 
 
 def test_an_estimator_that_is_not_fitted_is_fitted_as_a_copy() -> None:
@@ -220,13 +221,13 @@ def test_saved_and_loaded_with_the_base_beside_it(tmp_path: Path) -> None:
 
 def test_samples_of_fit_get_offsets() -> None:
     base = Ridge()
-    offsets, made = offsets_for_fit(base, torch.tensor(X), torch.tensor(C))
-    np.testing.assert_array_equal(offsets, training_forecast(base, X, C).values)
+    offsets, made = base_forecast_for_fit(base, torch.tensor(X), torch.tensor(C))
+    np.testing.assert_array_equal(offsets, make_base_forecast(base, X, C).values)
     np.testing.assert_array_equal(made.base.predict(X), Ridge().fit(X, C).predict(X))
     cube = torch.tensor(LONG).reshape(len(X), K, -1)
-    long, _ = offsets_for_fit(base, cube, torch.tensor(C))
+    long, _ = base_forecast_for_fit(base, cube, torch.tensor(C))
     groups = group_long_table(DAYS, len(LONG), K)
-    np.testing.assert_array_equal(long.flatten(), training_forecast(base, LONG, C.ravel(), groups).values)
+    np.testing.assert_array_equal(long.flatten(), make_base_forecast(base, LONG, C.ravel(), groups).values)
 
 
 def test_boosters_of_xgboost_are_asked_in_place() -> None:
@@ -237,7 +238,7 @@ def test_boosters_of_xgboost_are_asked_in_place() -> None:
         def inplace_predict(self, rows: Any) -> Any:
             return np.ones((len(rows), K), np.float32)
 
-    np.testing.assert_array_equal(forecast_of(Booster(), X), np.ones((150, K)))
+    np.testing.assert_array_equal(forecast_by_base(Booster(), X), np.ones((150, K)))
 
 
 def test_what_is_refused_in_words() -> None:

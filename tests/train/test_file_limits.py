@@ -15,7 +15,7 @@ import torch
 
 import pear
 from pear.errors import DataError, OutputError
-from pear.train import file_format
+from pear.train import safetensors_file
 from pear.train.estimator import model_file
 
 X, C = np.random.default_rng(0).normal(size=(2, 12, 2))
@@ -29,10 +29,10 @@ def fitted() -> Any:
 def rewrite(path: Path, change: Any) -> None:
     """Change the document and the arrays of a file, as somebody would who knows the format."""
     tensors = safetensors.torch.load(path.read_bytes())
-    document = json.loads(tensors.pop(file_format.DOCUMENT).numpy().tobytes())
+    document = json.loads(tensors.pop(safetensors_file.DOCUMENT).numpy().tobytes())
     text = change(document, tensors) or json.dumps(document)
-    tensors[file_format.DOCUMENT] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-    path.write_bytes(file_format.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
+    tensors[safetensors_file.DOCUMENT] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    path.write_bytes(safetensors_file.add_safetensors_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
 
 
 def name_twice(document: Any, tensors: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_file_holds_nothing_that_pear_does_not_write(message: str, fitted: Any
 
 def test_the_entries_of_a_file_are_those_that_are_written(fitted: Any, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model.pear")
-    said = file_format.read(tmp_path / "model.pear", model_file.KIND, model_file.VERSION, "")
+    said = safetensors_file.read_safetensors(tmp_path / "model.pear", model_file.KIND, model_file.VERSION, "")
     assert set(said) == model_file._ENTRIES - {"intervals"}  # which calibrated models alone have
 
 

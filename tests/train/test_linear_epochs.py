@@ -119,7 +119,7 @@ def test_compiled_code_is_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = epoch.linear_epoch
+    original = epoch.run_epoch_kernel
     left = []
 
     def balks(regret: int, P: Any, data: epoch.TrainingSet, *rest: Any) -> int:
@@ -131,7 +131,7 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
         return int(original(regret, P, data._replace(order=order), *rest))
 
     plain = trained(torch.float64, False, monkeypatch, max_epochs=1)
-    monkeypatch.setattr(epoch, "linear_epoch", balks)
+    monkeypatch.setattr(epoch, "run_epoch_kernel", balks)
     mixed = trained(torch.float64, True, monkeypatch, max_epochs=1)
     assert left == [2, 5]
     torch.testing.assert_close(mixed[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
@@ -140,7 +140,7 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
 
 
 def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> None:
-    sources = kernel_sources(epoch.linear_epoch.py_func)
+    sources = kernel_sources(epoch.run_epoch_kernel.py_func)
     for module in (kernels, epoch):
         assert any(Path(module.__file__).resolve().is_relative_to(source) for source in sources)
 

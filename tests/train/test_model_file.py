@@ -14,7 +14,7 @@ from scipy import sparse
 
 import pear
 from pear.errors import DataError, ProblemError
-from pear.train import file_format
+from pear.train import safetensors_file
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -143,7 +143,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_the_file_holds_json_and_arrays_alone(saved: Path, tmp_path: Path) -> None:
-    document = json.loads(safetensors.torch.load_file(saved)[file_format.DOCUMENT].numpy().tobytes())
+    document = json.loads(safetensors.torch.load_file(saved)[safetensors_file.DOCUMENT].numpy().tobytes())
     assert (document["format"], document["version"]) == ("PEAR model file", 4)
     assert not list(tmp_path.glob("*.part"))
     before = saved.read_bytes()
@@ -164,10 +164,10 @@ def test_what_is_something_else(saved: Path, tmp_path: Path) -> None:
     torch.save({"weights": torch.ones(3)}, text)
     with pytest.raises(DataError, match=r"holds a pickle, as torch\.save and earlier versions of PEAR write it"):
         load(text)
-    file_format.write(text, "PEAR model file", 99, {})
+    safetensors_file.write_safetensors(text, "PEAR model file", 99, {})
     with pytest.raises(DataError, match="version 99, and a 'PEAR model file' of version 4 was expected"):
         load(text)
-    file_format.write(text, "PEAR checkpoint", 3, {})
+    safetensors_file.write_safetensors(text, "PEAR checkpoint", 3, {})
     with pytest.raises(DataError, match="is a 'PEAR checkpoint' of version 3, and a 'PEAR model file'"):
         load(text)
 
@@ -195,7 +195,7 @@ def test_a_break_while_writing_leaves_the_last_file(saved: Path, monkeypatch: py
     def fail(*_: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(file_format.os, "replace", fail)
+    monkeypatch.setattr(safetensors_file.os, "replace", fail)
     with pytest.raises(OSError, match="no space left"):
         model.save(saved)
     assert saved.read_bytes() == before

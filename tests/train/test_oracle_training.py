@@ -13,8 +13,8 @@ from tours import Tours
 import pear
 from pear.losses import METHODS, DBBLoss, LAVALoss, MSELoss, OwnProblem, PFYLLoss, SPOPlusLoss, make_loss
 from pear.problem.oracle import DECISIONS_ALONE
-from pear.train.estimator.loss_setup import make_estimator_loss
-from pear.train.loss_interface import problem_of_loss
+from pear.train.estimator.loss_and_config import make_estimator_loss
+from pear.train.training_loss import problem_of_loss
 from pear.train.tune import default_candidates
 
 TOURS = Tours()

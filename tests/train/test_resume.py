@@ -21,8 +21,8 @@ import pear
 from pear.errors import TrainingError
 from pear.losses import make_loss
 from pear.solvers.active_set import solution_store as saved
-from pear.train import file_format
-from pear.train.checkpoint import RunFile
+from pear.train import safetensors_file
+from pear.train.checkpoint import CheckpointFile
 from pear.train.history import Progress
 
 GRID = pear.tasks.shortest_path((4, 4))
@@ -224,7 +224,7 @@ def test_a_run_has_one_file_and_without_it_begins_anew(part: str, tmp_path: Path
     path = tmp_path / "run"
     fit_after_noise(path, interrupt_after(4, part))
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
-    assert RunFile.open(path, dict).stage == part
+    assert CheckpointFile.open(path, dict).stage == part
     path.unlink()
     assert same(fit_after_noise(path, draws=5), fit_after_noise(None, draws=5))
 
@@ -257,19 +257,19 @@ def test_the_same_model_goes_on_where_its_squared_error_was_interrupted(tmp_path
 
 def test_what_stages_carry_along_comes_back(tmp_path: Path) -> None:
     path, weights = tmp_path / "run", network(3, 2).state_dict()
-    file = RunFile.open(path, lambda: {"model": "a"})
+    file = CheckpointFile.open(path, lambda: {"model": "a"})
     file.extra.update(results=[{"recipe": "ridge", "regret": 0.25}], weights={"ridge": weights})
     file.save("race", {"fold": 2})
-    file = RunFile.open(path, lambda: {"model": "a"})
+    file = CheckpointFile.open(path, lambda: {"model": "a"})
     assert (file.stage, file.content("race"), file.content("refit")) == ("race", {"fold": 2}, {})
     assert file.extra["results"] == [{"recipe": "ridge", "regret": 0.25}]
     assert all(torch.equal(file.extra["weights"]["ridge"][name], value) for name, value in weights.items())
     file.save("refit")
-    again = RunFile.open(path, lambda: {"model": "a"})
+    again = CheckpointFile.open(path, lambda: {"model": "a"})
     assert (again.stage, again.content("refit"), again.extra["results"]) == ("refit", {}, file.extra["results"])
     with pytest.raises(TrainingError, match=r"not resumed.*this model: its is a, and b was expected"):
-        RunFile.open(path, lambda: {"model": "b"})
-    assert RunFile.open(None, lambda: pytest.fail("nothing is saved, so that no samples are read")).stage == ""
+        CheckpointFile.open(path, lambda: {"model": "b"})
+    assert CheckpointFile.open(None, lambda: pytest.fail("nothing is saved, so that no samples are read")).stage == ""
 
 
 KILLED = """
@@ -303,7 +303,7 @@ def test_a_disk_that_is_full_or_read_only(code: int, tmp_path: Path, monkeypatch
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_format, "replace_file", refuse)
+        patch.setattr(safetensors_file, "replace_safetensors_file", refuse)
         with pytest.raises(TrainingError, match=f"run cannot be written: {os.strerror(code)}.*make room or give"):
             train_grid(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
@@ -323,12 +323,12 @@ def test_a_file_that_is_written_when_the_process_is_killed_is_the_old_one_or_the
         kill()
 
     new = "new" * 100_000
-    file_format.write(path, "test", 1, {"said": "old"})
+    safetensors_file.write_safetensors(path, "test", 1, {"said": "old"})
     for name, dies, said in (("fsync", kill, "old"), ("replace", kill, "old"), ("replace", replace_and_kill, new)):
         child = os.fork()
         if child == 0:
             setattr(os, name, dies)
-            file_format.write(path, "test", 1, {"said": new})
+            safetensors_file.write_safetensors(path, "test", 1, {"said": new})
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        assert file_format.read(path, "test", 1, "")["said"] == said
+        assert safetensors_file.read_safetensors(path, "test", 1, "")["said"] == said

@@ -11,7 +11,7 @@ from pear.errors import ProblemError
 from pear.losses import MSELoss
 from pear.losses.paired_difference import paired_difference
 from pear.losses.regret_outcome import RegretOutcome
-from pear.train.racing.judge import Losses
+from pear.train.racing.held_out_judge import HeldOutLosses
 from pear.train.ridge import _RidgePath, fit_ridge
 from pear.train.samples.memory_samples import MemorySamples
 
@@ -70,9 +70,9 @@ def test_losses_of_folds_are_joined_by_their_weights():
     def part(rows):
         counted = RegretOutcome(regret[rows], best[rows]).weighted(weight[rows])
         unit = float(counted.best.abs().mean())
-        return Losses(regret[rows].numpy(), counted.score, unit, len(regret[rows]), weight[rows].numpy())
+        return HeldOutLosses(regret[rows].numpy(), counted.score, unit, len(regret[rows]), weight[rows].numpy())
 
-    joined, whole = Losses.join([part(slice(0, 2)), part(slice(2, 6))]), part(slice(0, 6))
+    joined, whole = HeldOutLosses.join([part(slice(0, 2)), part(slice(2, 6))]), part(slice(0, 6))
     assert joined.metric == pytest.approx(whole.metric, rel=1e-14)
     assert joined.unit == pytest.approx(whole.unit, rel=1e-14)
     np.testing.assert_array_equal(joined.weight, whole.weight)

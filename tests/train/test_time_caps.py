@@ -18,7 +18,7 @@ from pear.losses import forecast_judge
 from pear.optimality.status import Status
 from pear.solvers import time_limit
 from pear.train import FitConfig
-from pear.train.successive_halving import LATE
+from pear.train.tune_candidate import LATE
 from pear.train.validation_time import validate_in_time
 
 TASK = pear.tasks.knapsack(torch.arange(1.0, 7.0)[None], 0.5)

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pear
 from pear.losses import make_loss
-from pear.train.base_forecast import Correction
+from pear.train.correction import Correction
 from pear.train.samples.memory_samples import MemorySamples
-from pear.train.training_labels import equal_norms, mix_with_neighbours, training_labels
+from pear.train.training_labels import equal_label_norms, mix_labels_with_neighbours, training_labels
 
 TASK = pear.tasks.shortest_path((3, 3))
 N, K, OWN = 40, 3, 0.25
@@ -49,7 +49,7 @@ def test_labels_mix_own_costs_with_those_of_the_nearest_neighbours() -> None:
     weight = np.linspace(0.5, 2.0, N)
     weighted = MemorySamples.read((X, C), "train").weigh(weight, "sample_weight")
     torch.testing.assert_close(labels_of(weighted), mixed_one_by_one(X, C, weight))
-    everyone = mix_with_neighbours(X, C, 10 * N, 0.0, torch.ones(N))
+    everyone = mix_labels_with_neighbours(X, C, 10 * N, 0.0, torch.ones(N))
     torch.testing.assert_close(everyone, (C.sum(0) - C) / (N - 1))
 
 
@@ -81,19 +81,19 @@ def test_a_missing_feature_is_taken_for_its_mean() -> None:
     filled = features.clone()
     filled[3, 2] = torch.cat([X[:3, 2], X[4:, 2]]).mean()
     weight = torch.ones(N, dtype=torch.float64)
-    found = (mix_with_neighbours(some, C, K, OWN, weight) for some in (features, filled))
+    found = (mix_labels_with_neighbours(some, C, K, OWN, weight) for some in (features, filled))
     torch.testing.assert_close(*found)
 
 
 def test_costs_of_equal_norms_have_the_same_decisions_and_the_mean_norm() -> None:
-    found, scale = equal_norms(C), float(C.norm(dim=1).mean())
+    found, scale = equal_label_norms(C), float(C.norm(dim=1).mean())
     torch.testing.assert_close(found.norm(dim=1), torch.full((N,), scale, dtype=torch.float64))
     assert torch.equal(pear.solve(TASK.problem, found).x, pear.solve(TASK.problem, C).x)
-    torch.testing.assert_close(equal_norms(1e3 * C), 1e3 * found)
+    torch.testing.assert_close(equal_label_norms(1e3 * C), 1e3 * found)
     weight = torch.arange(float(N))
     mean = float(np.average(C.norm(dim=1).numpy(), weights=weight.numpy()))
-    torch.testing.assert_close(equal_norms(C, weight).norm(dim=1), torch.full((N,), mean, dtype=torch.float64))
-    assert not bool(equal_norms(torch.zeros(2, 3)).any())
+    torch.testing.assert_close(equal_label_norms(C, weight).norm(dim=1), torch.full((N,), mean, dtype=torch.float64))
+    assert not bool(equal_label_norms(torch.zeros(2, 3)).any())
 
 
 def trained(loss: Any, train: Any, config: pear.FitConfig, **options: Any) -> tuple[Tensor, pear.History]:
@@ -193,7 +193,7 @@ def test_every_start_trains_on_the_labels(start: Any) -> None:
     loss, weight = make_loss("spo+", TASK.problem), np.linspace(0.5, 2.0, N)
     config = pear.FitConfig(max_epochs=2, start=start, normalise_costs=True)
     ours = trained(loss, (X, C), config, sample_weight=weight)
-    labels = equal_norms(C, torch.from_numpy(weight))
+    labels = equal_label_norms(C, torch.from_numpy(weight))
     config = pear.FitConfig(max_epochs=2, start=start)
     by_hand = trained(make_loss("spo+", TASK.problem), (X, labels), config, sample_weight=weight)
     torch.testing.assert_close(ours[0], by_hand[0])
@@ -223,7 +223,7 @@ def test_the_estimator_takes_both_settings() -> None:
     ours = pear.DecisionRegressor(TASK.problem, loss="spo+", label_neighbours=K, **options)
     ours.fit(X.numpy(), C.numpy(), validation=(TEST[0].numpy(), TEST[1].numpy()))
     by_hand = pear.DecisionRegressor(TASK.problem, loss="spo+", max_epochs=2)
-    labels = equal_norms(mixed_one_by_one(X, C))
+    labels = equal_label_norms(mixed_one_by_one(X, C))
     by_hand.fit(X.numpy(), labels.numpy(), validation=(TEST[0].numpy(), TEST[1].numpy()))
     np.testing.assert_allclose(ours.predict(X.numpy()), by_hand.predict(X.numpy()), rtol=1e-7)
 

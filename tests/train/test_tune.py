@@ -20,11 +20,12 @@ import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
-from pear.train.successive_halving import describe_settings, multiple_of_auto
-from pear.train.tune import _tuning_stages, default_candidates
+from pear.train.training_loss import loss_smoothing_multiple
+from pear.train.tune import _tune_stages, default_candidates
+from pear.train.tune_candidate import TimeLeft, TuneCandidate, describe_candidate
 
 TASK = pear.tasks.shortest_path((3, 3))
-UNLIMITED = successive_halving.TimeLeft(None, None)
+UNLIMITED = TimeLeft(None, None)
 SHORT = FitConfig(max_epochs=4, check_every=1)
 FEW = [
     {"method": "mse"},
@@ -54,8 +55,8 @@ def test_the_best_of_the_race_comes_back_trained(tuned: TuneResult, samples: tup
     assert tuned.history.best is not None
     assert tuned.history.best.metric == rows[0].regret == min(row.regret for row in rows)
     assert [row.regret for row in rows] == sorted(row.regret for row in rows)
-    assert {row.candidate for row in rows} == {describe_settings(one) for one in FEW}
-    assert describe_settings(tuned.best) == rows[0].candidate
+    assert {row.candidate for row in rows} == {describe_candidate(one) for one in FEW}
+    assert describe_candidate(tuned.best) == rows[0].candidate
     assert {row.epochs for row in rows} == {3, 4}  # 5 candidates for 3 epochs, the better 3 of them for 4
     assert [row.epochs for row in rows].count(4) == 3
     assert all(row.seconds > 0 for row in rows)
@@ -118,7 +119,7 @@ def test_stages_are_one_run(samples: tuple[Tensor, Tensor]) -> None:
     ],
 )
 def test_each_stage_halves_the_field_and_doubles_the_epochs(count: int, epochs: int, stages: Any) -> None:
-    assert _tuning_stages(count, FitConfig(max_epochs=epochs)) == stages
+    assert _tune_stages(count, FitConfig(max_epochs=epochs)) == stages
 
 
 def test_the_worse_half_is_dropped_by_validation_alone(
@@ -127,19 +128,19 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    train_candidate = successive_halving.train_candidate
+    train_candidate = successive_halving.train_tune_candidate
 
-    def spied(send: Any, one: successive_halving.Candidate, *args: Any) -> successive_halving.Candidate:
-        trained.append(describe_settings(one.settings))
+    def spied(send: Any, one: TuneCandidate, *args: Any) -> TuneCandidate:
+        trained.append(describe_candidate(one.settings))
         train_candidate(send, one, *args)
         if one.settings == bad and one.history.best is not None:
             object.__setattr__(one.history.best, "metric", -1.0)
         return one
 
-    monkeypatch.setattr(successive_halving, "train_candidate", spied)
+    monkeypatch.setattr(successive_halving, "train_tune_candidate", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
-    assert trained.count(describe_settings(bad)) == 2
+    assert trained.count(describe_candidate(bad)) == 2
     assert len(trained) == 4 + 2
 
 
@@ -230,7 +231,7 @@ def test_every_method_races_on_a_problem_of_ones_own() -> None:
     # DBB's interpolation is published for two tasks alone
     candidates = [{"method": name} | ({"interpolation": 10.0} if name == "dbb" else {}) for name in names]
     found = pear.tune(problem, features, costs, candidates=candidates, config=SHORT)
-    assert {row.candidate: row.note for row in found.rows} == {describe_settings(one): "" for one in candidates}
+    assert {row.candidate: row.note for row in found.rows} == {describe_candidate(one): "" for one in candidates}
     assert all(math.isfinite(row.regret) for row in found.rows)
 
 
@@ -283,8 +284,8 @@ def test_a_candidate_trains_where_its_name_is_unknown(samples: tuple[Tensor, Ten
         lambda predicted, true: float((predicted - true).abs().mean()),
     )
     loss, model = pear.losses.MSELoss(TASK.problem), nn.Linear(5, 12)
-    one = successive_halving.Candidate({"method": "known elsewhere"}, loss, model, shuffled=False)
-    assert successive_halving.train_candidate(print, one, 2, common, False, UNLIMITED).history.epochs == 2
+    one = TuneCandidate({"method": "known elsewhere"}, loss, model, shuffled=False)
+    assert successive_halving.train_tune_candidate(print, one, 2, common, False, UNLIMITED).history.epochs == 2
 
 
 def test_a_task_is_no_problem(samples: tuple[Tensor, Tensor]) -> None:
@@ -296,7 +297,7 @@ def test_default_candidates_suit_the_problem() -> None:
     linear = default_candidates(TASK.problem)
     assert len(linear) == 12
     assert {one["method"] for one in linear} == {"mse", "spo+", "pear"}
-    assert len({describe_settings(one) for one in linear}) == 12
+    assert len({describe_candidate(one) for one in linear}) == 12
     whole = default_candidates(pear.tasks.random_knapsack(items=5, dimensions=1, seed=0).problem)
     assert "spo+relaxed" in {one["method"] for one in whole}
     curved = default_candidates(pear.Problem(Q=np.eye(2), lb=0.0, ub=1.0))
@@ -331,12 +332,12 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any], message: str, samples:
 
 
 def test_multiples_of_auto() -> None:
-    assert multiple_of_auto("auto*0.3") == 0.3
-    assert multiple_of_auto("auto") is None
-    assert multiple_of_auto(3.0) is None
+    assert loss_smoothing_multiple("auto*0.3") == 0.3
+    assert loss_smoothing_multiple("auto") is None
+    assert loss_smoothing_multiple(3.0) is None
     for wrong in ("auto*", "auto*-1", "auto*inf"):
         with pytest.raises(pear.ProblemError, match="multiple such as"):
-            multiple_of_auto(wrong)
+            loss_smoothing_multiple(wrong)
 
 
 def test_no_file_is_left_behind(

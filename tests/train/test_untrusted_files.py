@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pear
 from pear.errors import DataError, ProblemError, TrainingError
-from pear.train import file_format
+from pear.train import safetensors_file
 from pear.train.run_identity import data_identity, loss_identity
 from pear.train.samples.sample_source import read_sample_source
 
@@ -96,11 +96,11 @@ def test_three_flipped_bits_are_refused_wherever_they_are(file: tuple[Path, Any]
 def test_every_byte_of_the_header_is_watched(tmp_path: Path) -> None:
     """The lengths, the checksum, and the names, types and places of all tensors."""
     path = tmp_path / "file"
-    file_format.write(path, "weights", 1, {"weights": dict(network().state_dict())})
+    safetensors_file.write_safetensors(path, "weights", 1, {"weights": dict(network().state_dict())})
     content = path.read_bytes()
     for at in range(8 + int.from_bytes(content[:8], "little")):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        refused(lambda file: file_format.read(file, "weights", 1, "train again"), path)
+        refused(lambda file: safetensors_file.read_safetensors(file, "weights", 1, "train again"), path)
 
 
 def test_a_file_that_is_cut_off_is_refused_at_every_length(file: tuple[Path, Any]) -> None:
@@ -140,10 +140,10 @@ def test_a_payload_does_nothing(file: tuple[Path, Any], write: str, tmp_path: Pa
 def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Alter the document of a file as somebody does who knows how to make the checksum fit."""
     tensors = safetensors.torch.load(path.read_bytes())
-    document = json.loads(tensors[file_format.DOCUMENT].numpy().tobytes())
+    document = json.loads(tensors[safetensors_file.DOCUMENT].numpy().tobytes())
     change(document)
-    tensors[file_format.DOCUMENT] = torch.tensor([*json.dumps(document).encode()], dtype=torch.uint8)
-    path.write_bytes(file_format.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
+    tensors[safetensors_file.DOCUMENT] = torch.tensor([*json.dumps(document).encode()], dtype=torch.uint8)
+    path.write_bytes(safetensors_file.add_safetensors_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
 
 
 def with_other_header(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -154,7 +154,7 @@ def with_other_header(path: Path, change: Callable[[dict[str, Any]], Any]) -> No
     for name in header.keys() - {"__metadata__"}:
         change(header[name])
     text = json.dumps(header, separators=(",", ":")).encode()
-    path.write_bytes(file_format.add_checksum(len(text).to_bytes(8, "little") + text + data[begin:]))
+    path.write_bytes(safetensors_file.add_safetensors_checksum(len(text).to_bytes(8, "little") + text + data[begin:]))
 
 
 HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -184,10 +184,10 @@ def test_a_document_of_somebody_who_knows_the_format_is_refused(file: tuple[Path
 
 
 def test_a_name_of_no_tensor_is_refused(tmp_path: Path) -> None:
-    file_format.write(tmp_path / "a", "test", 1, {"weights": torch.ones(2)})
+    safetensors_file.write_safetensors(tmp_path / "a", "test", 1, {"weights": torch.ones(2)})
     resealed(tmp_path / "a", lambda document: document.update(weights={"$tensor": "none"}))
     with pytest.raises(DataError, match="no test that PEAR has written"):
-        file_format.read(tmp_path / "a", "test", 1, "")
+        safetensors_file.read_safetensors(tmp_path / "a", "test", 1, "")
 
 
 def test_a_zip_of_an_earlier_version_is_refused_in_words(file: tuple[Path, Any]) -> None:
@@ -220,8 +220,9 @@ def test_every_value_comes_back_as_it_was(tmp_path: Path) -> None:
     floats = [0.1, 1e-320, -0.0, float("inf"), float("-inf"), np.float64(1) / 3]
     content = {"tensors": tensors, "state": state, "floats": floats, "empty": torch.zeros(0, 4), "view": tensors[0].T}
     matrix = sparse.csr_array([[0.0, 1.5], [0.0, 0.0]])
-    file_format.write(tmp_path / "a", "test", 1, {**content, "matrix": matrix, "array": np.arange(3, dtype=">i4")})
-    back = file_format.read(tmp_path / "a", "test", 1, "")
+    content |= {"matrix": matrix, "array": np.arange(3, dtype=">i4")}
+    safetensors_file.write_safetensors(tmp_path / "a", "test", 1, content)
+    back = safetensors_file.read_safetensors(tmp_path / "a", "test", 1, "")
     assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(back["tensors"], tensors, strict=True))
     assert torch.equal(back["state"][0]["exp_avg"], state[0]["exp_avg"])
     assert back["state"]["$odd"] == state["$odd"]
@@ -231,16 +232,16 @@ def test_every_value_comes_back_as_it_was(tmp_path: Path) -> None:
     assert (back["matrix"] != matrix).nnz == 0
     assert back["array"].tolist() == [0, 1, 2]
     with pytest.raises(ProblemError, match=r"state\['f'\] is a function"):
-        file_format.write(tmp_path / "b", "test", 1, {"state": {"f": lambda: None}})
+        safetensors_file.write_safetensors(tmp_path / "b", "test", 1, {"state": {"f": lambda: None}})
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_indices_that_lead_out_of_a_sparse_matrix_are_refused(tmp_path: Path) -> None:
     matrix = sparse.csr_array([[0.0, 1.5], [2.0, 0.0]])
     matrix.indices[0] = 10**6
-    file_format.write(tmp_path / "a", "test", 1, {"matrix": matrix})
+    safetensors_file.write_safetensors(tmp_path / "a", "test", 1, {"matrix": matrix})
     with pytest.raises(DataError, match="no test that PEAR has written"):
-        file_format.read(tmp_path / "a", "test", 1, "")
+        safetensors_file.read_safetensors(tmp_path / "a", "test", 1, "")
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -362,10 +363,10 @@ def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, val
     path = tmp_path / "run"
     resume(path, model=nn.Linear(2, 3).double())
     tensors = safetensors.torch.load(path.read_bytes())
-    document = json.loads(tensors[file_format.DOCUMENT].numpy().tobytes())
+    document = json.loads(tensors[safetensors_file.DOCUMENT].numpy().tobytes())
     table = document["content"]["states"]["samples"][""]["decider"]["tables"]["compiled"]
     tensors[table["rows"][COLUMNS.index(column)]["$array"]][:] = value
-    path.write_bytes(file_format.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
+    path.write_bytes(safetensors_file.add_safetensors_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
     model, loss = nn.Linear(2, 3).double(), pear.PEARLoss(PROBLEM)
     before = model.weight.detach().clone()
     with pytest.raises(TrainingError, match=r"warm starts .* were altered.*nothing has changed: delete it, or give"):

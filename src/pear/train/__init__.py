@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pear.errors import TrainingError
+from pear.train.early_stopping import EarlyStopping
 from pear.train.fit import fit
-from pear.train.fit_config import EarlyStopping, FitConfig
+from pear.train.fit_config import FitConfig
 from pear.train.history import Check, History, Progress
 from pear.train.sample_order import in_order, shuffled
 from pear.train.successive_halving import TuneProgress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.history import History
-from pear.train.long_table import LongTable
-from pear.train.samples.memory_samples import MemorySamples
+from pear.train.long_table import Array, LongTable
 from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
-from pear.train.samples.sample_source import read_sample_source
 
 logger = logging.getLogger("pear")
-
-Array = np.ndarray[Any, Any]
 
 FOLDS = 5
 """Blocks of the training rows; each is forecast by a copy of the base that is fitted to the others."""
@@ -43,73 +37,7 @@ class BaseForecast(NamedTuple):
     note: str
 
 
-class Correction(nn.Module):
-    """A network whose outputs are added to the forecasts of a base; it begins at exactly zero.
-
-    Args:
-        network: from features (B, …) to values (B, k); its last layer is an ``nn.Linear``, which is set to zero.
-        scale: the size of a typical error of the base. Outputs are multiplied by it, so that a step of training has
-            the same effect in every unit of the costs.
-
-    Raises:
-        ProblemError: no layer can be set to zero.
-
-    Example:
-        >>> corrected = Correction(nn.Linear(2, 3), scale=1.0)
-        >>> corrected(torch.ones(1, 2), torch.tensor([[5.0, 6.0, 7.0]])).tolist()
-        [[5.0, 6.0, 7.0]]
-    """
-
-    begins_at_zero = True
-    scale: Tensor
-
-    def __init__(self, network: nn.Module, scale: float = 1.0) -> None:
-        super().__init__()
-        last = [part for part in network.modules() if isinstance(part, nn.Linear)][-1:]
-        if not last:
-            raise ProblemError(
-                "a correction of a base forecaster begins at zero, which needs a last layer that is a torch.nn.Linear; "
-                f"{type(network).__name__} has none"
-            )
-        with torch.no_grad():
-            for parameter in last[0].parameters():
-                parameter.zero_()
-        self.network = network
-        self.register_buffer("scale", torch.tensor(float(scale)))
-
-    def forward(self, features: Tensor, offset: Tensor) -> Tensor:
-        """Features (B, …) and forecasts of the base (B, k) → (B, k)."""
-        correction: Tensor = self.network(features)
-        return offset + self.scale.to(correction) * correction
-
-    def output_layer(self) -> nn.Linear:
-        """The layer whose outputs are the correction, in units of ``scale``.
-
-        Raises:
-            ProblemError: it is no ``nn.Linear``, or something comes after it.
-        """
-        last = list(self.network.modules())[-1]
-        if not isinstance(last, nn.Linear):
-            raise ProblemError(f"the last layer of a correction must be a torch.nn.Linear; got {type(last).__name__}")
-        return last
-
-    def check_start(self, features: Tensor) -> None:
-        """Raise ProblemError unless the correction of these features is exactly zero."""
-        with torch.no_grad():
-            if bool(self.network(features).any()):
-                raise ProblemError(
-                    "a correction of a base forecaster must begin at zero, and the module predicts something else "
-                    "although its last torch.nn.Linear was set to zero; let that layer give the forecasts"
-                )
-
-
-def typical_error(offset: Tensor, costs: Tensor) -> float:
-    """The mean absolute error of forecasts (N, k) where both are finite; 1 where it is zero."""
-    errors = (costs - offset).abs()
-    return float(errors[errors.isfinite()].mean().nan_to_num()) or 1.0
-
-
-def forecast_of(base: Any, X: Any) -> Array:
+def forecast_by_base(base: Any, X: Any) -> Array:
     """Forecasts of a base for rows X, in the shape that the base returns.
 
     Args:
@@ -120,8 +48,8 @@ def forecast_of(base: Any, X: Any) -> Array:
         ProblemError: the base is none of these, or returns no array of numbers.
     """
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
-        return _module_forecast(base, X)
-    rows = _as_array(X)
+        return _forecast_by_base_module(base, X)
+    rows = _base_array(X)
     if hasattr(base, "inplace_predict") and not hasattr(base, "fit"):  # a Booster of XGBoost
         given = base.inplace_predict(rows)
     elif hasattr(base, "predict"):
@@ -133,13 +61,13 @@ def forecast_of(base: Any, X: Any) -> Array:
             f"base must have predict, or be a torch module or a function of X; got {type(base).__name__}. Forecasts "
             "that are made already go to base_forecast="
         )
-    values = np.asarray(_as_array(given))
+    values = np.asarray(_base_array(given))
     if values.dtype.kind not in "biuf":
         raise ProblemError(f"the base forecaster must give numbers; got {type(given).__name__} of {values.dtype}")
     return values.astype(float)
 
 
-def _module_forecast(base: nn.Module, X: Any) -> Array:
+def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
     """Forecast by a torch module in evaluation mode, and then put the module back into the mode it was in."""
     like, training = next(base.parameters(), torch.zeros(())), base.training
     rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
@@ -151,35 +79,35 @@ def _module_forecast(base: nn.Module, X: Any) -> Array:
         base.train(training)
 
 
-def training_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> BaseForecast:
+def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> BaseForecast:
     """Forecasts of a base for training a correction, with errors as large as on rows that the base has not seen.
 
     Trees and wide models forecast the rows that they were fitted to too well, so that a correction would learn from
     errors that are too small. Where an estimator of scikit-learn has clearly smaller errors on these rows than out of
-    fold, its out-of-fold forecasts are returned (``held_out_forecast``). In all other cases the base forecasts the rows
-    itself: other estimators, whose own forecasts are what is corrected later, other kinds of forecasters, and a
+    fold, its out-of-fold forecasts are returned (``held_out_base_forecast``). In all other cases the base forecasts the
+    rows itself: other estimators, whose own forecasts are what is corrected later, other kinds of forecasters, and a
     ``FrozenEstimator``.
 
     Args:
-        base: a forecaster as in ``forecast_of``. An estimator that is not fitted is copied and fitted to all rows.
+        base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied and fitted to all rows.
         X: the training rows.
         y: (N, k) or (N,) the true values, with a row for each of X.
         groups: the groups of a long table, whose rows stay together; None where a row is a sample.
         folds: the number of blocks.
     """
-    if not is_refittable(base):
+    if not is_refittable_base(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
         note += "rows they are too good, and out-of-sample forecasts as base_forecast= make a better correction"
         logger.info(note)
-        return BaseForecast(base, forecast_of(base, X), note)
-    fitted = base if _is_fitted(base) else _fitted_copy(base, X, y)
-    own, held_out = forecast_of(fitted, X), held_out_forecast(base, X, y, groups, folds)
+        return BaseForecast(base, forecast_by_base(base, X), note)
+    fitted = base if _is_fitted_base(base) else _fit_base_copy(base, X, y)
+    own, held_out = forecast_by_base(fitted, X), held_out_base_forecast(base, X, y, groups, folds)
     if own.shape != held_out.shape:
         raise ProblemError(
             f"the base was fitted to other values than y: it forecasts {own.shape[1:] or 'one value'} a row, and a "
             f"copy of it fitted to y {held_out.shape[1:] or 'one value'}; fit it to y, or pass one that is not fitted"
         )
-    true = np.asarray(_as_array(y), dtype=float)
+    true = np.asarray(_base_array(y), dtype=float)
     if true.size != own.size:
         raise ProblemError(f"the base forecasts {own.shape} values for y of shape {true.shape}")
     true = true.reshape(own.shape)
@@ -195,17 +123,17 @@ def training_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None
     return BaseForecast(fitted, values, note)
 
 
-def held_out_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
+def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
     """Forecast each of several blocks of consecutive samples by a copy of ``base`` that is fitted to the other blocks.
 
     Args:
         base: an estimator of scikit-learn, fitted or not; it is not changed.
-        X, y, groups, folds: as in ``training_forecast``.
+        X, y, groups, folds: as in ``make_base_forecast``.
 
     Example:
         >>> from sklearn.linear_model import Ridge
         >>> X, y = np.arange(10.0)[:, None], np.arange(10.0)
-        >>> made, by_hand = held_out_forecast(Ridge(), X, y), Ridge().fit(X[2:], y[2:]).predict(X[:2])
+        >>> made, by_hand = held_out_base_forecast(Ridge(), X, y), Ridge().fit(X[2:], y[2:]).predict(X[:2])
         >>> bool((made[:2] == by_hand).all())
         True
     """
@@ -217,8 +145,8 @@ def held_out_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None
     for block in np.array_split(np.arange(samples), min(folds, samples)):
         others = np.setdiff1d(np.arange(samples), block)
         here, there = (_rows_of(part, groups) for part in (block, others))
-        found = forecast_of(
-            _fitted_copy(base, take_sample_rows(X, there), take_sample_rows(y, there)), take_sample_rows(X, here)
+        found = forecast_by_base(
+            _fit_base_copy(base, take_sample_rows(X, there), take_sample_rows(y, there)), take_sample_rows(X, here)
         )
         values = np.full((count, *found.shape[1:]), np.nan) if values is None else values
         values[here] = found
@@ -231,7 +159,7 @@ def _rows_of(samples: Array, groups: LongTable | None) -> Array:
     return samples if groups is None else np.sort(groups.rows[samples].ravel())
 
 
-def is_refittable(base: Any) -> bool:
+def is_refittable_base(base: Any) -> bool:
     """Whether the base is an estimator of scikit-learn of which a copy can be made and fitted."""
     if isinstance(base, type) or not all(hasattr(base, name) for name in ("fit", "predict", "get_params")):
         return False
@@ -240,7 +168,7 @@ def is_refittable(base: Any) -> bool:
     return not isinstance(base, FrozenEstimator)
 
 
-def _is_fitted(base: Any) -> bool:
+def _is_fitted_base(base: Any) -> bool:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
@@ -251,18 +179,18 @@ def _is_fitted(base: Any) -> bool:
     return True
 
 
-def _fitted_copy(base: Any, X: Any, y: Any) -> Any:
+def _fit_base_copy(base: Any, X: Any, y: Any) -> Any:
     from sklearn.base import clone
 
-    return clone(base).fit(_as_array(X), _as_array(y))
+    return clone(base).fit(_base_array(X), _base_array(y))
 
 
-def _as_array(values: Any) -> Any:
+def _base_array(values: Any) -> Any:
     """Convert a tensor to an array; return anything else unchanged."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
-def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: LongTable | None = None) -> Array:
+def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: LongTable | None = None) -> Array:
     """Check forecasts, and give them the shape of the costs.
 
     Args:
@@ -290,11 +218,11 @@ def as_offsets(values: Any, shape: tuple[int, int], name: str, groups: LongTable
     return groups.gather(found) if groups is not None else found.reshape(shape)
 
 
-def offsets_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor, BaseForecast]:
+def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor, BaseForecast]:
     """Forecasts of a base for the training samples of ``pear.fit``, with dtype and device of the costs.
 
     Args:
-        base: a forecaster as in ``forecast_of``.
+        base: a forecaster as in ``forecast_by_base``.
         features: (N, p); or (N, k, p), of which the base gets N·k rows.
         costs: (N, k) the true values.
 
@@ -306,50 +234,6 @@ def offsets_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor,
         count, size = costs.shape
         groups = LongTable(tuple(range(count)), np.arange(count * size).reshape(count, size))
         rows, true = features.flatten(0, 1), costs.flatten()
-    made = training_forecast(base, rows, true, groups)
-    offsets = as_offsets(made.values, (costs.shape[0], costs.shape[1]), "forecasts of the base", groups)
+    made = make_base_forecast(base, rows, true, groups)
+    offsets = shape_base_forecast(made.values, (costs.shape[0], costs.shape[1]), "forecasts of the base", groups)
     return torch.from_numpy(offsets).to(costs), made
-
-
-def fit_correction(
-    base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
-) -> History:
-    """Train a model as a correction of a base.
-
-    Args:
-        base: the forecaster that is corrected.
-        model: the model, whose last layer is set to zero.
-        train: the training samples.
-        validation: None, the share to hold out, or samples of their own.
-        fit_corrected: trains a ``Correction`` on samples and validation samples.
-    """
-    samples, features = _read_corrected(train, "train", model)
-    offsets, made = offsets_for_fit(base, features, samples.costs)
-    corrected = Correction(model, typical_error(offsets, samples.costs)).to(samples.costs)
-    last = corrected.output_layer()
-    corrected.check_start(features[:1])
-    train = MemorySamples(samples.all._replace(features=(features, offsets)))
-    if not (validation is None or isinstance(validation, (bool, int, float))):
-        held_out, features = _read_corrected(validation, "validation", model)
-        values = forecast_of(made.base, features)
-        shape = held_out.costs.shape[0], held_out.costs.shape[1]
-        beside = torch.from_numpy(as_offsets(values, shape, "forecasts of the base")).to(held_out.costs)
-        validation = MemorySamples(held_out.all._replace(features=(features, beside)))
-    history = fit_corrected(corrected, train, validation)
-    with torch.no_grad():
-        for parameter in last.parameters():
-            parameter.mul_(corrected.scale.to(parameter))
-    history.note = "; ".join(filter(None, (history.note, made.note)))
-    return history
-
-
-def _read_corrected(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
-    """Read the samples for training with ``base=``, and return them with their features.
-
-    Raises:
-        ProblemError: the samples are not in memory, or the model has several inputs.
-    """
-    samples = read_sample_source(data, name, model)
-    if not isinstance(samples, MemorySamples) or not isinstance(samples.features, Tensor):
-        raise ProblemError(f"base= needs samples in memory with one input; {name} is something else")
-    return samples, samples.features

@@ -1,4 +1,4 @@
-"""``Checkpoint``: saves and resumes a stage of a training run; ``RunFile``: the one file that all stages share."""
+"""``Checkpoint``: the saved state of a stage of a training run; ``CheckpointFile``: the file that all stages share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import DataError, TrainingError
-from pear.train import file_format
-from pear.train.fit_config import EarlyStopping
-from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
+from pear.train.early_stopping import EarlyStopping
 from pear.train.history import History
-from pear.train.run_identity import describe_difference, describe_tensors, model_identity
+from pear.train.model_weights import load_model_weights
+from pear.train.random_states import RandomStates
+from pear.train.run_identity import describe_identity_difference, model_identity, tensor_identities
+from pear.train.safetensors_file import MALFORMED, read_safetensors, write_safetensors
+from pear.train.training_loss import load_loss_warm_starts, save_loss_warm_starts
 
 KIND, VERSION = "PEAR checkpoint", 2
 _REMEDY = "delete it, or give another path"
 
 
 @dataclass
-class RunFile:
+class CheckpointFile:
     """The checkpoint file of one call of ``fit``, which the stages of the run share.
 
     The file holds the stage that is under way. The first checkpoint of the next stage replaces it, so that no file of
@@ -35,16 +37,16 @@ class RunFile:
         identity: the result of ``run_identity``; a file with another identity is refused.
         stage: the name of the stage in the file; "" where there is none.
         extra: values that all stages carry along, saved with every checkpoint and read back by ``open``: for example
-            the results of stages that are over, and weights by name. They must be of types that ``file_format.pack``
+            the results of stages that are over, and weights by name. They must be of types that ``pack_safetensors``
             takes.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "run.pear"
-        >>> file = RunFile.open(path, lambda: {"model": "Linear"})
+        >>> file = CheckpointFile.open(path, lambda: {"model": "Linear"})
         >>> file.extra["weights"] = {"ridge": {"bias": torch.zeros(2)}}
         >>> file.save("race", {"fold": 3})
-        >>> again = RunFile.open(path, lambda: {"model": "Linear"})
+        >>> again = CheckpointFile.open(path, lambda: {"model": "Linear"})
         >>> again.stage, again.content("race"), again.extra["weights"]["ridge"]["bias"]
         ('race', {'fold': 3}, tensor([0., 0.]))
     """
@@ -56,7 +58,7 @@ class RunFile:
     _content: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: Path | None, identity: Callable[[], dict[str, Any]]) -> RunFile:
+    def open(cls, path: Path | None, identity: Callable[[], dict[str, Any]]) -> CheckpointFile:
         """Read the file where there is one.
 
         Args:
@@ -72,7 +74,7 @@ class RunFile:
         if not path.exists():
             return own
         try:
-            said = file_format.read(path, KIND, VERSION, _REMEDY, own._check_identity)
+            said = read_safetensors(path, KIND, VERSION, _REMEDY, own._check_identity)
         except DataError as error:
             raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
         stage, extra, content = (said.get(name) for name in ("stage", "extra", "content"))
@@ -96,7 +98,7 @@ class RunFile:
         said = {"identity": self.identity, "stage": stage, "extra": self.extra, "content": dict(content or {})}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file_format.write(self.path, KIND, VERSION, said)
+            write_safetensors(self.path, KIND, VERSION, said)
         except OSError as error:
             raise TrainingError(
                 f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one "
@@ -108,10 +110,8 @@ class RunFile:
         """Raise DataError where a file has another identity."""
         for what, own in self.identity.items():
             if (other := said.get(what)) != own:
-                raise DataError(
-                    f"the checkpoint {self.path} does not belong to this {what}: {describe_difference(other, own)}; "
-                    f"{_REMEDY}"
-                )
+                said_instead = describe_identity_difference(other, own)
+                raise DataError(f"the checkpoint {self.path} does not belong to this {what}: {said_instead}; {_REMEDY}")
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Checkpoint:
         schedule: the schedule of the learning rate, whose state is saved; or None.
     """
 
-    file: RunFile
+    file: CheckpointFile
     stage: str
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -167,12 +167,12 @@ class Checkpoint:
         before = copy.deepcopy(self._all_states())
         try:
             best, tensors = said["best_weights"], model_identity(self.model)["tensors"]
-            _check_tensors(said["states"]["model"], tensors)
+            _check_checkpoint_tensors(said["states"]["model"], tensors)
             if best is not None:
-                _check_tensors(best, tensors)
+                _check_checkpoint_tensors(best, tensors)
             history = History.from_dict(said["history"])
             self._restore_all(said["states"])
-        except file_format.MALFORMED as error:
+        except MALFORMED as error:
             self._restore_all(before)
             raise TrainingError(
                 f"the checkpoint {self.file.path} does not belong to this model, optimizer and loss ({error!r}); "
@@ -193,7 +193,7 @@ class Checkpoint:
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Restore the states that ``states`` returned."""
-        load_weights(self.model, states["model"])
+        load_model_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):
             self.loss.load_state_dict(states["loss"])
@@ -207,24 +207,15 @@ class Checkpoint:
 
     def _all_states(self) -> dict[str, Any]:
         """Return all states, including the warm starts and random states of this process."""
-        return {**self.states(), "samples": save_warm_starts(self.loss), "random": self._random.drawn()}
+        return {**self.states(), "samples": save_loss_warm_starts(self.loss), "random": self._random.drawn()}
 
     def _restore_all(self, states: Mapping[str, Any]) -> None:
         self.restore(states)
-        load_warm_starts(self.loss, states["samples"])
+        load_loss_warm_starts(self.loss, states["samples"])
         self._random.restore(states["random"])
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Load weights into a model; torch's version numbers of modules, which a file lacks, are the model's own."""
-    own = model.state_dict()
-    if set(own) != set(weights):
-        raise KeyError(f"weights {sorted(set(own) ^ set(weights))}")
-    own.update(weights)
-    model.load_state_dict(own)
-
-
-def _check_tensors(state: Mapping[str, Any], expected: Mapping[str, str]) -> None:
+def _check_checkpoint_tensors(state: Mapping[str, Any], expected: Mapping[str, str]) -> None:
     """Raise ValueError unless the tensors are those of the model."""
-    if (found := describe_tensors(state)) != expected:
-        raise ValueError(describe_difference(found, expected))
+    if (found := tensor_identities(state)) != expected:
+        raise ValueError(describe_identity_difference(found, expected))

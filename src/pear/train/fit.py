@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from pear.clock import read_clock
 from pear.errors import ProblemError
 from pear.problem.sample_keys import count_keyed_samples
-from pear.train.base_forecast import Correction, fit_correction
-from pear.train.checkpoint import RunFile
+from pear.train.checkpoint import CheckpointFile
+from pear.train.correction import Correction, fit_correction
 from pear.train.fit_config import FitConfig
 from pear.train.fit_job import FitJob
 from pear.train.history import Callback, History
-from pear.train.loss_interface import check_takes_weight, loss_counts, problem_of_loss
 from pear.train.parallel_ranks import ParallelRanks
 from pear.train.racing.fit_by_race import fit_by_race
 from pear.train.run_identity import run_identity
@@ -29,9 +28,10 @@ from pear.train.samples.sample_rows import Keys, check_sample_weight_rows
 from pear.train.samples.sample_source import SampleSource, read_sample_source, weigh_sample_source
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.samples.usable_samples import check_usable_costs
-from pear.train.squared_error_first import train_in_two_parts
-from pear.train.time_order import describe_order, sort_samples
-from pear.train.training_labels import check_labels, training_labels
+from pear.train.squared_error_first import train_squared_error_first
+from pear.train.time_order import describe_time_order, sort_samples_by_time
+from pear.train.training_labels import check_label_settings, training_labels
+from pear.train.training_loss import check_loss_takes_weight, problem_of_loss, training_loss_counts
 from pear.train.validation import check_validation_rows, describe_validation, find_validation_samples
 from pear.train.validation_score import Metric, Score, default_validation_score
 
@@ -137,11 +137,11 @@ def fit(
         >>> [str(row) for row in history.race[:3]]
         ['the start', 'the correction (4 epochs)', 'the fresh model (4 epochs)']
     """
-    _check_kinds(model, loss)
+    _check_fit_arguments(model, loss)
     check_sample_weight_rows(train, sample_weight, "sample_weight")
     check_sample_weight_rows(validation, validation_weight, "validation_weight")
     numbered = count_keyed_samples(problem_of_loss(loss)) is not None
-    train, sample_weight, moved = sort_samples(train, numbered, sample_weight)
+    train, sample_weight, moved = sort_samples_by_time(train, numbered, sample_weight)
     if base is not None:
         options = {"optimizer": optimizer, "order": order, "progress": progress, "checkpoint": checkpoint}
         options |= {"sample_weight": sample_weight, "validation_weight": validation_weight}
@@ -153,26 +153,28 @@ def fit(
     began = read_clock()
     with ParallelRanks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
-        problem, before = problem_of_loss(loss), loss_counts(loss)
+        problem, before = problem_of_loss(loss), training_loss_counts(loss)
         samples = weigh_sample_source(
             read_sample_source(train, "train", model, number=True), sample_weight, "sample_weight"
         )
         if sample_weight is not None:
-            check_takes_weight(loss)
+            check_loss_takes_weight(loss)
         races = config.start == "race" and optimizer is None and problem is not None
-        samples, held_out, taken = _hold_out(samples, validation, validation_weight, model, problem, races)
+        samples, held_out, taken = _choose_fit_validation(samples, validation, validation_weight, model, problem, races)
         ranks.check_same_samples(samples)
         check_usable_costs(samples.costs, "train", loss)
-        _check_keys(samples, problem)
-        check_labels(config, problem, samples.keys)
+        _check_fit_keys(samples, problem)
+        check_label_settings(config, problem, samples.keys)
         samples = samples.usable(model, loss)
-        callbacks, checked = _as_callbacks(progress), ranks.check_same_order(order)
-        score = None if metric is None else _score_without_keys(metric)
-        note = _note_on_samples(samples, taken, config, order, ranks.first)
+        callbacks, checked = _read_fit_callbacks(progress), ranks.check_same_order(order)
+        score = None if metric is None else _fit_score_without_keys(metric)
+        note = _note_on_fit_samples(samples, taken, config, order, ranks.first)
         path = Path(checkpoint) if checkpoint is not None and ranks.first else None
         if races:
-            file = RunFile.open(path, lambda: run_identity(model, loss, None, samples, held_out, metric, config, order))
-            job = FitJob(model, samples, _score_nowhere, config, checked, callbacks, ranks, file, began)
+            file = CheckpointFile.open(
+                path, lambda: run_identity(model, loss, None, samples, held_out, metric, config, order)
+            )
+            job = FitJob(model, samples, _no_fit_score, config, checked, callbacks, ranks, file, began)
             history = fit_by_race(job, loss, samples, held_out, score)
         else:
             assert isinstance(held_out, SampleSource)
@@ -180,20 +182,20 @@ def fit(
             if score is None:
                 before_score = read_clock()
                 held_out, score = (
-                    default_validation_score(model, loss, held_out) if ranks.first else (held_out, _score_nowhere)
+                    default_validation_score(model, loss, held_out) if ranks.first else (held_out, _no_fit_score)
                 )
                 check_seconds = read_clock() - before_score  # for the best decisions: a check takes as long
             said = (model, loss, optimizer, samples, held_out, metric, config, order)
-            file = RunFile.open(path, lambda: run_identity(*said))
+            file = CheckpointFile.open(path, lambda: run_identity(*said))
             job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
-            history = train_in_two_parts(job, loss, training_labels(samples, config, model), optimizer)
+            history = train_squared_error_first(job, loss, training_labels(samples, config, model), optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
     history.held_out, history.note = max(history.held_out, taken), note
     return _note_order(history, moved)
 
 
-def _hold_out(
+def _choose_fit_validation(
     samples: SampleSource, validation: Any, weight: Any, model: nn.Module, problem: Any, races: bool
 ) -> tuple[SampleSource, SampleSource | float | None, int]:
     """Choose the samples to judge by.
@@ -218,11 +220,11 @@ def _hold_out(
 
 def _note_order(history: History, moved: bool) -> History:
     """Say in the history where rows were put in the order of their dates."""
-    history.note = "; ".join(filter(None, (describe_order(moved), history.note)))
+    history.note = "; ".join(filter(None, (describe_time_order(moved), history.note)))
     return history
 
 
-def _check_keys(samples: SampleSource, problem: Any) -> None:
+def _check_fit_keys(samples: SampleSource, problem: Any) -> None:
     """Raise ProblemError where a problem has fields per sample, and the samples do not say which is which."""
     rows = count_keyed_samples(problem)
     if not isinstance(samples, MemorySamples) and samples.keys is None and rows is not None:
@@ -233,7 +235,7 @@ def _check_keys(samples: SampleSource, problem: Any) -> None:
         )
 
 
-def _check_kinds(model: Any, loss: Any) -> None:
+def _check_fit_arguments(model: Any, loss: Any) -> None:
     """Raise if the model is not a module, or the loss cannot be called."""
     if not isinstance(model, nn.Module):
         raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
@@ -244,7 +246,7 @@ def _check_kinds(model: Any, loss: Any) -> None:
         )
 
 
-def _as_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
+def _read_fit_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
     """Return the progress callbacks as a tuple; raise if one cannot be called."""
     if progress is None:
         return ()
@@ -255,7 +257,7 @@ def _as_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callb
     return several
 
 
-def _note_on_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
+def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
     """Describe in a sentence what ``fit`` decided about the samples; rank 0 logs it."""
     level = logging.INFO
     if isinstance(samples, LoaderSamples):
@@ -274,9 +276,9 @@ def _note_on_samples(samples: SampleSource, taken: int, config: FitConfig, order
     return note
 
 
-def _score_nowhere(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+def _no_fit_score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
     raise AssertionError("rank 0 alone validates")
 
 
-def _score_without_keys(metric: Metric) -> Score:
+def _fit_score_without_keys(metric: Metric) -> Score:
     return lambda predicted, true, keys: metric(predicted, true)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from pear.clock import read_clock
-from pear.train.checkpoint import RunFile
+from pear.train.checkpoint import CheckpointFile
 from pear.train.fit_config import FitConfig
 from pear.train.history import Callback
 from pear.train.parallel_ranks import ParallelRanks
@@ -40,7 +40,7 @@ class FitJob:
     order: Order
     callbacks: tuple[Callback, ...]
     ranks: ParallelRanks
-    file: RunFile = field(default_factory=RunFile)
+    file: CheckpointFile = field(default_factory=CheckpointFile)
     began: float = field(default_factory=read_clock)
     check_seconds: float = 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pear.train.base_forecast import Correction
+from pear.train.correction import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.output_layer import find_output_layer
 from pear.train.samples.features import Features

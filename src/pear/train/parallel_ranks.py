@@ -22,16 +22,16 @@ from torch.utils.data import DistributedSampler
 
 from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
-from pear.train import file_format
-from pear.train.checkpoint import load_weights
 from pear.train.fit_config import FitConfig
-from pear.train.loss_interface import loss_counts
+from pear.train.model_weights import load_model_weights
 from pear.train.run_identity import loss_identity, model_identity
+from pear.train.safetensors_file import pack_safetensors, unpack_safetensors
 from pear.train.sample_order import Order
 from pear.train.samples.features import feature_tensors
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_source import SampleSource
+from pear.train.training_loss import training_loss_counts
 
 T = TypeVar("T")
 
@@ -161,9 +161,9 @@ class ParallelRanks:
     def content_of_rank_0(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Call ``content`` on rank 0, and return its values on all ranks; tensors arrive on the CPU.
 
-        The values must be of types that ``file_format.pack`` takes.
+        The values must be of types that ``pack_safetensors`` takes.
         """
-        return file_format.unpack(self.from_rank_0(place, lambda: file_format.pack(place, 1, content())))
+        return unpack_safetensors(self.from_rank_0(place, lambda: pack_safetensors(place, 1, content())))
 
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
         """Raise TrainingError unless all ranks have the same model, loss and config; then copy rank 0's weights."""
@@ -204,13 +204,13 @@ class ParallelRanks:
     def copy_weights(self, model: nn.Module) -> None:
         """Copy the weights and buffers of rank 0 to all ranks, for example the statistics of a batch norm."""
         if self.size > 1:
-            load_weights(
+            load_model_weights(
                 model, self.content_of_rank_0("the weights", lambda: {"weights": dict(model.state_dict())})["weights"]
             )
 
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
         """Add the samples that other ranks have processed since ``before`` to the counts of this rank's loss."""
-        own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
+        own = [now - then for now, then in zip(training_loss_counts(loss), before, strict=True)]
         samples, reused = map(sum, zip(*self.meet("the counters of the loss", *own), strict=True))
         if isinstance(loss, PEARLoss):
             loss.count(int(samples) - own[0], int(reused) - own[1])

@@ -51,29 +51,29 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
     """
     rows, true = features.detach().double(), targets.detach().double()
     each = None if weight is None else weight.detach().double().to(rows.device)
-    mean, factor = _mean_and_factor(rows, intercept, each)
-    centre, unit = _mean_and_factor(true, intercept, each)
+    mean, factor = _ridge_mean_and_factor(rows, intercept, each)
+    centre, unit = _ridge_mean_and_factor(true, intercept, each)
     rows, true = (rows - mean) * factor, (true - centre) * unit
-    strength = _choose_strength(rows, true, intercept, each)
+    strength = _choose_ridge_strength(rows, true, intercept, each)
     found = _RidgePath(rows, true, intercept, each).weight(strength) * factor[:, None]
     found = (found / torch.where(unit > 0, unit, 1.0)).T
     return RidgeWeights(found, centre - found @ mean, strength)
 
 
-def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+def _ridge_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
     """The mean of each column, weighted where there are weights."""
     return rows.mean(0) if weight is None else weight @ rows / weight.sum()
 
 
-def _mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """The mean of each column, and 1 over its deviation, or 0 where the column is constant up to rounding."""
-    mean = _mean(rows, weight) if centred else torch.zeros_like(rows[0])
-    spread = _mean((rows - mean).square(), weight).sqrt()
+    mean = _ridge_mean(rows, weight) if centred else torch.zeros_like(rows[0])
+    spread = _ridge_mean((rows - mean).square(), weight).sqrt()
     rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
     return mean, torch.where(spread > rounding, 1 / spread, 0.0)
 
 
-def _choose_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
+def _choose_ridge_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
     """The strength with the lowest squared error on held-out folds; the strongest where there is a single row."""
     errors = torch.zeros_like(STRENGTHS)
     for kept, held_out in blocked_folds(len(rows), FOLDS):
@@ -94,8 +94,8 @@ class _RidgePath:
     """
 
     def __init__(self, rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> None:
-        self.mean = _mean(rows, weight) if intercept else torch.zeros_like(rows[0])
-        self.centre = _mean(true, weight) if intercept else torch.zeros_like(true[0])
+        self.mean = _ridge_mean(rows, weight) if intercept else torch.zeros_like(rows[0])
+        self.centre = _ridge_mean(true, weight) if intercept else torch.zeros_like(true[0])
         rows, true = rows - self.mean, true - self.centre
         if weight is not None:
             rows, true = weight.sqrt()[:, None] * rows, weight.sqrt()[:, None] * true

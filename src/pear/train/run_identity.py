@@ -17,12 +17,12 @@ from pear.problem.constraint_map import SIDES
 from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
 from pear.problem.problem_fields import FIELDS
 from pear.train.fit_config import FitConfig
-from pear.train.loss_interface import problem_of_loss
 from pear.train.sample_order import Order
 from pear.train.samples.features import feature_tensors
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.stream_samples import StreamSamples
+from pear.train.training_loss import problem_of_loss
 
 MAY_CHANGE = ("max_epochs", "patience", "time_cap", "data_parallel")
 """The fields of ``FitConfig`` that may differ when a run is resumed: they say when it ends, not how it trains."""
@@ -60,14 +60,14 @@ def run_identity(
         "optimizer": optimizer_identity(optimizer, config),
         "data": {"train": data_identity(train), "validation": _validation_identity(validation)},
         "config": config_identity(config),
-        "metric": None if metric is None else _name(metric),
-        "order": _name(order),
+        "metric": None if metric is None else _function_identity(metric),
+        "order": _function_identity(order),
     }
 
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
     """Describe a model by its class, and by the dtype and shape of each tensor."""
-    return {"class": type(model).__qualname__, "tensors": describe_tensors(model.state_dict())}
+    return {"class": type(model).__qualname__, "tensors": tensor_identities(model.state_dict())}
 
 
 def _validation_identity(validation: SampleSource | float | None) -> Any:
@@ -86,7 +86,7 @@ def loss_identity(loss: Any) -> dict[str, Any]:
         {'smoothing': 0.5, 'injection': 0.05, 'guidance': 10.0, 'reduction': 'mean'}
     """
     if not isinstance(loss, nn.Module):
-        return {"class": _name(loss), "settings": {}, "problem": None}
+        return {"class": _function_identity(loss), "settings": {}, "problem": None}
     names = [name for name in inspect.signature(type(loss)).parameters if name not in _NOT_COMPARED]
     given = {name: getattr(loss, name) for name in names if hasattr(loss, name)}
     plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
@@ -106,7 +106,7 @@ def optimizer_identity(optimizer: torch.optim.Optimizer | None, config: FitConfi
         {name: group[name] for name in optimizer.defaults if name not in lowered} for group in optimizer.param_groups
     ]
     said = {"defaults": optimizer.defaults, "groups": {str(number): group for number, group in enumerate(groups)}}
-    return {"class": type(optimizer).__qualname__, **_plain(said)}
+    return {"class": type(optimizer).__qualname__, **_plain_identity(said)}
 
 
 def config_identity(config: FitConfig) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def config_identity(config: FitConfig) -> dict[str, Any]:
     """
     seed = config.seed.initial_seed() if isinstance(config.seed, torch.Generator) else config.seed
     fields = {name: getattr(config, name) for name in config.__dataclass_fields__ if name not in MAY_CHANGE}
-    return _plain({**fields, "seed": seed})
+    return _plain_identity({**fields, "seed": seed})
 
 
 def data_identity(samples: SampleSource) -> dict[str, Any]:
@@ -134,30 +134,32 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
     said = {"samples": len(samples), "features": [list(part.shape[1:]) for part in inputs]}
     if isinstance(samples, LoaderSamples):
         rows = samples.costs.detach().cpu().flatten(1).contiguous().view(torch.uint8).numpy()
-        names = sorted(map(str, _plain_keys(samples.keys)))
-        found = digest(np.sort(rows.view(f"V{rows.shape[1]}"), axis=0).tobytes(), names)
+        names = sorted(map(str, _keys_for_identity(samples.keys)))
+        found = identity_digest(np.sort(rows.view(f"V{rows.shape[1]}"), axis=0).tobytes(), names)
     elif isinstance(samples, StreamSamples):
         sizes = [group.rows for group in samples.source.groups]
-        found = digest(inputs, samples.costs, sizes, samples.source.buffer)
+        found = identity_digest(inputs, samples.costs, sizes, samples.source.buffer)
     else:
         weights = () if samples.weight is None else (samples.weight,)
-        found = digest(inputs, samples.costs, _plain_keys(samples.keys), *weights)
+        found = identity_digest(inputs, samples.costs, _keys_for_identity(samples.keys), *weights)
     return {**said, "costs": samples.costs.shape[-1], "fingerprint": found}
 
 
-def digest(*values: Any) -> str:
+def identity_digest(*values: Any) -> str:
     """Return 16 hexadecimal digits of the SHA-256 checksum of numbers, texts, arrays, tensors, and lists of these.
 
     Example:
-        >>> digest(torch.zeros(2)) == digest(torch.zeros(2)), digest(torch.zeros(2)) == digest(torch.zeros(1, 2))
-        (True, False)
+        >>> identity_digest(torch.zeros(2)) == identity_digest(torch.zeros(2))
+        True
+        >>> identity_digest(torch.zeros(2)) == identity_digest(torch.zeros(1, 2))
+        False
     """
     found = hashlib.sha256()
-    _add(found, values)
+    _add_to_identity_digest(found, values)
     return found.hexdigest()[:16]
 
 
-def _add(found: Any, value: Any) -> None:
+def _add_to_identity_digest(found: Any, value: Any) -> None:
     """Add a value to a checksum, with its type and shape."""
     if is_sparse_matrix(value):
         rows = to_csr_matrix(value)
@@ -165,7 +167,7 @@ def _add(found: Any, value: Any) -> None:
     if isinstance(value, (tuple, list)):
         found.update(f"{len(value)} values".encode())
         for one in value:
-            _add(found, one)
+            _add_to_identity_digest(found, one)
     elif isinstance(value, Tensor):
         flat = value.detach().cpu().contiguous()
         found.update(f"{flat.dtype} {tuple(flat.shape)}".encode())
@@ -178,7 +180,7 @@ def _add(found: Any, value: Any) -> None:
         found.update(value if isinstance(value, bytes) else repr(value).encode())
 
 
-def _plain_keys(keys: Any) -> list[Any]:
+def _keys_for_identity(keys: Any) -> list[Any]:
     """Return ids that are the same in every process; none where one is not a number, text or tuple of these."""
     if keys is None:
         return []
@@ -197,7 +199,7 @@ def _problem_identity(problem: Any) -> str | None:
         return None
     parts = [plain.sense, *([name, getattr(plain, name)] for name in (*FIELDS, "integer"))]
     if isinstance(plain, Oracle):
-        parts.append(["oracle", _name(plain.function), _problem_identity(plain.relaxation)])
+        parts.append(["oracle", _function_identity(plain.function), _problem_identity(plain.relaxation)])
     if model is not None and model.cost_map is not None:
         parts.append(["cost map", model.cost_map.M, model.cost_map.known])
     if model is not None and model.curvature_map is not None:
@@ -208,24 +210,24 @@ def _problem_identity(problem: Any) -> str | None:
         prices = [getattr(recourse, name, None) for name in names]
         maps = [rows.matrix(side) for side in (*SIDES, *rows.matrices)]
         parts.append(["constraint map", maps, type(recourse).__name__, prices])
-    return f"{plain.n} variables, {digest(parts)}"
+    return f"{plain.n} variables, {identity_digest(parts)}"
 
 
-def describe_difference(other: Any, own: Any, where: str = "") -> str:
+def describe_identity_difference(other: Any, own: Any, where: str = "") -> str:
     """Describe the first difference between two identities in words.
 
     Example:
-        >>> describe_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
+        >>> describe_identity_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
         'its bias is True, and False was expected'
     """
     if isinstance(other, dict) and isinstance(own, dict):
         for name in dict.fromkeys((*own, *other)):
             if other.get(name) != own.get(name):
-                return describe_difference(other.get(name), own.get(name), f"{where} {name}")
+                return describe_identity_difference(other.get(name), own.get(name), f"{where} {name}")
     return f"its{where} is {str(other)[:80]}, and {str(own)[:80]} was expected"
 
 
-def describe_tensors(state: Mapping[str, Any]) -> dict[str, str]:
+def tensor_identities(state: Mapping[str, Any]) -> dict[str, str]:
     """Describe each tensor by its dtype and shape, and any other value by its type."""
 
     def describe(value: Any) -> str:
@@ -236,17 +238,17 @@ def describe_tensors(state: Mapping[str, Any]) -> dict[str, str]:
     return {name: describe(value) for name, value in state.items()}
 
 
-def _name(function: Any) -> str:
+def _function_identity(function: Any) -> str:
     """The name of a function, or of the class of an object."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def _plain(value: Any) -> Any:
+def _plain_identity(value: Any) -> Any:
     """Convert settings to numbers, texts, lists and dicts, which a file gives back as they were."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain_identity(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [_plain_identity(one) for one in value]
     if isinstance(value, (Tensor, np.generic)):
         return value.tolist()
-    return value if value is None or isinstance(value, (bool, int, float, str)) else _name(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _function_identity(value)

@@ -1,4 +1,4 @@
-"""``train_in_two_parts``: a training on the squared error, and then one on the loss that keeps what is better."""
+"""``train_squared_error_first``: trains on the squared error, then on the loss, and keeps the better weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pear.train.fit_job import FitJob
 from pear.train.history import Callback, Check, History
 from pear.train.output_layer import has_fresh_output_layer
 from pear.train.samples.sample_source import SampleSource
-from pear.train.training_run import train_on_loss
+from pear.train.training_run import run_training_on_loss
 from pear.train.validation_score import score_on_validation
 
 
-def train_in_two_parts(
+def train_squared_error_first(
     job: FitJob,
     loss: Callable[..., Tensor],
     train: SampleSource,
@@ -34,7 +34,7 @@ def train_in_two_parts(
         job.model.train(was_training)
         if before.stopped in ("interrupted", "time_cap", "callback"):
             return before
-    return train_on_loss(job, loss, train, optimizer, "loss", given, before)
+    return run_training_on_loss(job, loss, train, optimizer, "loss", given, before)
 
 
 def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
@@ -58,9 +58,9 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
         history.best = Check(0, read_clock() - began, math.nan, value) if math.isfinite(value) else None
     if fresh is False or not len(look):
         return history
-    callbacks = tuple(_with_part_mse(callback) for callback in job.callbacks)
+    callbacks = tuple(_mark_squared_error_part(callback) for callback in job.callbacks)
     job = replace(job, config=replace(job.config, start="standardised"), callbacks=callbacks)
-    found = train_on_loss(job, MSELoss(), train, None, "mse", given, None)
+    found = run_training_on_loss(job, MSELoss(), train, None, "mse", given, None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
         found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
@@ -69,6 +69,6 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     return found
 
 
-def _with_part_mse(callback: Callback) -> Callback:
+def _mark_squared_error_part(callback: Callback) -> Callback:
     """Wrap a callback so that it gets progress with the part "mse"."""
     return lambda now: callback(replace(now, part="mse"))

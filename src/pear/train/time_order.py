@@ -18,7 +18,7 @@ NOTE = "the rows were put in the order of their dates, so that those held out fo
 """What ``History.note`` says where rows were reordered."""
 
 
-def describe_order(moved: bool) -> str:
+def describe_time_order(moved: bool) -> str:
     """Say in a sentence where rows were put in the order of their dates; "" where they were not."""
     return NOTE if moved else ""
 
@@ -43,20 +43,20 @@ def find_time_order(*tables: Any, groups: Any = None) -> Rows | None:
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
-    found = (_dates(pandas, one.index) for one in tables if hasattr(one, "iloc"))
+    found = (_times_of_labels(pandas, one.index) for one in tables if hasattr(one, "iloc"))
     of_rows = next((dates for dates in found if dates is not None), None)
     if groups is None:
         dates = of_rows
     else:
-        dates = _dates(pandas, groups)
+        dates = _times_of_labels(pandas, groups)
         if dates is None and of_rows is not None:
-            dates = _first_of_each_group(pandas, of_rows, groups)
+            dates = _first_times_of_groups(pandas, of_rows, groups)
     if dates is None or bool(np.all(dates[:-1] <= dates[1:])):
         return None
     return np.argsort(dates, kind="stable")
 
 
-def sort_samples(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, Any, bool]:
+def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, Any, bool]:
     """Put a pair of features and costs, or a triple with ids, in the order of their dates.
 
     Args:
@@ -72,13 +72,13 @@ def sort_samples(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, An
         return data, weight, False
     inputs = data[0].values() if isinstance(data[0], dict) else data[0] if isinstance(data[0], tuple) else [data[0]]
     order = find_time_order(*inputs, data[1])
-    if order is None or not _have_rows((*inputs, *data[1:], weight), len(order)):
+    if order is None or not _can_sort_by_time((*inputs, *data[1:], weight), len(order)):
         return data, weight, False
-    moved = tuple(_move(part, order) for part in data)
-    return (*moved, order) if numbered and len(data) == 2 else moved, _move(weight, order), True
+    moved = tuple(_take_in_time_order(part, order) for part in data)
+    return (*moved, order) if numbered and len(data) == 2 else moved, _take_in_time_order(weight, order), True
 
 
-def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
+def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
     """Put the tables that ``DecisionRegressor.fit`` is given in the order of their dates.
 
     Args:
@@ -89,9 +89,9 @@ def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
     """
     groups = given["groups"]
     order = find_time_order(given["X"], given["y"], groups=groups)
-    if order is None or not _have_rows(given.values(), len(order)):
+    if order is None or not _can_sort_by_time(given.values(), len(order)):
         return dict(given), None
-    moved = {name: _move(part, order) for name, part in given.items()}
+    moved = {name: _take_in_time_order(part, order) for name, part in given.items()}
     if groups is None:
         return moved, order
     numbers: dict[Hashable, int] = {}
@@ -100,21 +100,21 @@ def sort_tables(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
     return moved, np.array(list(dict.fromkeys(numbers[one] for one in moved["groups"])), dtype=np.intp)
 
 
-def _have_rows(tables: Iterable[Any], count: int) -> bool:
+def _can_sort_by_time(tables: Iterable[Any], count: int) -> bool:
     """Whether all tables have this many rows; tables with other numbers are refused later, with a message."""
     return all(count_sample_rows(one) == count for one in tables if one is not None)
 
 
-def _move(table: Any, order: Rows) -> Any:
+def _take_in_time_order(table: Any, order: Rows) -> Any:
     """The rows of a table in this order; None stays None. A tuple or dict of inputs is taken part by part."""
     if isinstance(table, dict):
-        return {name: _move(part, order) for name, part in table.items()}
+        return {name: _take_in_time_order(part, order) for name, part in table.items()}
     if isinstance(table, tuple):
-        return tuple(_move(part, order) for part in table)
+        return tuple(_take_in_time_order(part, order) for part in table)
     return None if table is None else take_sample_rows(table, order)
 
 
-def _dates(pandas: Any, labels: Any) -> NDArray[Any] | None:
+def _times_of_labels(pandas: Any, labels: Any) -> NDArray[Any] | None:
     """Labels as numbers that grow with time, missing ones last; None where they are not dates."""
     if labels is None or isinstance(labels, torch.Tensor):
         return None
@@ -128,7 +128,7 @@ def _dates(pandas: Any, labels: Any) -> NDArray[Any] | None:
     return np.where(index.isna(), np.iinfo(np.int64).max, index.asi8)
 
 
-def _first_of_each_group(pandas: Any, dates: NDArray[Any], groups: Any) -> NDArray[Any]:
+def _first_times_of_groups(pandas: Any, dates: NDArray[Any], groups: Any) -> NDArray[Any]:
     """(N,) the first date of the group that each row belongs to."""
     numbers, _ = pandas.factorize(np.asarray(groups, dtype=object))
     return np.asarray(pandas.Series(dates).groupby(numbers).transform("min"))

@@ -16,7 +16,7 @@ from pear.errors import ProblemError
 from pear.problem import Model, Oracle, Problem
 from pear.problem.model import problem_of_model
 from pear.problem.sample_keys import count_keyed_samples
-from pear.train.base_forecast import Correction
+from pear.train.correction import Correction
 from pear.train.fit_config import FitConfig
 from pear.train.samples.features import feature_tensors, map_features
 from pear.train.samples.memory_samples import MemorySamples
@@ -62,19 +62,19 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
         inputs = feature_tensors(seen.features)[:1] if isinstance(model, Correction) else feature_tensors(seen.features)
         places = torch.cat([part.double().flatten(1) for part in inputs], 1)
         if config.label_mixing == "each":
-            each = mix_with_each(places, seen, config.label_neighbours, config.label_own_weight)
-            costs = equal_norms(each.costs, each.weight) if config.normalise_costs else each.costs
+            each = mix_labels_with_each_neighbour(places, seen, config.label_neighbours, config.label_own_weight)
+            costs = equal_label_norms(each.costs, each.weight) if config.normalise_costs else each.costs
             return MemorySamples(each._replace(costs=costs))
         weight = torch.ones_like(labels[:, 0]) if seen.weight is None else seen.weight.to(labels)
-        labels = mix_with_neighbours(places, labels, config.label_neighbours, config.label_own_weight, weight)
+        labels = mix_labels_with_neighbours(places, labels, config.label_neighbours, config.label_own_weight, weight)
     if config.normalise_costs:
-        labels = equal_norms(labels, seen.weight)
+        labels = equal_label_norms(labels, seen.weight)
     costs = samples.costs.clone()
     costs[counted] = labels.to(costs)
     return replace(samples, all=samples.all._replace(costs=costs))
 
 
-def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
+def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
     """Mix each sample's costs with the mean costs of its nearest neighbours: ``w cᵢ + (1 − w) mean_j c_j``.
 
     Args:
@@ -88,7 +88,7 @@ def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float,
     Returns:
         (N, n).
     """
-    near = nearest_neighbours(features, count)
+    near = find_label_neighbours(features, count)
     if not near.shape[1]:
         return costs
     shares = weight[near] / weight[near].sum(1, keepdim=True)
@@ -96,11 +96,11 @@ def mix_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float,
     return own * costs + (1 - own) * mean
 
 
-def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float) -> SampleBatch:
+def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count: int, own: float) -> SampleBatch:
     """Return k samples instead of each one, with the costs ``w cᵢ + (1 − w) c_j`` for each neighbour j.
 
     Args:
-        features: (N, p) as of ``mix_with_neighbours``.
+        features: (N, p) as of ``mix_labels_with_neighbours``.
         samples: N samples without ids.
         count: k, the number of neighbours; all others where there are no more.
         own: w, the weight of the sample's own costs.
@@ -108,7 +108,7 @@ def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float
     Returns:
         N·k samples. Where samples have weights, the mean weight of the k samples is that of the sample they replace.
     """
-    near = nearest_neighbours(features, count)
+    near = find_label_neighbours(features, count)
     if not near.shape[1]:
         return samples
     costs = own * samples.costs[:, None] + (1 - own) * samples.costs[near]
@@ -120,10 +120,10 @@ def mix_with_each(features: Tensor, samples: SampleBatch, count: int, own: float
     return SampleBatch(repeated, costs.flatten(0, 1), None, weight)
 
 
-def nearest_neighbours(features: Tensor, count: int) -> Tensor:
+def find_label_neighbours(features: Tensor, count: int) -> Tensor:
     """Find the rows (N, k) of the nearest neighbours of each row of features (N, p), without the row itself."""
     total, count = len(features), min(count, len(features) - 1)
-    places, nearest = _standardise(features), []
+    places, nearest = _standardise_label_features(features), []
     for rows in torch.arange(total, device=features.device).split(max(1, _PAIRS // total)):
         apart = torch.cdist(places[rows], places)
         apart[torch.arange(len(rows), device=rows.device), rows] = torch.inf
@@ -131,7 +131,7 @@ def nearest_neighbours(features: Tensor, count: int) -> Tensor:
     return torch.cat(nearest)
 
 
-def _standardise(features: Tensor) -> Tensor:
+def _standardise_label_features(features: Tensor) -> Tensor:
     """Return (N, p) features less their mean, in units of their deviation; missing ones are taken for the mean."""
     known = features.isfinite()
     mean = torch.where(known, features, 0.0).sum(0) / known.sum(0).clamp_min(1)
@@ -140,7 +140,7 @@ def _standardise(features: Tensor) -> Tensor:
     return away / torch.where(spread > 0, spread, 1.0)
 
 
-def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
+def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
     """Divide the costs (N, n) of each sample by their norm, and multiply them by the mean norm of all samples.
 
     The factor keeps the unit of the costs. Costs that are all zero stay zero.
@@ -150,7 +150,7 @@ def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
         weight: (N,) how much each sample counts in the mean; equal if omitted.
 
     Example:
-        >>> equal_norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        >>> equal_label_norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
         tensor([[1.8000, 2.4000],
                 [0.0000, 3.0000]])
     """
@@ -159,7 +159,7 @@ def equal_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
     return torch.where(norms > 0, costs / norms * mean, costs)
 
 
-def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
+def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> None:
     """Raise ProblemError where the config asks for labels that the problem does not allow.
 
     Args:
@@ -167,7 +167,11 @@ def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
         problem: the problem of the loss; None where it has none.
         ids: the ids of the training samples; None where they have none.
     """
-    if config.label_neighbours and config.label_mixing == "each" and (ids is not None or _knows_samples(problem)):
+    if (
+        config.label_neighbours
+        and config.label_mixing == "each"
+        and (ids is not None or _labels_belong_to_samples(problem))
+    ):
         raise ProblemError(
             "label_mixing='each' trains on several samples in the place of one, and here samples have ids, or data of "
             "their own in the problem; take 'mean'"
@@ -188,7 +192,7 @@ def check_labels(config: FitConfig, problem: Any, ids: Any = None) -> None:
         )
 
 
-def _knows_samples(problem: Any) -> bool:
+def _labels_belong_to_samples(problem: Any) -> bool:
     """Whether a problem tells samples apart: it has fields per sample, or a function that takes their ids."""
     if not isinstance(problem, (Problem, Model)):
         return False

@@ -15,12 +15,12 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from pear.clock import read_clock
 from pear.errors import TrainingError
 from pear.losses import PEARLoss
-from pear.train.checkpoint import Checkpoint, load_weights
+from pear.train.checkpoint import Checkpoint
 from pear.train.compiled import LinearEpochs
 from pear.train.fit_job import FitJob
 from pear.train.flat_regret import FlatRegret
 from pear.train.history import Check, History, Progress, Reason
-from pear.train.loss_interface import accept_keys, calibrate_loss, call_loss, step_guidance
+from pear.train.model_weights import load_model_weights
 from pear.train.optimizer import STANDARDISED, make_optimizer
 from pear.train.parallel_ranks import fingerprint
 from pear.train.samples.features import call_on_features
@@ -28,6 +28,7 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.usable_samples import masks_unusable_samples
+from pear.train.training_loss import calibrate_training_loss, call_training_loss, loss_with_keys, step_training_loss
 from pear.train.validation_score import score_on_validation
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
@@ -35,7 +36,7 @@ PARTS = 8
 """The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
 
 
-def train_on_loss(
+def run_training_on_loss(
     job: FitJob,
     loss: Callable[..., Tensor],
     train: SampleSource,
@@ -70,7 +71,7 @@ def train_on_loss(
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
     finally:
-        load_weights(model, given if run.best_weights is None else run.best_weights)
+        load_model_weights(model, given if run.best_weights is None else run.best_weights)
         model.train(was_training)
         run.history.seconds = run.seconds()
         run.history.split = run.seconds_by_part()
@@ -100,7 +101,7 @@ class TrainingRun:
     ) -> None:
         self.job, self.model, self.config, self.ranks = job, job.model, job.config, job.ranks
         self.loss, self.train, self.optimizer, self.flat = loss, train, optimizer, FlatRegret(loss)
-        self.keyed_loss, self.loss_is_sum = accept_keys(loss), getattr(loss, "reduction", "mean") == "sum"
+        self.keyed_loss, self.loss_is_sum = loss_with_keys(loss), getattr(loss, "reduction", "mean") == "sum"
         self.generator, self.stopping = self.config.generator(), self.config.stopping()
         self.schedule: ReduceLROnPlateau | None = None
         if (wait := self.config.halve_after) is not None:
@@ -131,7 +132,7 @@ class TrainingRun:
             if before is not None and before.best is not None:
                 self.history.best = replace(before.best, epoch=0)
                 self.best_weights = copy.deepcopy(self.model.state_dict())
-            calibrate_loss(self.loss, self.train)
+            calibrate_training_loss(self.loss, self.train)
         if self.ranks.size > 1:
             self._copy_from_rank_0()
 
@@ -277,12 +278,14 @@ class TrainingRun:
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
-        step_guidance(self.loss)
+        step_training_loss(self.loss)
         return value
 
     def _gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
-        value = call_loss(self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum)
+        value = call_training_loss(
+            self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum
+        )
         self.flat.step()
         value.backward()
         loss, count = self.loss, len(batch.costs)

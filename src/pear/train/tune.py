@@ -27,15 +27,10 @@ from pear.train.samples.features import feature_tensors, read_features
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_rows import check_sample_rows, read_sample_rows
-from pear.train.successive_halving import (
-    Candidate,
-    CandidateRow,
-    Settings,
-    SuccessiveHalving,
-    TuneProgress,
-    multiple_of_auto,
-)
-from pear.train.time_order import sort_samples
+from pear.train.successive_halving import SuccessiveHalving, TuneProgress
+from pear.train.time_order import sort_samples_by_time
+from pear.train.training_loss import loss_smoothing_multiple
+from pear.train.tune_candidate import CandidateRow, Settings, TuneCandidate
 from pear.train.validation import describe_validation, hold_out_validation
 from pear.train.validation_score import Metric, RegretMetric
 
@@ -165,16 +160,16 @@ def tune(
     if config.start in ("race", "mse"):  # the squared error is one of the candidates
         config = replace(config, start="standardised")
     problem_of_model(problem)  # raises for anything but a Problem or a Model
-    train, held_out = _split_samples(problem, X, C, validation)
-    choices = default_candidates(problem) if candidates is None else [_read_candidate(one) for one in candidates]
+    train, held_out = _split_tune_samples(problem, X, C, validation)
+    choices = default_candidates(problem) if candidates is None else [_read_tune_candidate(one) for one in candidates]
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
-    first = _make_linear(train, seed) if model is None else model
+    first = _make_tune_model(train, seed) if model is None else model
     check_engine_name(engine)
     field = [
-        Candidate(
+        TuneCandidate(
             one,
-            _make_loss(problem, one, train.costs),
+            _make_tune_loss(problem, one, train.costs),
             copy.deepcopy(first),
             shuffled=as_method(one["method"]).shuffled,
         )
@@ -183,7 +178,7 @@ def tune(
     score = metric or RegretMetric(problem, held_out.costs, held_out.keys)
     with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
-        interrupted = SuccessiveHalving(field, opened, common, progress, began).run(_tuning_stages(len(field), config))
+        interrupted = SuccessiveHalving(field, opened, common, progress, began).run(_tune_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
@@ -195,7 +190,7 @@ def tune(
     return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
-def _read_candidate(given: Any) -> Settings:
+def _read_tune_candidate(given: Any) -> Settings:
     """The settings of a candidate, which may be a method alone.
 
     Raises:
@@ -208,13 +203,13 @@ def _read_candidate(given: Any) -> Settings:
     return settings
 
 
-def _tuning_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
+def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
     """Return (candidates, epochs in total) of every stage.
 
     Every stage ends with a regular check, so that the stages do not add checks to the history.
 
     Example:
-        >>> _tuning_stages(12, FitConfig(max_epochs=500))
+        >>> _tune_stages(12, FitConfig(max_epochs=500))
         [(12, 21), (6, 41), (3, 81), (2, 500)]
     """
     stages, epochs = [], 2 * config.check_every
@@ -224,10 +219,10 @@ def _tuning_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
     return [*stages, (count, config.max_epochs)]
 
 
-def _make_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
+def _make_tune_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
     """The loss of a candidate, calibrated on the training costs."""
     options = {name: value for name, value in settings.items() if name != "method"}
-    times = multiple_of_auto(options.get("smoothing"))
+    times = loss_smoothing_multiple(options.get("smoothing"))
     if times is not None:
         options["smoothing"] = "auto"
     loss = make_loss(settings["method"], problem, **options)
@@ -236,7 +231,7 @@ def _make_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> n
     return loss
 
 
-def _make_linear(train: MemorySamples, seed: int) -> nn.Module:
+def _make_tune_model(train: MemorySamples, seed: int) -> nn.Module:
     """A linear model whose first weights depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
@@ -245,13 +240,13 @@ def _make_linear(train: MemorySamples, seed: int) -> nn.Module:
     return make_network("linear", features.shape[1], costs.shape[1], (), seed).to(costs.device)
 
 
-def _split_samples(
+def _split_tune_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
     """Training and validation samples: the last rows are held out, or the user gives validation samples."""
     rows = count_keyed_samples(problem)
-    given, *_ = sort_samples((X, C), rows is not None)
-    samples = _read_samples(problem, given, "X and C")
+    given, *_ = sort_samples_by_time((X, C), rows is not None)
+    samples = _read_tune_samples(problem, given, "X and C")
     if not isinstance(validation, (tuple, list)):
         return hold_out_validation(samples, validation, problem)
     if rows is not None:
@@ -259,10 +254,10 @@ def _split_samples(
             f"the problem has fields of its own for {rows} samples; put the validation samples last in X, "
             "C and the problem, and pass their share as validation"
         )
-    return samples, _read_samples(problem, validation, "validation")
+    return samples, _read_tune_samples(problem, validation, "validation")
 
 
-def _read_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
+def _read_tune_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
     """Read features, costs and row numbers, where there are some; raise if shapes or row orders do not fit."""
     features, costs = (
         read_features(pair[0], f"the features of {name}"),

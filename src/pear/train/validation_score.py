@@ -15,13 +15,13 @@ from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.model import model_input_count
 from pear.problem.sample_keys import as_keys, count_keyed_samples
-from pear.train.loss_interface import accept_keys, problem_of_loss, weight_option
 from pear.train.samples.features import call_on_features
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import join_batch_keys
 from pear.train.samples.sample_rows import Keys
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.usable_samples import masks_unusable_samples
+from pear.train.training_loss import loss_weight_option, loss_with_keys, problem_of_loss
 from pear.train.validation import clean_validation, drop_unsolved_validation
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -61,8 +61,8 @@ def default_validation_score(model: nn.Module, loss: Any, validation: SampleSour
     validation = clean_validation(model, loss, validation)
     problem = problem_of_loss(loss)
     if not isinstance(problem, (Problem, Model)):
-        value = accept_keys(loss)
-        option = weight_option(validation.weight)
+        value = loss_with_keys(loss)
+        option = loss_weight_option(validation.weight)
         return validation, lambda predicted, true, keys: float(value(predicted, true, keys, **option))
     validation, outcomes = default_validation_outcomes(problem, loss, validation)
     weight = validation.weight

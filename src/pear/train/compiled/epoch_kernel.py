@@ -35,7 +35,7 @@ from pear.train.compiled.epoch_arrays import (
 
 
 @entry
-def linear_epoch(
+def run_epoch_kernel(
     regret: int,
     P: Programs,
     data: TrainingSet,
@@ -48,7 +48,7 @@ def linear_epoch(
     """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``batch_kernel.run_batch_kernel``, from ``run_batch_address``.
+        regret: the address of ``batch_kernel.run_batch_kernel``, from ``epoch_regret_address``.
         P: the programs, whose Q all samples share.
         data: the training set.
         how: strengths of injection and guidance.
@@ -66,7 +66,7 @@ def linear_epoch(
     size, done = len(here.samples.at), first
     while done * size < len(order):
         seen = min(size, len(order) - done * size)
-        count = forecast_batch(all_samples, m, here, done * size, seen)
+        count = forecast_epoch_batch(all_samples, m, here, done * size, seen)
         here.team.turn[SAMPLE] = here.team.turn[WORKER] = 0
         call_address(
             regret,
@@ -79,23 +79,23 @@ def linear_epoch(
             if results.outcome.code[i] != SOLVED:
                 return done
         for i in span(count):
-            here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero(results.exact[i]) else 0.0
+            here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero_gradient(results.exact[i]) else 0.0
         alpha = how.guidance * how.decay ** (done - first)
         for i in span(count):  # the mean over the samples that count, for each that was seen
             value = results.value[i]
             if alpha > 0.0:
-                value += add_guidance(P.sign, all_samples.table, here.samples, results, alpha, i)
+                value += add_epoch_guidance(P.sign, all_samples.table, here.samples, results, alpha, i)
             here.totals[0] += value * (seen / count)
             here.totals[1] += 1.0 if results.outcome.changes[i] == 0 else 0.0
-        collect_model_gradient(m, all_samples, here.rows, count, results.injected)
+        collect_epoch_gradient(m, all_samples, here.rows, count, results.injected)
         done += 1
         step = adam.steps + done - first
-        adam_step(m.weight, m.weight_slope, m.weight_mean, m.weight_square, adam, step)
-        adam_step(m.bias, m.bias_slope, m.bias_mean, m.bias_square, adam, step)
+        step_epoch_adam(m.weight, m.weight_slope, m.weight_mean, m.weight_square, adam, step)
+        step_epoch_adam(m.bias, m.bias_slope, m.bias_mean, m.bias_square, adam, step)
     return done
 
 
-def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
+def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
     """The address of ``batch_kernel.run_batch_kernel`` as compiled for these arguments."""
     pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
@@ -103,7 +103,7 @@ def run_batch_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int
 
 
 @inner
-def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
+def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
     """Forecast the costs of the next ``seen`` samples; returns how many of them are not left out."""
     count = 0
     for k in span(begin, begin + seen):
@@ -113,9 +113,9 @@ def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, be
             room.samples.at[count] = row if data.own else 0
             room.samples.slots[count] = data.slots[row]
             if len(data.cost_map.start) > 0:
-                forecast_mapped_costs(model, data, row, room.samples.predicted[count])
+                forecast_mapped_epoch_costs(model, data, row, room.samples.predicted[count])
             else:
-                forecast_costs(model, data.features[row], data.units, room.samples.predicted[count])
+                forecast_epoch_costs(model, data.features[row], data.units, room.samples.predicted[count])
             for j in span(len(data.units)):
                 room.samples.true[count, j] = data.true[row, j]
             count += 1
@@ -123,7 +123,7 @@ def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, be
 
 
 @inner
-def is_zero(g: Array) -> bool:
+def is_zero_gradient(g: Array) -> bool:
     """Whether every entry is zero."""
     for j in span(len(g)):  # noqa: SIM110 (a plain loop is what compiles well)
         if g[j] != 0.0:
@@ -132,7 +132,7 @@ def is_zero(g: Array) -> bool:
 
 
 @inner
-def add_guidance(
+def add_epoch_guidance(
     sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, i: int
 ) -> float:
     """Add the gradient of the guidance α F to that of sample i; returns α F.
@@ -148,7 +148,7 @@ def add_guidance(
 
 
 @inner
-def forecast(model: LinearState, x: Array, j: int) -> float:
+def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
     """Forecast value j from features (p,), in the model's precision."""
     s = model.weight[j, 0] * x[0]
     for q in span(1, len(x)):
@@ -159,19 +159,19 @@ def forecast(model: LinearState, x: Array, j: int) -> float:
 
 
 @inner
-def forecast_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
+def forecast_epoch_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
     """Forecast costs (n,) from features (p,), in the model's precision, times the units."""
     for j in span(len(model.weight)):
-        out[j] = forecast(model, x, j) * units[j]
+        out[j] = forecast_epoch_value(model, x, j) * units[j]
 
 
 @inner
-def forecast_mapped_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
+def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
     """Forecast the values of a sample, and map them to costs (n,) times the units."""
     to_costs = data.cost_map
     known = to_costs.known[row if len(to_costs.known) > 1 else 0]
     for j in span(len(model.weight)):
-        to_costs.values[j] = forecast(model, data.features[row], j)
+        to_costs.values[j] = forecast_epoch_value(model, data.features[row], j)
     for j in span(len(known)):
         total = known[j]
         for at in span(to_costs.start[j], to_costs.start[j + 1]):
@@ -181,7 +181,7 @@ def forecast_mapped_costs(model: LinearState, data: TrainingSet, row: int, out: 
 
 
 @inner
-def pull_back_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
+def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
     """Write the gradient in a sample's forecast values to ``to_costs.values``, from that in its costs."""
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0
@@ -195,7 +195,7 @@ def pull_back_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int)
 
 
 @inner
-def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
+def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
     """Compute the gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
@@ -207,7 +207,7 @@ def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, c
     for i in span(count):
         x = data.features[rows[i]]
         if mapped:
-            pull_back_costs(data.cost_map, data.units, g[i], count)
+            pull_back_epoch_costs(data.cost_map, data.units, g[i], count)
         for j in span(n):
             # rounded to the model's precision here, where the plain loop hands the gradient to the model
             if mapped:
@@ -221,7 +221,7 @@ def collect_model_gradient(model: LinearState, data: TrainingSet, rows: Array, c
 
 
 @inner
-def adam_step(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
+def step_epoch_adam(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
     """One step of Adam on a matrix."""
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)

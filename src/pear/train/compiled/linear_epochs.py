@@ -70,7 +70,7 @@ class LinearEpochs:
         samples, results = SampleCosts(*costs_room, *numbers[:2]), new_kernel_regrets(size, n, p, rows - p)
         team = kernel_threads_for_batch(size, n, rows)
         self.room = BatchBuffers(samples, results, team, numbers[2], np.zeros(3))
-        self.cost_map = _cost_map_arrays(loss.cost_map, n, self.features.dtype)
+        self.cost_map = _linear_cost_map_arrays(loss.cost_map, n, self.features.dtype)
         factor = None if loss.problem.Q is None else self.compiled_pass.shared_factor(loss.chosen_smoothing or 0.0)
         self.factor = np.zeros((0, 0, 0)) if factor is None else factor.numpy()[None]
 
@@ -146,8 +146,9 @@ class LinearEpochs:
         data = TrainingSet(*samples, table, default, self.cost_map, self.factor)
         how = LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
-            self._regret = self.kernel.run_batch_address(P, data, self.room)
-        reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
+            self._regret = self.kernel.epoch_regret_address(P, data, self.room)
+        model = self._model(state)
+        reached = int(self.kernel.run_epoch_kernel(self._regret, P, data, how, model, adam, self.room, first))
         loss.step(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
@@ -210,7 +211,7 @@ class LinearEpochs:
         return LinearState(weight, rows[0], mean, square, rows[1], rows[2], *slope)
 
 
-def _cost_map_arrays(cost_map: CostMap | None, n: int, kind: Any) -> CostMapArrays:
+def _linear_cost_map_arrays(cost_map: CostMap | None, n: int, kind: Any) -> CostMapArrays:
     """Convert a cost map to the arrays of the compiled epoch; empty ones where there is none.
 
     Args:

@@ -14,10 +14,10 @@ from pear.losses import PEARLoss
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.problem import Model, Problem
-from pear.train.base_forecast import Correction
-from pear.train.loss_interface import accept_keys
+from pear.train.correction import Correction
 from pear.train.samples.features import Features, call_on_features
 from pear.train.samples.sample_batch import SampleBatch
+from pear.train.training_loss import loss_with_keys
 
 logger = logging.getLogger("pear")
 
@@ -64,7 +64,7 @@ class DailyUpdates:
         self.network, self.problem, self.loss, self.deciding = network, problem, loss, FIRST
         self.networks = {name: copy.deepcopy(network).eval() for name in PACES}
         self.optimizers = {
-            name: _make_adam(self.networks[name], share * learning_rate, scale)
+            name: _make_update_optimizer(self.networks[name], share * learning_rate, scale)
             for name, share in PACES.items()
             if share
         }
@@ -81,13 +81,13 @@ class DailyUpdates:
         """
         self._judge(new)
         known = self.memory
-        joint = new if known is None else _join(known, new)
+        joint = new if known is None else _join_update_samples(known, new)
         self.memory = joint.only(torch.arange(len(joint.costs))[-MEMORY:])
         for rows in torch.randperm(len(new.costs), generator=generator).split(batch_size):
             batch = new.only(rows)
             if known is not None and len(rows) < batch_size:
                 some = torch.randperm(len(known.costs), generator=generator)[: batch_size - len(rows)]
-                batch = _join(known.only(some), batch)
+                batch = _join_update_samples(known.only(some), batch)
             for name, optimizer in self.optimizers.items():
                 self._step(self.networks[name], optimizer, batch)
         self._choose()
@@ -150,10 +150,10 @@ class DailyUpdates:
         assert self.memory is not None
         for group in optimizer.param_groups:
             group["lr"] = group["full_rate"] * len(self.memory.costs) / MEMORY
-        _hold_guidance(self.loss)
+        _limit_update_guidance(self.loss)
         optimizer.zero_grad()
         network.train()
-        accept_keys(self.loss)(call_on_features(network, batch.features), batch.costs, keys=None).backward()
+        loss_with_keys(self.loss)(call_on_features(network, batch.features), batch.costs, keys=None).backward()
         network.eval()
         optimizer.step()
 
@@ -172,12 +172,12 @@ class DailyUpdates:
         return paired_difference(self.lost[name][-JUDGED:], self.lost[other][-JUDGED:])
 
 
-def deviation(costs: Tensor) -> float:
+def daily_update_scale(costs: Tensor) -> float:
     """The mean absolute deviation of costs (N, k) from their columns' means; 1 where they are constant."""
     return float((costs - costs.mean(0)).abs().mean()) or 1.0
 
 
-def _make_adam(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
+def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
     """Make an Adam with the learning rate ``rate``, and ``rate`` times ``scale`` for the last linear layer.
 
     The outputs of that layer have the unit of the costs, and so have its steps. A correction of a base multiplies its
@@ -195,14 +195,14 @@ def _make_adam(network: nn.Module, rate: float, scale: float) -> torch.optim.Ada
     return optimizer
 
 
-def _hold_guidance(loss: Any) -> None:
+def _limit_update_guidance(loss: Any) -> None:
     """Keep the guidance of every ``PEARLoss`` inside a loss at a constant strength, where it has guidance."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss) and module.guidance > 0:
             module.guidance = min(module.guidance, _GUIDANCE)
 
 
-def _join(first: SampleBatch, second: SampleBatch) -> SampleBatch:
+def _join_update_samples(first: SampleBatch, second: SampleBatch) -> SampleBatch:
     """Samples after each other."""
     features: Features
     if isinstance(first.features, tuple) and isinstance(second.features, tuple):

@@ -1,4 +1,4 @@
-"""The model file of ``DecisionRegressor``: problem, weights, parameters and names, in the format of ``file_format``."""
+"""The model file of ``DecisionRegressor``: its problem, weights, parameters and names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalt
 from pear.problem.constraint_map import SIDES
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.known_map import KnownValue
-from pear.problem.problem_fields import FIELDS
-from pear.train import file_format
-from pear.train.estimator.loss_setup import make_estimator_loss
-from pear.train.estimator.networks import build_model
+from pear.problem.problem import FIELDS
+from pear.train.estimator.loss_and_config import make_estimator_loss
+from pear.train.estimator.networks import build_network
 from pear.train.estimator.partial_fit import begin_updates
 from pear.train.estimator.training_rows import TrainingRows
+from pear.train.safetensors_file import MALFORMED, read_safetensors, write_safetensors
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -44,15 +44,15 @@ _MODEL_ENTRIES = {
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
 
-def save(estimator: DecisionRegressor, path: Path) -> None:
+def write_model_file(estimator: DecisionRegressor, path: Path) -> None:
     """Write a fitted estimator to a file."""
     own = isinstance(estimator.model, nn.Module)
     content = {
-        "parameters": _estimator_parameters(estimator),
+        "parameters": _parameters_for_file(estimator),
         "own_module": type(estimator.model).__name__ if own else None,
-        "problem": _problem_content(estimator.problem),
+        "problem": _problem_for_file(estimator.problem),
         "weights": {name: _weight_for_file(name, weight) for name, weight in estimator.model_.state_dict().items()},
-        "loss_state": _loss_state(estimator),
+        "loss_state": _loss_state_for_file(estimator),
         "features": estimator.n_features_in_,
         "feature_names": _names_for_file(getattr(estimator, "feature_names_in_", None), "columns of X"),
         "columns": _names_for_file(estimator._columns, "columns of C"),
@@ -66,26 +66,26 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
     }
     if hasattr(estimator, "intervals_"):
         content["intervals"] = estimator.intervals_.content()
-    file_format.write(path, KIND, VERSION, content)
+    write_safetensors(path, KIND, VERSION, content)
 
 
-def load(
+def read_model_file(
     kind: type[Regressor], path: Path, model: nn.Module | None, base: Any, oracle: Oracle | None = None
 ) -> Regressor:
     """Read a fitted estimator from a file; ``model``, ``base`` and ``oracle`` are what the user has to give again."""
-    said = file_format.read(path, KIND, VERSION, _REMEDY)
+    said = read_safetensors(path, KIND, VERSION, _REMEDY)
     try:
-        _check_entries(said)
+        _check_file_entries(said)
         if said["problem"]["n"] > path.stat().st_size:
             raise ValueError(f"{said['problem']['n']} variables in a file of {path.stat().st_size} bytes")
-        return _restore_estimator(kind, said, path, model, base, oracle)
+        return _estimator_from_file(kind, said, path, model, base, oracle)
     except PearError:
         raise
-    except file_format.MALFORMED as error:
+    except MALFORMED as error:
         raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
 
 
-def _check_entries(said: dict[str, Any]) -> None:
+def _check_file_entries(said: dict[str, Any]) -> None:
     """Raise ValueError where the content of a file has an entry that no model file has."""
     problem = said["problem"]
     parts = (said, _ENTRIES), (problem, _PROBLEM_ENTRIES), (problem.get("model") or {}, _MODEL_ENTRIES)
@@ -94,7 +94,7 @@ def _check_entries(said: dict[str, Any]) -> None:
             raise ValueError(f"unknown entry {strange[0]!r}")
 
 
-def _restore_estimator(
+def _estimator_from_file(
     kind: type[Regressor],
     said: dict[str, Any],
     path: Path,
@@ -106,9 +106,9 @@ def _restore_estimator(
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
-    _check_base(said, path, base)
+    _check_file_base(said, path, base)
     architecture = said["parameters"].pop("model") if model is None else model
-    problem = _restore_problem(said["problem"], _check_oracle(said["problem"], path, oracle))
+    problem = _problem_from_file(said["problem"], _check_file_oracle(said["problem"], path, oracle))
     estimator = kind(problem, architecture, base=base, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
     estimator._scale = float(said["scale"])
@@ -118,8 +118,8 @@ def _restore_estimator(
     estimator._flat, estimator._long, estimator._corrects = said["flat"], said["long"], said["corrects"]
     if base is not None:
         estimator.base_ = base
-    _restore_weights(estimator, said["weights"], path)
-    _restore_loss(estimator, said["loss_state"])
+    _load_weights_from_file(estimator, said["weights"], path)
+    _load_loss_from_file(estimator, said["loss_state"])
     if "intervals" in said:
         estimator.intervals_ = CostIntervals.restore(problem, said["intervals"])
     if said["updates"] is not None and hasattr(estimator, "loss_"):
@@ -128,7 +128,7 @@ def _restore_estimator(
     return estimator
 
 
-def _check_base(said: dict[str, Any], path: Path, base: Any) -> None:
+def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
     """Raise ProblemError where the weights correct a base and none is given, or the other way round."""
     if said["corrects"] == "base" and base is None:
         raise ProblemError(
@@ -139,14 +139,14 @@ def _check_base(said: dict[str, Any], path: Path, base: Any) -> None:
         raise ProblemError(f"the weights in {path} correct no base forecaster; pass no base")
 
 
-def _estimator_parameters(estimator: DecisionRegressor) -> dict[str, Any]:
+def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
     """Return the constructor's parameters; a module is left out, and a loss that is an object becomes None."""
     given = {
-        name: _python_value(value)
+        name: _plain_value_for_file(value)
         for name, value in estimator.get_params(deep=False).items()
         if name not in ("problem", "base")
     }
-    given["hidden_layer_sizes"] = tuple(_python_value(size) for size in given["hidden_layer_sizes"])
+    given["hidden_layer_sizes"] = tuple(_plain_value_for_file(size) for size in given["hidden_layer_sizes"])
     if isinstance(estimator.model, nn.Module):
         del given["model"]
     if not isinstance(given["loss"], str):
@@ -156,7 +156,7 @@ def _estimator_parameters(estimator: DecisionRegressor) -> dict[str, Any]:
     return given
 
 
-def _python_value(value: Any) -> Any:
+def _plain_value_for_file(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -164,7 +164,7 @@ def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
     """Return column names as plain Python values that JSON can hold; raise on other types."""
     if names is None:
         return None
-    found = [_python_value(name) for name in names]
+    found = [_plain_value_for_file(name) for name in names]
     for name in found:
         if not isinstance(name, (str, int, float)):
             raise ProblemError(f"{what} must be named by strings or numbers to be written; got {name!r}: rename it")
@@ -179,7 +179,7 @@ def _weight_for_file(name: str, value: Any) -> torch.Tensor:
     return value
 
 
-def _problem_content(problem: Problem | Model) -> dict[str, Any]:
+def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
     """Return the arrays and names of a problem or model as the content of a model file."""
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if plain.phi is not None:
@@ -201,15 +201,15 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
             "cost_map": None if own is None else {"M": own.M, "names": list(own.names)},
         }
         if model.constraint_map is not None:
-            said["model"] |= _constraints_content(model.constraint_map, model.recourse)
+            said["model"] |= _constraints_for_file(model.constraint_map, model.recourse)
         if model.known_map is not None:
-            said["model"]["known_map"] = _known_content(model.known_map)
+            said["model"]["known_map"] = _known_map_for_file(model.known_map)
         if model.curvature_map is not None:
             said["model"]["curvature_map"] = {"M": model.curvature_map.M, "signs": model.curvature_map.signs}
     return said
 
 
-def _known_content(known: KnownMap) -> dict[str, Any]:
+def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
     """The names, shapes and matrices of a known map."""
     fields = ("name", "shape", "labels", "sign")
     return {
@@ -218,14 +218,14 @@ def _known_content(known: KnownMap) -> dict[str, Any]:
     }
 
 
-def _restore_known(said: dict[str, Any] | None) -> KnownMap | None:
-    """Make the known map that a result of ``_known_content`` describes; None where there is none."""
+def _known_map_from_file(said: dict[str, Any] | None) -> KnownMap | None:
+    """Make the known map that a result of ``_known_map_for_file`` describes; None where there is none."""
     if said is None:
         return None
     return KnownMap([KnownValue(**one) for one in said["values"]], **said["matrices"])
 
 
-def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
+def _constraints_for_file(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
     """The constraint map and the recourse; a price is a number, an array or a pair of these, as the user gave it."""
     said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in (*SIDES, *rows.matrices)}}
     if isinstance(recourse, Penalty):
@@ -241,8 +241,8 @@ def _price_for_file(given: Any) -> Any:
     return tuple(_price_for_file(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
 
 
-def _restore_constraints(said: dict[str, Any]) -> dict[str, Any]:
-    """Rebuild constraint map and recourse from what ``_constraints_content`` wrote; {} without a constraint map."""
+def _constraints_from_file(said: dict[str, Any]) -> dict[str, Any]:
+    """Rebuild constraint map and recourse from what ``_constraints_for_file`` wrote; {} without a constraint map."""
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
@@ -253,7 +253,7 @@ def _restore_constraints(said: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Oracle | None:
+def _check_file_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Oracle | None:
     """Return the oracle that the user gives again; None where the file holds a problem.
 
     Raises:
@@ -276,7 +276,7 @@ def _check_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Or
     return oracle
 
 
-def _restore_problem(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
+def _problem_from_file(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
     """Rebuild the problem or model that a model file describes; an oracle, if given, replaces the plain problem."""
     problem = oracle if oracle is not None else Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
@@ -292,13 +292,13 @@ def _restore_problem(said: dict[str, Any], oracle: Oracle | None) -> Problem | M
         cost_map=None if own is None else CostMap(own["M"], known, own["names"]),
         layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
-        known_map=_restore_known(model.get("known_map")),
+        known_map=_known_map_from_file(model.get("known_map")),
         curvature_map=CurvatureMap(**model["curvature_map"]) if "curvature_map" in model else None,
-        **_restore_constraints(model),
+        **_constraints_from_file(model),
     )
 
 
-def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
+def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
     """Make a model of the right shape, and load the weights of the file."""
     if isinstance(estimator.model, str):  # no layer is made that is wider than the weights in the file
         asked = [estimator.n_features_in_, *(estimator.hidden_layer_sizes if estimator.model == "mlp" else ())]
@@ -309,7 +309,7 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
     features = torch.zeros(1, estimator.n_features_in_, dtype=like.dtype)
     zeros = torch.zeros(1, 1, dtype=like.dtype)
     rows = TrainingRows(features, zeros, None if estimator._corrects is None else zeros)
-    estimator.model_ = build_model(estimator, rows)
+    estimator.model_ = build_network(estimator, rows)
     try:
         estimator.model_.load_state_dict(weights)
     except RuntimeError as error:
@@ -317,13 +317,13 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
     estimator.model_.eval()
 
 
-def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
+def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
     """Return the state of PEAR's loss, with which training can continue; None for other losses."""
     loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
 
-def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
+def _load_loss_from_file(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
     """Restore the loss in the state that it had after training.
 
     A loss that the user passed as an object is not in the file. Neither is the loss of a model with known values,

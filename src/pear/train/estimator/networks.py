@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.problem.model import model_input_count
-from pear.train.base_forecast import Correction, typical_error
-from pear.train.estimator.loss_setup import seed_of
+from pear.train.correction import Correction, correction_scale
+from pear.train.estimator.loss_and_config import config_seed
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = ("linear", "mlp")
 
 
-class Standardise(nn.Module):
+class NetworkStandardisation(nn.Module):
     """Shifts and scales features to mean 0 and deviation 1 on the training rows; constant columns become 0.
 
     Args:
@@ -33,7 +33,7 @@ class Standardise(nn.Module):
         mean, factor: (p,) buffers: ``(x − mean) · factor``.
 
     Example:
-        >>> Standardise(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))(torch.tensor([[1.0, 9.0]]))
+        >>> NetworkStandardisation(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))(torch.tensor([[1.0, 9.0]]))
         tensor([[-1.,  0.]])
     """
 
@@ -81,7 +81,7 @@ class SharedNetwork(nn.Module):
         return values.reshape(shape)
 
 
-class StandardisedModel(nn.Sequential):
+class StandardisedNetwork(nn.Sequential):
     """The standardisation of features, followed by a network; the network also gets further inputs as they come."""
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], se
     return nn.Sequential(*between, layers[-1])
 
 
-def build_model(estimator: DecisionRegressor, rows: TrainingRows) -> StandardisedModel:
+def build_network(estimator: DecisionRegressor, rows: TrainingRows) -> StandardisedNetwork:
     """Make the standardisation of these rows' features, followed by the untrained network.
 
     The network is shared by the rows of a group where the table is a long one, and a correction where there are
@@ -131,11 +131,11 @@ def build_model(estimator: DecisionRegressor, rows: TrainingRows) -> Standardise
     else:
         outputs = 1 if estimator._long else model_input_count(estimator.problem)
         sizes = features.shape[-1], outputs, tuple(estimator.hidden_layer_sizes)
-        network = make_network(estimator.model, *sizes, seed_of(estimator.random_state)).to(features)
-        scaled = Standardise(features)
+        network = make_network(estimator.model, *sizes, config_seed(estimator.random_state)).to(features)
+        scaled = NetworkStandardisation(features)
     network = SharedNetwork(network) if estimator._long else network
     if rows.offset is None:
-        return StandardisedModel(scaled, network)
-    corrected = Correction(network, typical_error(rows.offset, rows.costs)).to(features)
+        return StandardisedNetwork(scaled, network)
+    corrected = Correction(network, correction_scale(rows.offset, rows.costs)).to(features)
     corrected.check_start(scaled(features[:1]))
-    return StandardisedModel(scaled, corrected)
+    return StandardisedNetwork(scaled, corrected)

@@ -10,21 +10,21 @@ import torch
 from pear.errors import ProblemError
 from pear.problem.pandas_data import check_pandas_rows
 from pear.problem.sample_keys import count_keyed_samples
-from pear.train.estimator.daily_updates import DailyUpdates, deviation
-from pear.train.estimator.loss_setup import fit_config, make_estimator_loss, seed_of
-from pear.train.estimator.networks import build_model
+from pear.train.estimator.daily_updates import DailyUpdates, daily_update_scale
+from pear.train.estimator.loss_and_config import config_seed, estimator_config, make_estimator_loss
+from pear.train.estimator.networks import build_network
 from pear.train.estimator.training_rows import read_training_rows
-from pear.train.loss_interface import accept_keys, step_guidance
 from pear.train.optimizer import make_optimizer
 from pear.train.sample_order import shuffled
 from pear.train.samples.features import call_on_features
 from pear.train.samples.sample_batch import SampleBatch
+from pear.train.training_loss import loss_with_keys, step_training_loss
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
 
-def learn_more(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
+def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
     """Learn from new rows: X, y, groups and base_forecast, by name.
 
     Raises:
@@ -42,14 +42,14 @@ def learn_more(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
     if not hasattr(estimator, "loss_"):  # that of a model file may have been an object, which the file does not hold
         estimator.loss_ = make_estimator_loss(estimator, problem, rows.costs)
     if fresh:
-        estimator.model_, estimator._scale = build_model(estimator, rows), deviation(rows.costs)
+        estimator.model_, estimator._scale = build_network(estimator, rows), daily_update_scale(rows.costs)
     done = getattr(estimator, "n_iter_", 0)
     new, generator = (
         rows.batch(estimator.model_[0]),
-        torch.Generator().manual_seed(seed_of(estimator.random_state) + done),
+        torch.Generator().manual_seed(config_seed(estimator.random_state) + done),
     )
     if fresh or hasattr(estimator, "_optimizer"):
-        _train_one_epoch(estimator, new, generator, fresh)
+        _partial_fit_one_epoch(estimator, new, generator, fresh)
     else:
         if not hasattr(estimator, "updates_"):
             estimator.updates_ = begin_updates(estimator)
@@ -64,12 +64,14 @@ def begin_updates(estimator: DecisionRegressor) -> DailyUpdates:
     return DailyUpdates(network, estimator.problem, estimator.loss_, rate, estimator._scale)
 
 
-def _train_one_epoch(estimator: DecisionRegressor, new: SampleBatch, generator: torch.Generator, fresh: bool) -> None:
+def _partial_fit_one_epoch(
+    estimator: DecisionRegressor, new: SampleBatch, generator: torch.Generator, fresh: bool
+) -> None:
     """Train on every sample once, at the full learning rate."""
-    network, loss = estimator.model_[1], accept_keys(estimator.loss_)
+    network, loss = estimator.model_[1], loss_with_keys(estimator.loss_)
     if not hasattr(estimator, "_optimizer"):
         decides = hasattr(estimator.loss_, "problem")
-        samples = new.features, new.costs, fit_config(estimator)
+        samples = new.features, new.costs, estimator_config(estimator)
         estimator._optimizer = make_optimizer(network, *samples, keep=not fresh, typical=decides)
     network.train()
     for some in shuffled(len(new.costs), generator).split(estimator.batch_size):
@@ -77,5 +79,5 @@ def _train_one_epoch(estimator: DecisionRegressor, new: SampleBatch, generator: 
         estimator._optimizer.zero_grad()
         loss(call_on_features(network, batch.features), batch.costs, keys=None).backward()
         estimator._optimizer.step()
-        step_guidance(estimator.loss_)
+        step_training_loss(estimator.loss_)
     network.eval()

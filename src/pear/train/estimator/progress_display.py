@@ -13,7 +13,7 @@ logger = logging.getLogger("pear")
 
 
 @contextmanager
-def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
+def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A context with a progress callback for ``fit``, or with None where nothing is to be shown."""
     if not verbose:
         yield None
@@ -32,7 +32,7 @@ def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
             yield show
 
 
-def show_end(verbose: bool, history: History) -> None:
+def display_choice(verbose: bool, history: History) -> None:
     """Say once what a run has chosen and why, in a line below the bar; ``fit`` has said it in the log."""
     if verbose and history.choice and find_spec("rich") is not None:
         from rich.console import Console

@@ -17,30 +17,25 @@ from pear.problem import Model, Oracle, Problem
 from pear.problem.pandas_data import check_pandas_rows
 from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator import model_file
-from pear.train.estimator.daily_updates import deviation
-from pear.train.estimator.loss_setup import describe_method, fit_config, make_estimator_loss
-from pear.train.estimator.networks import build_model
-from pear.train.estimator.partial_fit import learn_more
-from pear.train.estimator.progress_display import show_end, show_progress
-from pear.train.estimator.regret_scorer import minus_regret
+from pear.train.estimator.daily_updates import daily_update_scale
+from pear.train.estimator.estimator_tables import decision_table, forecast_table, read_table_weights
+from pear.train.estimator.loss_and_config import describe_loss_method, estimator_config, make_estimator_loss
+from pear.train.estimator.networks import build_network
+from pear.train.estimator.partial_fit import partial_fit_estimator
+from pear.train.estimator.progress_display import display_choice, display_progress
+from pear.train.estimator.regret_scorer import score_regret
 from pear.train.estimator.rows_to_decide import (
     RowsToDecide,
     calibrated_intervals,
     decide_within_bounds,
-    decision_table,
-    forecast_rows,
-    forecast_table,
+    forecast_rows_to_decide,
+    problem_to_decide,
     read_rows_to_decide,
 )
-from pear.train.estimator.training_rows import (
-    problem_of_rows,
-    problem_to_decide,
-    read_row_weights,
-    read_training_rows,
-)
+from pear.train.estimator.training_rows import problem_of_training_rows, read_training_rows
 from pear.train.fit import fit
-from pear.train.loss_interface import problem_of_loss
-from pear.train.time_order import describe_order, sort_tables
+from pear.train.time_order import describe_time_order, sort_tables_by_time
+from pear.train.training_loss import problem_of_loss
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -192,7 +187,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """
         tables = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "sample_weight": sample_weight}
         check_pandas_rows({**tables, "known": known})
-        given, order = sort_tables(tables)
+        given, order = sort_tables_by_time(tables)
         own, held_out, given = count_keyed_samples(self.problem), None, {**given, "known": known}
         rows = read_training_rows(self, given, least=2 if validation is None else 1)
         rows = rows.with_known_in(order if own is None else None)
@@ -202,10 +197,14 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             named = validation if isinstance(validation, Mapping) else dict(zip(("X", "y"), validation, strict=True))
             check_pandas_rows(named)
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
-        problem = problem_of_rows(self.problem, rows, held_out)
-        config, model, loss = fit_config(self), build_model(self, rows), make_estimator_loss(self, problem, rows.costs)
+        problem = problem_of_training_rows(self.problem, rows, held_out)
+        config, model, loss = (
+            estimator_config(self),
+            build_network(self, rows),
+            make_estimator_loss(self, problem, rows.costs),
+        )
         scaled, network = model
-        with show_progress(self.verbose) as progress:
+        with display_progress(self.verbose) as progress:
             split = self.validation_fraction if held_out is None else held_out.samples(scaled, after=len(rows.costs))
             metric = None if problem_of_loss(loss) is not None else self._regret
             train = rows.training_samples(scaled, None if own is None else order)
@@ -214,10 +213,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 "validation_weight": None if held_out is None else held_out.weight,
             }
             history = fit(network, loss, train, split, metric, config, progress=progress, **weights)
-        show_end(self.verbose, history)
-        notes = [describe_order(order is not None), history.note, self._base_note, describe_method(self)]
+        display_choice(self.verbose, history)
+        notes = [describe_time_order(order is not None), history.note, self._base_note, describe_loss_method(self)]
         history.note = "; ".join(filter(None, notes))
-        self.model_, self.loss_, self.history_, self._scale = model.eval(), loss, history, deviation(rows.costs)
+        self.model_, self.loss_, self.history_, self._scale = (
+            model.eval(),
+            loss,
+            history,
+            daily_update_scale(rows.costs),
+        )
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self
@@ -234,7 +238,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
         """
-        learn_more(self, {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast})
+        partial_fit_estimator(self, {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast})
         return self
 
     def predict(self, X: Any, *, base_forecast: Any = None) -> Any:
@@ -248,7 +252,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             A DataFrame or, of a long table, a Series, where the costs of ``fit`` were one, with the index of X where X
             is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
         """
-        return forecast_table(self, forecast_rows(self, X, base_forecast), X)
+        return forecast_table(self, forecast_rows_to_decide(self, X, base_forecast), X)
 
     def decide(
         self,
@@ -324,8 +328,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """
         check_pandas_rows({"X": X, "sample_weight": sample_weight})
         rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
-        weight = read_row_weights(sample_weight, rows.size, rows.table)
-        return minus_regret(rows.problem, rows.values, rows.true, weight)
+        weight = read_table_weights(sample_weight, rows.size, rows.table)
+        return score_regret(rows.problem, rows.values, rows.true, weight)
 
     def rows_to_decide(
         self,
@@ -338,7 +342,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
     ) -> RowsToDecide:
         """The problem, the forecasts and, with ``y``, the true values of these rows; arguments as for ``score``."""
-        predicted = forecast_rows(self, X, base_forecast, y=y, groups=groups, known=known)
+        predicted = forecast_rows_to_decide(self, X, base_forecast, y=y, groups=groups, known=known)
         return read_rows_to_decide(self, predicted, y, problem, groups, known)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -349,7 +353,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         as an object, the base, or the function of an ``Oracle``. Of a module of your own it holds the weights alone.
         """
         check_is_fitted(self, "model_")
-        model_file.save(self, Path(path))
+        model_file.write_model_file(self, Path(path))
 
     @classmethod
     def load(
@@ -371,7 +375,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             DataError: the file is not there, is not a model file, is cut off, or was altered.
             ProblemError: the file needs a module, a base or an oracle, or another one.
         """
-        return model_file.load(cls, Path(path), model, base, oracle)
+        return model_file.read_model_file(cls, Path(path), model, base, oracle)
 
     def _forget(self) -> None:
         """Drop the results of an earlier training, so that a fit that fails leaves no model."""

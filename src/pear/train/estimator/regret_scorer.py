@@ -14,7 +14,7 @@ from pear.problem.sample_keys import count_keyed_samples
 from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_tensor
 
 
-def minus_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
+def score_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
     """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1; weighted by ``weight`` (N,)."""
     values, came_true = (
         read_sample_values(problem, predicted, "the predictions"),
@@ -47,7 +47,7 @@ class RegretScorer:
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
         """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
         check_pandas_rows({"X": X, "C": C})
-        return minus_regret(self.problem, estimator.predict(X), C)
+        return score_regret(self.problem, estimator.predict(X), C)
 
     def __repr__(self) -> str:
         return f"regret_scorer({self.problem})"

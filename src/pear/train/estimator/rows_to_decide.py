@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,57 +12,23 @@ from pear.errors import ProblemError
 from pear.intervals.bounded_decisions import BoundedDecisions
 from pear.intervals.cost_intervals import CostIntervals
 from pear.problem import Model, Problem
-from pear.problem.model import problem_of_model
-from pear.problem.pandas_data import check_pandas_rows, is_pandas_frame
-from pear.train.estimator.training_rows import (
-    Array,
-    check_columns,
-    forecast_offset,
-    problem_to_decide,
-    read_groups,
-    true_values,
+from pear.problem.known_samples import fill_known_samples
+from pear.problem.model import model_input_count, problem_of_model
+from pear.problem.pandas_data import check_pandas_rows
+from pear.problem.sample_keys import count_keyed_samples
+from pear.train.estimator.base_offset import base_offset
+from pear.train.estimator.estimator_tables import (
+    check_table_columns,
+    decision_columns,
+    decision_table,
+    read_table_groups,
+    read_table_values,
 )
-from pear.train.long_table import LongTable
+from pear.train.long_table import Array, LongTable
 from pear.train.samples.sample_rows import sample_rows_to_tensor
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
-
-
-def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Names of the n variables: those of a ``Model``, or else of the cost columns, or else x0, x1 and so on."""
-    if isinstance(problem, Model):
-        return problem.variables
-    return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
-
-
-def forecast_table(estimator: DecisionRegressor, values: np.ndarray[Any, Any], X: Any) -> Any:
-    """Forecasts (N, k) of rows X in the form of the costs of ``fit``: a DataFrame, a Series, or an array."""
-    if estimator._columns is not None and estimator._flat:
-        return as_series(values, X, estimator._columns[0])
-    if estimator._columns is not None:
-        return as_table(values[:, None] if estimator._long else values, X, estimator._columns)
-    return values[:, 0] if estimator._flat and not estimator._long else values
-
-
-def as_table(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) -> Any:
-    """A DataFrame with these columns, and with the index of ``like`` where that is a DataFrame."""
-    import pandas
-
-    return pandas.DataFrame(values, index=like.index if is_pandas_frame(like) else None, columns=list(columns))
-
-
-def as_series(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
-    """A Series of this name, and with the index of ``like`` where that is a DataFrame."""
-    return as_table(values[:, None], like, (name,))[name]
-
-
-def as_group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Sequence[Any]) -> Any:
-    """A DataFrame with a row for each group, whose index are the ids of the groups."""
-    import pandas
-
-    index = pandas.Index(list(groups.ids), name=groups.name)
-    return pandas.DataFrame(values, index=index, columns=list(columns))
 
 
 class RowsToDecide(NamedTuple):
@@ -84,14 +49,14 @@ class RowsToDecide(NamedTuple):
     size: int
 
 
-def forecast_rows(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
+def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
     """Predicted values (N, k), or (N·k,) of a long table; what comes beside X must have its index."""
     from sklearn.utils.validation import check_is_fitted, validate_data
 
     check_is_fitted(estimator, "model_")
     check_pandas_rows({"X": X, "base_forecast": base_forecast, **beside})
     rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32])
-    like, offset = next(estimator.model_.parameters()), forecast_offset(estimator, X, base_forecast)
+    like, offset = next(estimator.model_.parameters()), base_offset(estimator, X, base_forecast)
     others = () if offset is None else (torch.from_numpy(offset).to(like),)
     estimator.model_.eval()
     with torch.no_grad():
@@ -112,22 +77,13 @@ def read_rows_to_decide(
         groups: the groups of a long table, or None.
         known: their known data, or None.
     """
-    table = read_groups(estimator, groups, len(predicted))
+    table = read_table_groups(estimator, groups, len(predicted))
     values = predicted if table is None else table.gather(predicted)
     own = problem_to_decide(estimator.problem, problem, known, values)
     if y is not None:
-        check_columns(estimator, y)
-    true = None if y is None else true_values(estimator, y, table)
+        check_table_columns(estimator, y)
+    true = None if y is None else read_table_values(estimator, y, table)
     return RowsToDecide(own, sample_rows_to_tensor(own, values), true, table, len(predicted))
-
-
-def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
-    """Decisions (N, n) as a DataFrame where X is one or the costs were one; otherwise the array."""
-    if not is_pandas_frame(X) and estimator._columns is None:
-        return decisions
-    if table is not None:
-        return as_group_table(decisions, table, variable_names(estimator.problem, None))
-    return as_table(decisions, X, variable_names(estimator.problem, estimator._columns))
 
 
 def decide_within_bounds(estimator: DecisionRegressor, X: Any, rows: RowsToDecide, level: float) -> BoundedDecisions:
@@ -145,7 +101,7 @@ def decide_within_bounds(estimator: DecisionRegressor, X: Any, rows: RowsToDecid
         )
     found = intervals.bounds(rows.values, level, problem=rows.problem)
     table = decision_table(estimator, found.decisions, X, rows.table)
-    names = variable_names(estimator.problem, None if rows.table is not None else estimator._columns)
+    names = decision_columns(estimator.problem, None if rows.table is not None else estimator._columns)
     return BoundedDecisions(table, found.planned, found.lower, found.upper, found.level, found.of, names)
 
 
@@ -175,3 +131,26 @@ def calibrated_intervals(
         raise ProblemError("intervals are those of another problem; pass the one that the estimator has")
     assert rows.true is not None
     return made.calibrate(rows.values, np.asarray(rows.true, dtype=np.float64), problem=rows.problem, append=append)
+
+
+def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known: Any, values: Any) -> Problem | Model:
+    """The problem to decide some rows by: the estimator's or the caller's, with the known data of these rows.
+
+    Args:
+        own: the problem of the estimator.
+        given: the caller's, for rows with fields of their own, or None.
+        known: the known data of the rows, or None.
+        values: (N, k) predicted values of the rows.
+    """
+    rows = count_keyed_samples(own)
+    if given is None and rows is not None:
+        raise ProblemError(
+            f"the problem has fields of its own for the {rows} rows of fit, and nobody says what those of "
+            "other rows are; pass problem=…, with a row for each of X"
+        )
+    if given is not None and model_input_count(given) != model_input_count(own):
+        raise ProblemError(
+            f"the problem given takes {model_input_count(given)} values, and {model_input_count(own)} are predicted"
+        )
+    found: Problem | Model = fill_known_samples(own if given is None else given, known, values)
+    return found

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pear.train.racing.trajectory import Trajectory, Weights
+from pear.train.model_weights import Weights
+from pear.train.racing.trajectory import Trajectory
 
 PATIENCE = 2
 """A contender leaves after this many stages in a row that do not improve on its best one."""

@@ -6,26 +6,24 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pear.losses.mse import MSELoss
-from pear.train.checkpoint import load_weights
 from pear.train.fit_job import FitJob
 from pear.train.history import History
-from pear.train.loss_interface import calibrate_loss
+from pear.train.model_weights import load_model_weights
 from pear.train.output_layer import has_fresh_output_layer, trains_output_layer_alone
 from pear.train.racing.feature_units import FeatureUnits
-from pear.train.racing.judge import Losses
 from pear.train.racing.race import STAGE, Race
-from pear.train.racing.race_folds import RaceFold, make_race_folds
+from pear.train.racing.race_folds import decides_better_than_constant, make_race_folds
 from pear.train.racing.race_history import write_race_history
-from pear.train.racing.race_row import CAUTION
-from pear.train.racing.squared_error_start import GivenStart, NetworkStart, RidgeStart, Start
+from pear.train.racing.race_start import GivenRaceStart, NetworkRaceStart, RaceStart, RidgeRaceStart
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.training_labels import training_labels
+from pear.train.training_loss import calibrate_training_loss
 from pear.train.validation_score import Score
 
 
@@ -46,11 +44,11 @@ def fit_by_race(
             last two cases the winner is trained again on all samples.
         score: the user's own metric; None for the regret.
     """
-    ended = _ended_race(job)
+    ended = _load_ended_race(job)
     if ended is not None:
         return ended
     labelled = training_labels(train, job.config, job.model)
-    calibrate_loss(loss, labelled)
+    calibrate_training_loss(loss, labelled)
     counted, model = dict(getattr(loss, "seconds", {})), job.model
     look = labelled.finite().look()
     fresh = (
@@ -62,45 +60,37 @@ def fit_by_race(
         validation = units.standardise(validation) if isinstance(validation, MemorySamples) else validation
         job = replace(job, model=copy.deepcopy(model))
         if not fresh:
-            load_weights(job.model, units.enter(model.state_dict()))
+            load_model_weights(job.model, units.enter(model.state_dict()))
     folds, whole = make_race_folds(job, loss, train, validation, score)
     if fresh is None:
-        fresh = not _decides_better_than_constant(job.model, folds)
+        fresh = not decides_better_than_constant(job.model, folds)
         if fresh and units is not None:
-            load_weights(job.model, model.state_dict())  # drawn for features of size one, which it gets
-    start = _find_start(job, train) if fresh else GivenStart(job.model)
+            load_model_weights(job.model, model.state_dict())  # drawn for features of size one, which it gets
+    start = _choose_race_start(job, train) if fresh else GivenRaceStart(job.model)
     contest = None if isinstance(loss, MSELoss) else loss  # the start is the squared error itself
-    race = Race(job, contest, folds, whole, start, fresh=not isinstance(start, GivenStart))
-    if isinstance(start, NetworkStart):
+    race = Race(job, contest, folds, whole, start, fresh=not isinstance(start, GivenRaceStart))
+    if isinstance(start, NetworkRaceStart):
         start.progress = race.progress
     weights = race.run()
-    load_weights(model, weights if units is None else units.leave(weights))
+    load_model_weights(model, weights if units is None else units.leave(weights))
     history = write_race_history(race, loss, counted)
     if history.stopped in ("patience", "max_epochs"):
         race.save_end(dict(model.state_dict()), history.as_dict())
     return history
 
 
-def _ended_race(job: FitJob) -> History | None:
+def _load_ended_race(job: FitJob) -> History | None:
     """Load the end of a race from the checkpoint; None where there is none, or where more epochs are allowed now."""
     found = job.ranks.content_of_rank_0("the end of the race", lambda: job.file.content(STAGE).get("end", {}))
     if not found or (found["history"]["stopped"] == "max_epochs" and found["max_epochs"] < job.config.max_epochs):
         return None
-    load_weights(job.model, found["weights"])
+    load_model_weights(job.model, found["weights"])
     return History.from_dict(found["history"])
 
 
-def _find_start(job: FitJob, train: SampleSource) -> Start:
+def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
     """Choose how a fresh model is fitted to the squared error: in closed form if it is linear, else by training."""
     look = train.finite().look()
     if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
-        return RidgeStart(job.model)
-    return NetworkStart(job)
-
-
-def _decides_better_than_constant(model: nn.Module, folds: list[RaceFold]) -> bool:
-    """Whether a model surely decides better than a constant forecast, and thus has learnt something."""
-    own = Losses.join([fold.judge(model.state_dict()) for fold in folds])
-    constant = Losses.join([fold.of_constant() for fold in folds])
-    found = own.less(constant)
-    return found.mean + CAUTION * found.standard_error < 0
+        return RidgeRaceStart(job.model)
+    return NetworkRaceStart(job)

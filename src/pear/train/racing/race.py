@@ -6,7 +6,7 @@ so on, as long as that helps, and after each stage the average of their weights 
 also tried at a half and a quarter of its way from the start. All are judged on the same held-out samples, as pairs with
 the start: the winner has the lowest difference plus one and a half standard errors (``CAUTION``). They are the price of
 looking at many; a contender that is not clearly better than the start does not replace it. Where each decision is a
-search among integers, a ``Screen`` chooses what is judged.
+search among integers, a ``RelaxationScreen`` chooses what is judged.
 
 The samples are held out by cross-validation, and the winner is trained again on all of them; or the user gives samples
 to validate on, and the winner is taken as it is.
@@ -23,21 +23,23 @@ from typing import Any
 from torch import Tensor, nn, optim
 
 from pear.errors import TrainingError
-from pear.train.file_format import MALFORMED
 from pear.train.fit_job import FitJob
-from pear.train.hidden_states import RandomStates, load_warm_starts, save_warm_starts
 from pear.train.history import Check
+from pear.train.model_weights import Weights, mix_model_weights
 from pear.train.optimizer import make_optimizer
 from pear.train.output_layer import standardise_output_layer
 from pear.train.racing.contender import Contender
-from pear.train.racing.judge import Losses
+from pear.train.racing.held_out_judge import HeldOutLosses
 from pear.train.racing.race_folds import RaceFold
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.race_row import RaceRow
-from pear.train.racing.screen import FINALISTS, Screen
-from pear.train.racing.squared_error_start import NetworkStart, Start
-from pear.train.racing.trajectory import Trajectory, Weights, loss_schedule, mix_weights
+from pear.train.racing.race_start import NetworkRaceStart, RaceStart
+from pear.train.racing.relaxation_screen import FINALISTS, RelaxationScreen
+from pear.train.racing.trajectory import Trajectory
+from pear.train.random_states import RandomStates
+from pear.train.safetensors_file import MALFORMED
 from pear.train.samples.sample_source import SampleSource
+from pear.train.training_loss import load_loss_warm_starts, save_loss_schedule, save_loss_warm_starts
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
 FIRST_STAGE = 8
@@ -75,7 +77,7 @@ class Race:
         loss: Callable[..., Tensor] | None,
         folds: Sequence[RaceFold],
         whole: SampleSource | None,
-        start: Start,
+        start: RaceStart,
         fresh: bool,
     ) -> None:
         self.job, self.loss, self.folds, self.whole, self.start, self.fresh = job, loss, folds, whole, start, fresh
@@ -85,11 +87,11 @@ class Race:
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
         self._start_seconds = 0.0  # of the start's training on all samples
-        self._start_losses: Losses | None = None  # of the best stage of a network's start
+        self._start_losses: HeldOutLosses | None = None  # of the best stage of a network's start
         self._first_fold: Weights = {}  # the winner's weights there
-        self._schedule = loss_schedule(loss)  # every training begins with it
+        self._schedule = save_loss_schedule(loss)  # every training begins with it
         self._random = RandomStates(job.model)
-        self._screen: Screen | None = None
+        self._screen: RelaxationScreen | None = None
         self._saved: dict[str, Any] = {}  # the states of contenders in a checkpoint
         self._content: dict[str, Any] = {}  # of the last checkpoint
 
@@ -125,7 +127,7 @@ class Race:
 
     def _run_start(self) -> None:
         """Find the first weights in every fold and judge them; judge a constant forecast too if there is time."""
-        if isinstance(self.start, NetworkStart):
+        if isinstance(self.start, NetworkRaceStart):
             self.starts = self._run_network_start(self.start)
         else:
             self.starts = [self.start.weights(fold.train) for fold in self.folds]
@@ -136,7 +138,7 @@ class Race:
         found = self._judge_in_time("the constant forecast", lambda: [fold.of_constant() for fold in self.folds])
         self.constant = math.nan if found is None else found.metric
 
-    def _run_network_start(self, start: NetworkStart) -> list[Weights]:
+    def _run_network_start(self, start: NetworkRaceStart) -> list[Weights]:
         """Train networks on the squared error for the number of epochs with the lowest metric; returns the weights."""
         network = Contender("squared error", [start.trajectory(fold.train) for fold in self.folds])
         try:
@@ -171,7 +173,7 @@ class Race:
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
         """Train correction and fresh model stage by stage, then try parts of the correction."""
         self.progress.part = "loss"
-        self._screen = Screen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
+        self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
         if self._screen is not None and "screen" in self._saved:
             self._screen.restore(self._saved.pop("screen"))
         correction = self._contender("correction", loss, self.starts)
@@ -184,7 +186,7 @@ class Race:
         self._run_stages(field)
         self.progress.stopped = "patience" if all(one.is_out for one in field) else "max_epochs"
         for share in SHARES:
-            mixed = [mix_weights(*pair, share) for pair in zip(self.starts, correction.best_weights, strict=True)]
+            mixed = [mix_model_weights(*pair, share) for pair in zip(self.starts, correction.best_weights, strict=True)]
             self.progress.seconds_left(self._reserve(correction.trajectories[0], correction.best_epochs))
             self._compare(correction.name, correction.best_epochs, share, mixed)
 
@@ -207,7 +209,7 @@ class Race:
         for one in field:
             if one.name in self._saved:
                 one.restore(self._saved.pop(one.name))
-        for epochs in stages(self.job.config.max_epochs):
+        for epochs in race_stages(self.job.config.max_epochs):
             for one in field:
                 if one.is_out or one.epochs >= epochs:
                     continue
@@ -242,7 +244,7 @@ class Race:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
-    def _judge(self, weights: Sequence[Weights], always: bool = False, screened: bool = False) -> Losses:
+    def _judge(self, weights: Sequence[Weights], always: bool = False, screened: bool = False) -> HeldOutLosses:
         """Judge the weights of all folds on their held-out samples.
 
         Args:
@@ -264,12 +266,14 @@ class Race:
         self.progress.note_metric(found.metric)
         return found
 
-    def _judge_in_time(self, place: str, judge: Callable[[], list[Losses]], always: bool = False) -> Losses | None:
+    def _judge_in_time(
+        self, place: str, judge: Callable[[], list[HeldOutLosses]], always: bool = False
+    ) -> HeldOutLosses | None:
         """Judge and join the losses of all folds; None where time runs out, which ``always`` prevents."""
 
-        def judged() -> Losses | None:
+        def judged() -> HeldOutLosses | None:
             left = None if always else seconds_left_to_validate(self.job.config.time_cap, self.progress.seconds())
-            return validate_in_time(left, lambda: Losses.join(judge()))
+            return validate_in_time(left, lambda: HeldOutLosses.join(judge()))
 
         with self.progress.judged():
             return self.job.ranks.from_rank_0(place, judged)
@@ -305,7 +309,7 @@ class Race:
         trajectory.train_to(winner.epochs, self.progress.seconds_left(), self.progress.after_epoch)
         if not trajectory.finished:
             raise RaceEndedError("time_cap")
-        return mix_weights(start, trajectory.average, winner.share)
+        return mix_model_weights(start, trajectory.average, winner.share)
 
     def _save(self, field: list[Contender]) -> None:
         """Write a checkpoint of the race, with these contenders."""
@@ -318,7 +322,7 @@ class Race:
             "contenders": {one.name: one.state() for one in field},
             "screen": None if self._screen is None else self._screen.state(),
             "random": self._random.drawn(),
-            "samples": save_warm_starts(self.loss),
+            "samples": save_loss_warm_starts(self.loss),
         }
         if self.rows:
             content |= {
@@ -327,7 +331,7 @@ class Race:
                 "constant": self.constant,
                 "starts": self.starts,
                 "starting": asdict(self.starting),
-                "epochs": self.start.epochs if isinstance(self.start, NetworkStart) else 0,
+                "epochs": self.start.epochs if isinstance(self.start, NetworkRaceStart) else 0,
                 "first fold": self._first_fold,
                 "sentence": self.start.sentence,
             }
@@ -363,24 +367,24 @@ class Race:
         self._saved, self._content = dict(said["contenders"]), dict(said)
         if said.get("screen") is not None:
             self._saved["screen"] = said["screen"]
-        load_warm_starts(self.loss, said["samples"])
+        load_loss_warm_starts(self.loss, said["samples"])
         if "rows" in said:
             self.rows = [RaceRow.from_dict(row) for row in said["rows"]]
             self.checks = [Check.from_dict(check) for check in said["checks"]]
             self.constant, self.starts = float(said["constant"]), list(said["starts"])
-            self.starting, self._first_fold = Losses(**said["starting"]), said["first fold"]
+            self.starting, self._first_fold = HeldOutLosses(**said["starting"]), said["first fold"]
             self.epochs, self.start.sentence = self.winner.epochs, str(said["sentence"])
-            if isinstance(self.start, NetworkStart):
+            if isinstance(self.start, NetworkRaceStart):
                 self.start.note_epochs(int(said["epochs"]))
         self.progress.resume(float(said["seconds"]), float(said["judging"]))
         self._random.restore(said["random"])
 
 
-def stages(max_epochs: int) -> Iterator[int]:
+def race_stages(max_epochs: int) -> Iterator[int]:
     """The numbers of epochs after which contenders are judged.
 
     Example:
-        >>> list(stages(50))
+        >>> list(race_stages(50))
         [8, 16, 32, 50]
     """
     epochs = FIRST_STAGE

@@ -8,18 +8,19 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
 from pear.train.blocked_folds import blocked_folds
 from pear.train.fit_job import FitJob
-from pear.train.loss_interface import problem_of_loss
-from pear.train.racing.judge import Judge, Losses
-from pear.train.racing.screen import is_search
+from pear.train.racing.held_out_judge import HeldOutJudge, HeldOutLosses
+from pear.train.racing.race_row import CAUTION
+from pear.train.racing.relaxation_screen import decides_by_search
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
 from pear.train.training_labels import training_labels
+from pear.train.training_loss import problem_of_loss
 from pear.train.validation import count_validation_samples
 from pear.train.validation_score import Score
 
@@ -29,9 +30,9 @@ class RaceFold:
     """Samples to train on, and the judge with those that are held out."""
 
     train: SampleSource
-    judge: Judge
+    judge: HeldOutJudge
 
-    def of_constant(self) -> Losses:
+    def of_constant(self) -> HeldOutLosses:
         """Judge a constant forecast, the mean of the training costs."""
         return self.judge.of_constant(self.train.finite().look().mean_costs)
 
@@ -63,7 +64,7 @@ def make_race_folds(
     """Make the folds, and say on which samples the winner is trained again; None where it is not."""
     if validation is not None and not isinstance(validation, (bool, int, float)):
         labelled = training_labels(train, job.config, job.model)
-        return [RaceFold(labelled, Judge(job.model, loss, score, validation))], None
+        return [RaceFold(labelled, HeldOutJudge(job.model, loss, score, validation))], None
     assert isinstance(train, MemorySamples)
     folds: list[RaceFold] = []
     layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
@@ -75,7 +76,7 @@ def make_race_folds(
         if train.left_out is not None:
             left_out, judged = left_out | train.left_out, judged[~train.left_out[judged]]
         if len(judged) and not bool(left_out.all()):
-            judge = Judge(job.model, loss, score, MemorySamples(train.at(judged)))
+            judge = HeldOutJudge(job.model, loss, score, MemorySamples(train.at(judged)))
             labelled = training_labels(replace(train, left_out=left_out), job.config, job.model)
             folds.append(RaceFold(labelled, judge))
         if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH or (folds and _folds_take_too_long(job)):
@@ -103,7 +104,7 @@ def count_race_folds(layers: int, problem: Any) -> int:
         layers: the number of layers that are trained.
         problem: the decision problem, or None where the loss has none.
     """
-    return FEW_FOLDS if layers != 1 or is_search(problem) else FOLDS
+    return FEW_FOLDS if layers != 1 or decides_by_search(problem) else FOLDS
 
 
 def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -113,3 +114,11 @@ def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tup
         return
     first = count - count_validation_samples(count, share)
     yield torch.arange(max(first - gap, 1)), torch.arange(first, count)
+
+
+def decides_better_than_constant(model: nn.Module, folds: list[RaceFold]) -> bool:
+    """Whether a model surely decides better than a constant forecast, and thus has learnt something."""
+    own = HeldOutLosses.join([fold.judge(model.state_dict()) for fold in folds])
+    constant = HeldOutLosses.join([fold.of_constant() for fold in folds])
+    found = own.less(constant)
+    return found.mean + CAUTION * found.standard_error < 0

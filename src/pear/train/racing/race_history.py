@@ -8,7 +8,7 @@ from typing import Any
 
 from pear.train.history import Check, History
 from pear.train.racing.race import Race
-from pear.train.racing.squared_error_start import NetworkStart
+from pear.train.racing.race_start import NetworkRaceStart
 
 logger = logging.getLogger("pear")
 
@@ -36,7 +36,7 @@ def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> Hist
     if race.rows:
         winner, first = race.winner, race.rows[0]
         history.best = Check(winner.epochs, history.seconds, math.nan, winner.metric)
-        epochs = start.epochs if isinstance(start, NetworkStart) else 0
+        epochs = start.epochs if isinstance(start, NetworkRaceStart) else 0
         history.before = History(epochs=epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
         history.choice = describe_race(race)
         if race.job.ranks.first:

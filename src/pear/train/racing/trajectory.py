@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.train.checkpoint import load_weights
 from pear.train.fit_job import FitJob
+from pear.train.model_weights import ModelWeightAverage, Weights, load_model_weights
 from pear.train.samples.sample_source import SampleSource
+from pear.train.training_loss import load_loss_schedule, save_loss_schedule
 from pear.train.training_run import TrainingRun
-
-Weights = dict[str, Any]
 
 
 class Trajectory:
@@ -33,7 +32,7 @@ class Trajectory:
         train: the training samples.
         start: the first weights.
         make_optimizer: makes the optimizer of the copied model.
-        schedule: the state of the loss at the first epoch, a result of ``loss_schedule``; None takes its state now.
+        schedule: the state of the loss at the first epoch, from ``save_loss_schedule``; None takes its state now.
 
     Attributes:
         epochs: the number of epochs done.
@@ -53,10 +52,10 @@ class Trajectory:
         schedule: dict[str, Any] | None = None,
     ) -> None:
         model = copy.deepcopy(job.model)
-        load_weights(model, start)
+        load_model_weights(model, start)
         self.run = TrainingRun(replace(job, model=model), loss, train, make_optimizer(model))
         self.loss = loss
-        self._schedule = loss_schedule(loss) if schedule is None else copy.deepcopy(schedule)
+        self._schedule = save_loss_schedule(loss) if schedule is None else copy.deepcopy(schedule)
         self.epochs, self.average, self.finished = 0, copy.deepcopy(start), True
         self.loss_value, self.seconds_per_epoch = math.nan, 0.0
 
@@ -68,9 +67,9 @@ class Trajectory:
             seconds: the time left; None for no limit.
             after_epoch: is called with the number of each epoch and its loss.
         """
-        set_loss_schedule(self.loss, self._schedule)
+        load_loss_schedule(self.loss, self._schedule)
         self.run.begin(seconds)
-        first, mean = self.epochs, WeightAverage()
+        first, mean = self.epochs, ModelWeightAverage()
         for epoch in range(first + 1, epochs + 1):
             counts = epoch > epochs // 2
             self.loss_value = self.run.epoch(epoch, partial(mean.add, self.run.model) if counts else None)
@@ -83,7 +82,7 @@ class Trajectory:
             after_epoch(epoch, self.loss_value)
         if mean.count and self.finished:
             self.average = mean.weights()
-        self._schedule = loss_schedule(self.loss)
+        self._schedule = save_loss_schedule(self.loss)
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
     def train_at_least(self, epochs: int) -> None:
@@ -111,52 +110,8 @@ class Trajectory:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a result of ``state``."""
-        load_weights(self.run.model, state["model"])
+        load_model_weights(self.run.model, state["model"])
         self.run.optimizer.load_state_dict(state["optimizer"])
         self.run.generator.set_state(state["generator"])
         self._schedule, self.average = dict(state["schedule"]), dict(state["average"])
         self.epochs, self.seconds_per_epoch = int(state["epochs"]), float(state["seconds_per_epoch"])
-
-
-def loss_schedule(loss: Any) -> dict[str, Any]:
-    """The state of a loss that changes from step to step, such as the strength of its guidance."""
-    return copy.deepcopy(loss.state_dict()) if isinstance(loss, nn.Module) else {}
-
-
-def set_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
-    """Put a loss back to a state of ``loss_schedule``."""
-    if isinstance(loss, nn.Module):
-        loss.load_state_dict(copy.deepcopy(state))
-
-
-class WeightAverage:
-    """A running average of a model's weights. Entries that are not floating-point tensors have their last value."""
-
-    def __init__(self) -> None:
-        self.total: Weights = {}
-        self.count = 0
-
-    def add(self, model: nn.Module) -> None:
-        """Add the weights that the model has now."""
-        now = model.state_dict()
-        if not self.count:
-            self.total = copy.deepcopy(dict(now))
-        else:
-            for name, value in now.items():
-                self.total[name] = self.total[name] + value if _is_real(value) else copy.copy(value)
-        self.count += 1
-
-    def weights(self) -> Weights:
-        """The average so far."""
-        return {name: value / self.count if _is_real(value) else value for name, value in self.total.items()}
-
-
-def mix_weights(start: Weights, end: Weights, share: float) -> Weights:
-    """The weights at this share of the way from ``start`` to ``end``."""
-    return {
-        name: start[name] + share * (value - start[name]) if _is_real(value) else value for name, value in end.items()
-    }
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()

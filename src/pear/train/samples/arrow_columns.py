@@ -14,7 +14,7 @@ from pear.errors import DataError, ProblemError
 _REMEDY = "fill it in or leave the row out, or make the loss with on_failure='mask', which leaves such samples out"
 
 
-class InputColumns(NamedTuple):
+class ArrowColumns(NamedTuple):
     """The columns of the costs, or of one input of a model.
 
     Attributes:
@@ -28,7 +28,7 @@ class InputColumns(NamedTuple):
     plain: bool
 
     @classmethod
-    def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> InputColumns:
+    def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> ArrowColumns:
         """The columns of an input, given by one name or several.
 
         Raises:
@@ -40,7 +40,7 @@ class InputColumns(NamedTuple):
         return cls(name, names, plain and isinstance(columns, str))
 
 
-def check_type(schema: Any, name: str, path: Path) -> Any:
+def check_arrow_type(schema: Any, name: str, path: Path) -> Any:
     """Return the type of a column.
 
     Raises:
@@ -53,7 +53,7 @@ def check_type(schema: Any, name: str, path: Path) -> Any:
         found = f"{len(places)} of that name" if places else f"got {', '.join(map(repr, schema.names[:40]))}"
         raise DataError(f"{path} must have one column {name!r}; {found}")
     kind = schema.field(places[0]).type
-    inner = kind.value_type if _is_list_column(kind) else kind
+    inner = kind.value_type if _is_arrow_list(kind) else kind
     if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
         raise DataError(
             f"column {name!r} of {path} holds {kind}, and a model takes numbers, or lists of numbers; encode or cast it"
@@ -61,16 +61,18 @@ def check_type(schema: Any, name: str, path: Path) -> Any:
     return kind
 
 
-def width_of(column: Any, name: str, place: str) -> int | None:
+def arrow_list_width(column: Any, name: str, place: str) -> int | None:
     """Return the length of the lists in a column, judged by its first row; None for plain numbers."""
-    if not _is_list_column(column.type):
+    if not _is_arrow_list(column.type):
         return None
     if not column[0].is_valid:
         raise DataError(f"column {name!r} has no value in the first row of {place}, which says how long its lists are")
     return len(column[0])
 
 
-def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None], place: str | None) -> NDArray[Any]:
+def join_arrow_columns(
+    one: ArrowColumns, batch: Any, widths: Mapping[str, int | None], place: str | None
+) -> NDArray[Any]:
     """Concatenate the columns of an input: (B, …).
 
     Args:
@@ -85,7 +87,7 @@ def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None]
     """
     parts = []
     for name in one.columns:
-        values = _column_values(batch.column(name), widths[name], f"column {name!r} of {place or 'a row group'}")
+        values = _arrow_column_values(batch.column(name), widths[name], f"column {name!r} of {place or 'a row group'}")
         if place is not None and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
             raise DataError(f"column {name!r} of {place}: a value of row {row} is missing, NaN or infinite; {_REMEDY}")
@@ -96,16 +98,16 @@ def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None]
     return tables[0] if len(tables) == 1 else np.concatenate(tables, 1)
 
 
-def _is_list_column(kind: Any) -> bool:
+def _is_arrow_list(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
+def _arrow_column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
     """Convert a column to an array: (B,) for numbers, (B, width) for lists; missing values become NaN."""
     if width is None:
-        return _column_numbers(column)
+        return _arrow_column_numbers(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     other = np.flatnonzero(there & (lengths != width))
@@ -114,7 +116,7 @@ def _column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
             f"{place}: the list of row {other[0]} has {int(lengths[other[0]])} numbers, and the others {width}; all "
             "lists of a column must have one length"
         )
-    flat = _column_numbers(column.flatten()).reshape(-1, width)
+    flat = _arrow_column_numbers(column.flatten()).reshape(-1, width)
     if there.all():
         return flat
     filled = np.full((len(column), width), np.nan)
@@ -122,7 +124,7 @@ def _column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
     return filled
 
 
-def _column_numbers(column: Any) -> NDArray[Any]:
+def _arrow_column_numbers(column: Any) -> NDArray[Any]:
     from pyarrow import float32, types
 
     column = column.cast(float32()) if types.is_boolean(column.type) else column

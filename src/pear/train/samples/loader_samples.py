@@ -68,19 +68,21 @@ class LoaderSamples:
                 f"{name} is a DataLoader of an IterableDataset without a length, so that nobody knows where an epoch "
                 "ends; give the dataset a __len__, or use a Dataset with __getitem__"
             )
-        numbered = number and _keeps_order(loader)
+        numbered = number and _loader_keeps_order(loader)
         costs: list[Tensor] = []
         keys: list[Keys | None] = []
         first: list[Features] = []
         unusable: list[int] = []
         count = looked = 0
-        for batch in _read_batches(loader, name, model, numbered):
+        for batch in _read_loader_batches(loader, name, model, numbered):
             if costs and batch.costs.shape[1:] != costs[0].shape[1:]:
                 raise ProblemError(
                     f"the batches of {name} must have costs of one shape; got {tuple(costs[0].shape)} and then "
                     f"{tuple(batch.costs.shape)}"
                 )
-            if looked == count < LOOK and (not first or _input_shapes(first[0]) == _input_shapes(batch.features)):
+            if looked == count < LOOK and (
+                not first or _loader_input_shapes(first[0]) == _loader_input_shapes(batch.features)
+            ):
                 looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
                 first.append(batch.features)
             unusable += [count + row for row in find_unusable_samples(model, batch.features).nonzero()[:, 0].tolist()]
@@ -111,7 +113,7 @@ class LoaderSamples:
 
     def whole(self) -> Iterator[SampleBatch]:
         """All samples, batch by batch."""
-        return _read_batches(self.loader, self.name, self.model, self.numbered)
+        return _read_loader_batches(self.loader, self.name, self.model, self.numbered)
 
     def look(self) -> MemorySamples:
         """Return the first samples of the first pass, with their features."""
@@ -129,11 +131,11 @@ class LoaderSamples:
         return replace(self, drop="nonfinite", first=self.first.finite())
 
 
-def _input_shapes(features: Features) -> list[Any]:
+def _loader_input_shapes(features: Features) -> list[Any]:
     return [part.shape[1:] for part in feature_tensors(features)]
 
 
-def _read_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
+def _read_loader_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
     """The loader's batches, converted for the model; row numbers serve as ids where ``numbered`` is true."""
     like, count = parameter_for_batches(model), 0
     for entries in loader:
@@ -144,7 +146,7 @@ def _read_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered
         yield batch.to(like)
 
 
-def _keeps_order(loader: DataLoader[Any]) -> bool:
+def _loader_keeps_order(loader: DataLoader[Any]) -> bool:
     """Whether the loader gives the samples in the order of its dataset, so that they have row numbers."""
     batches = loader.batch_sampler
     return type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pear.errors import DataError, ProblemError
 from pear.optional_packages import import_optional
 from pear.setting_checks import check_count_setting
-from pear.train.samples.arrow_columns import InputColumns, check_type, join_columns, width_of
+from pear.train.samples.arrow_columns import ArrowColumns, arrow_list_width, check_arrow_type, join_arrow_columns
 
 BUFFER = 65_536
 """The default number of samples in memory at a time."""
@@ -83,9 +83,9 @@ class ParquetSamples:
         named = features if isinstance(features, Mapping) else {"features": features}
         if not named:
             raise ProblemError("features must name one input at least; got an empty dict")
-        self.inputs = [InputColumns.of("costs", costs, False)]
-        self.inputs += [InputColumns.of(str(name), columns, self.several) for name, columns in named.items()]
-        self.files = _find_files([path] if isinstance(path, (str, Path)) else list(path))
+        self.inputs = [ArrowColumns.of("costs", costs, False)]
+        self.inputs += [ArrowColumns.of(str(name), columns, self.several) for name, columns in named.items()]
+        self.files = _find_parquet_files([path] if isinstance(path, (str, Path)) else list(path))
         self.columns = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
         self.groups: list[RowGroup] = []
         self.missing = ""
@@ -109,7 +109,7 @@ class ParquetSamples:
         """
         import torch
 
-        (rows,) = regroup(self.pieces(self.groups, self.buffer), len(self))
+        (rows,) = regroup_parquet_rows(self.pieces(self.groups, self.buffer), len(self))
         costs, *features = map(torch.from_numpy, rows)
         return self.named(features), costs
 
@@ -131,7 +131,7 @@ class ParquetSamples:
         """
         for group in groups:
             row = 0
-            for batch in _read_record_batches(group, self.columns, most):
+            for batch in _read_parquet_batches(group, self.columns, most):
                 piece = self._piece(batch, group, row, drop)
                 row += batch.num_rows
                 if len(piece[0]):
@@ -146,7 +146,7 @@ class ParquetSamples:
             chosen = [self.groups[i * len(self.groups) // count] for i in range(count)]
             most = -(-self.buffer // count)
             pieces = (piece for group in chosen for piece in islice(self.pieces([group], most, drop), 1))
-        found = next(regroup(pieces, self.buffer), None)
+        found = next(regroup_parquet_rows(pieces, self.buffer), None)
         if found is None:
             raise DataError(f"every row of {self!r} that was looked at holds a missing value, NaN or infinity")
         return found
@@ -155,9 +155,9 @@ class ParquetSamples:
         """Check the columns of every file, and list the row groups that are not empty."""
         types: dict[str, tuple[Path, Any]] = {}
         for path in self.files:
-            fragment = _open_file(path)
+            fragment = _open_parquet_file(path)
             for name in self.columns:
-                found = check_type(fragment.physical_schema, name, path)
+                found = check_arrow_type(fragment.physical_schema, name, path)
                 first, expected = types.setdefault(name, (path, found))
                 if found != expected:
                     raise DataError(
@@ -169,32 +169,32 @@ class ParquetSamples:
                 own = fragment.subset(row_group_ids=[number])
                 group = RowGroup(own, about.num_rows, f"row group {number} of {path}")
                 self.groups += [group] if group.rows else []
-                self.missing = self.missing or _describe_missing(about, self.columns, group.place)
+                self.missing = self.missing or _describe_missing_parquet_values(about, self.columns, group.place)
         if not self.groups:
             raise DataError(f"there must be one sample at least; {len(self.files)} files hold none: {self.files[0]}, …")
 
     def _widths(self) -> dict[str, int | None]:
         """The length of the lists in each column; None for plain numbers."""
         first = self.groups[0]
-        batch = next(_read_record_batches(first, self.columns, 1))
-        return {name: width_of(batch.column(name), name, first.place) for name in self.columns}
+        batch = next(_read_parquet_batches(first, self.columns, 1))
+        return {name: arrow_list_width(batch.column(name), name, first.place) for name in self.columns}
 
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
         """The arrays of a record batch that begins at this row of the group."""
         place = f"{group.place}, counted from row {row}"
-        arrays = [join_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
+        arrays = [join_arrow_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
         if not drop:
             return arrays
         keep = np.logical_and.reduce([np.isfinite(array.reshape(len(array), -1)).all(1) for array in arrays])
         return arrays if keep.all() else [array[keep] for array in arrays]
 
 
-def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
+def regroup_parquet_rows(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     """Yield the same rows in new pieces of ``size`` rows; the last piece may be smaller.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
-        >>> [piece[0].tolist() for piece in regroup(pieces, 4)]
+        >>> [piece[0].tolist() for piece in regroup_parquet_rows(pieces, 4)]
         [[0, 1, 2, 3], [4]]
     """
     held: list[Piece] = []
@@ -210,7 +210,7 @@ def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
         yield [np.concatenate(parts) for parts in zip(*held, strict=True)]
 
 
-def _find_files(paths: Sequence[str | Path]) -> list[Path]:
+def _find_parquet_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files, in the order of their names. Files whose names begin with a dot or an underscore are left out."""
     found: list[Path] = []
     for path in map(Path, paths):
@@ -226,7 +226,7 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _open_file(path: Path) -> Any:
+def _open_parquet_file(path: Path) -> Any:
     """Open a file as a fragment of ``pyarrow.dataset``; only its footer is read."""
     pyarrow, dataset, fs = (
         import_optional(name, "arrow", "ParquetSamples") for name in ("pyarrow", "pyarrow.dataset", "pyarrow.fs")
@@ -243,7 +243,7 @@ def _open_file(path: Path) -> Any:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}; write it again, or leave it out") from error
 
 
-def _read_record_batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
+def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
     """Read a row group in record batches of at most ``most`` rows, on one thread."""
     import pyarrow
 
@@ -255,7 +255,7 @@ def _read_record_batches(group: RowGroup, columns: list[str], most: int) -> Iter
         raise DataError(f"{group.place} cannot be read: {error}; write the file again, or leave it out") from error
 
 
-def _describe_missing(about: Any, columns: list[str], place: str) -> str:
+def _describe_missing_parquet_values(about: Any, columns: list[str], place: str) -> str:
     """Name a column of a row group whose statistics count missing values; "" where there is none."""
     for number in range(about.num_columns):
         column = about.column(number)

@@ -14,8 +14,7 @@ from pear.problem import Model, Problem
 from pear.problem.model import model_input_count, problem_of_model
 from pear.problem.pandas_data import check_pandas_rows
 from pear.problem.tensor_conversion import to_tensor
-
-Array = np.ndarray[Any, Any]
+from pear.train.long_table import Array
 
 Keys = Tensor | list[Hashable]
 """(N,) sample ids: row numbers, or names."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pear.errors import DataError
 from pear.train.sample_order import Order
 from pear.train.samples.memory_samples import MemorySamples
-from pear.train.samples.parquet_samples import ParquetSamples, Piece, RowGroup, regroup
+from pear.train.samples.parquet_samples import ParquetSamples, Piece, RowGroup, regroup_parquet_rows
 from pear.train.samples.sample_batch import SampleBatch, parameter_for_batches
 from pear.train.samples.usable_samples import masks_unusable_samples
 
@@ -42,7 +42,7 @@ class StreamSamples:
     def read(cls, source: ParquetSamples, model: nn.Module) -> StreamSamples:
         """Open Parquet files for a model, and read a bounded number of samples into memory."""
         like = parameter_for_batches(model)
-        return cls(source, like, MemorySamples(_read_piece(source, source.sample(drop=True)).to(like)))
+        return cls(source, like, MemorySamples(_read_streamed_piece(source, source.sample(drop=True)).to(like)))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -76,7 +76,10 @@ class StreamSamples:
     def _blocks(self, groups: Sequence[RowGroup], size: int) -> Iterator[SampleBatch]:
         """Blocks of ``size`` samples for the model; the next block is read while one is used."""
         pieces = self.source.pieces(groups, self.source.buffer, self.drop)
-        return (_read_piece(self.source, piece).to(self.like) for piece in _prefetch_blocks(regroup(pieces, size)))
+        return (
+            _read_streamed_piece(self.source, piece).to(self.like)
+            for piece in _prefetch_stream(regroup_parquet_rows(pieces, size))
+        )
 
     def whole(self) -> Iterator[SampleBatch]:
         """All samples, in the order of the files, block by block."""
@@ -108,12 +111,12 @@ class StreamSamples:
         return self.first
 
 
-def _read_piece(source: ParquetSamples, piece: Piece) -> SampleBatch:
+def _read_streamed_piece(source: ParquetSamples, piece: Piece) -> SampleBatch:
     costs, *features = map(torch.from_numpy, piece)
     return SampleBatch(source.named(features), costs, None)
 
 
-def _prefetch_blocks(parts: Iterator[T]) -> Iterator[T]:
+def _prefetch_stream(parts: Iterator[T]) -> Iterator[T]:
     """Yield the same items; a thread fetches the next one while the current one is used."""
     with ThreadPoolExecutor(1, "pear-stream") as pool:
         coming = pool.submit(next, parts, None)

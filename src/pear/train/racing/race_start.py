@@ -14,10 +14,11 @@ from torch import nn, optim
 
 from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
+from pear.train.model_weights import Weights
 from pear.train.optimizer import make_optimizer
 from pear.train.output_layer import fit_output_layer, standardise_output_layer
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
-from pear.train.racing.trajectory import Trajectory, Weights
+from pear.train.racing.trajectory import Trajectory
 from pear.train.samples.sample_source import SampleSource
 
 DECAY = 0.01
@@ -25,7 +26,7 @@ DECAY = 0.01
 shrink."""
 
 
-class Start(Protocol):
+class RaceStart(Protocol):
     """The first weights of a training, for any part of the samples.
 
     Attributes:
@@ -39,7 +40,7 @@ class Start(Protocol):
 
 
 @dataclass
-class GivenStart:
+class GivenRaceStart:
     """The weights that the model came with."""
 
     model: nn.Module
@@ -51,7 +52,7 @@ class GivenStart:
 
 
 @dataclass
-class RidgeStart:
+class RidgeRaceStart:
     """A ridge regression instead of the last layer, which is all that the model trains."""
 
     model: nn.Module
@@ -66,7 +67,7 @@ class RidgeStart:
 
 
 @dataclass
-class NetworkStart:
+class NetworkRaceStart:
     """A training of all layers on the squared error.
 
     Attributes:

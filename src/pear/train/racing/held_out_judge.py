@@ -1,4 +1,4 @@
-"""``Judge``: what a model's decisions lose on samples that it was not trained on."""
+"""``HeldOutJudge``: what a model's decisions lose on samples that it was not trained on."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from torch import Tensor, nn
 from pear.clock import read_clock
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.problem import Model, Problem
-from pear.train.checkpoint import load_weights
-from pear.train.loss_interface import problem_of_loss
-from pear.train.racing.trajectory import Weights
+from pear.train.model_weights import Weights, load_model_weights
 from pear.train.samples.sample_rows import Keys
 from pear.train.samples.sample_source import SampleSource
+from pear.train.training_loss import problem_of_loss
 from pear.train.validation import clean_validation
 from pear.train.validation_score import Outcomes, Score, default_validation_outcomes, forecast_validation
 
 
 @dataclass(frozen=True)
-class Losses:
+class HeldOutLosses:
     """What decisions lose on held-out samples.
 
     Attributes:
@@ -46,7 +45,7 @@ class Losses:
         """Whether there is one value for each fold."""
         return len(self.each) < self.samples
 
-    def less(self, start: Losses) -> PairedDifference:
+    def less(self, start: HeldOutLosses) -> PairedDifference:
         """Subtract the losses of the start on the same samples; the difference is in the unit of the metric.
 
         A metric of the user's own gives one value for each fold, so that folds are compared instead of samples.
@@ -60,7 +59,7 @@ class Losses:
         return paired_difference(*pair, 1 if self.by_fold else None, weight=self.weight)
 
     @staticmethod
-    def join(parts: list[Losses]) -> Losses:
+    def join(parts: list[HeldOutLosses]) -> HeldOutLosses:
         """Join the losses of several folds."""
         counts = np.array([part.samples for part in parts])
         weights = [part.weight for part in parts if part.weight is not None]
@@ -68,10 +67,10 @@ class Losses:
         units = sizes * [part.unit for part in parts]
         metric = float(np.average([part.metric for part in parts], weights=units))
         each, weight = np.concatenate([part.each for part in parts]), np.concatenate(weights) if weights else None
-        return Losses(each, metric, float(units.sum() / sizes.sum()), int(counts.sum()), weight)
+        return HeldOutLosses(each, metric, float(units.sum() / sizes.sum()), int(counts.sum()), weight)
 
 
-class Judge:
+class HeldOutJudge:
     """Judges weights of a model by their decisions on held-out samples.
 
     Args:
@@ -95,25 +94,25 @@ class Judge:
             held_out, self.outcomes = default_validation_outcomes(problem, loss, held_out)
         self.held_out, self.seconds = held_out, read_clock() - began
 
-    def __call__(self, weights: Weights) -> Losses:
+    def __call__(self, weights: Weights) -> HeldOutLosses:
         """Judge these weights."""
-        load_weights(self.model, weights)
+        load_model_weights(self.model, weights)
         return self._losses(*forecast_validation(self.model, self.held_out))
 
-    def of_constant(self, forecast: Tensor) -> Losses:
+    def of_constant(self, forecast: Tensor) -> HeldOutLosses:
         """Judge the same forecast (n,) for every sample."""
         batches = list(self.held_out.whole())
         true = torch.cat([batch.costs for batch in batches])
         keys = batches[0].keys if len(batches) == 1 else None
         return self._losses(forecast.to(true).expand_as(true), true, keys)
 
-    def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Losses:
+    def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> HeldOutLosses:
         if self.outcomes is not None:
             outcome, weight = self.outcomes(predicted, true, keys), self.held_out.weight
             counted = outcome.weighted(weight)
             unit = float(counted.best.abs().mean()) or 1.0
             weights = None if weight is None else weight.cpu().numpy()
-            return Losses(outcome.regret.cpu().numpy(), counted.score, unit, len(true), weights)
+            return HeldOutLosses(outcome.regret.cpu().numpy(), counted.score, unit, len(true), weights)
         assert self.score is not None
         metric = float(self.score(predicted, true, keys))
-        return Losses(np.array([metric]), metric, 1.0, len(true))
+        return HeldOutLosses(np.array([metric]), metric, 1.0, len(true))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,20 +35,3 @@ class RandomStates:
                 torch.set_rng_state(state)
             elif name in self.first:  # the model may be on another device than before
                 torch.cuda.set_rng_state(state, name)
-
-
-def save_warm_starts(loss: Any) -> dict[str, Any]:
-    """The warm starts of all samples, by the name of the loss's module that keeps them."""
-    return {name: module.sample_state() for name, module in _warm_start_modules(loss)}
-
-
-def load_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
-    """Put back a result of ``save_warm_starts``."""
-    for name, module in _warm_start_modules(loss):
-        module.load_sample_state(saved[name])
-
-
-def _warm_start_modules(loss: Any) -> list[tuple[str, Any]]:
-    """The names and modules of a loss that store warm starts."""
-    modules = loss.named_modules() if isinstance(loss, nn.Module) else ()
-    return [(name, module) for name, module in modules if hasattr(module, "sample_state")]

@@ -39,48 +39,55 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtim
 """The errors that reading a file with unexpected content may raise."""
 
 
-def write(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
+def write_safetensors(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
     """Write the content to a file; a file of that name is replaced at once."""
-    replace_file(path, pack(kind, version, content))
+    replace_safetensors_file(path, pack_safetensors(kind, version, content))
 
 
-def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+def pack_safetensors(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a file with this content; the same content gives the same bytes.
 
     Args:
-        kind: the kind of file; ``read`` checks it.
-        version: the version of the content's layout; ``read`` checks it.
+        kind: the kind of file; ``read_safetensors`` checks it.
+        version: the version of the content's layout; ``read_safetensors`` checks it.
         content: values by name. A value is None, a bool, a number, a text, a tensor, an array, a sparse matrix, or a
-            list, tuple or dict of these. ``read`` gives them back with the same types and bits, tensors on the CPU.
+            list, tuple or dict of these. ``read_safetensors`` returns them with the same types and bits, and with all
+            tensors on the CPU.
 
     Raises:
         ProblemError: a value is of another type.
     """
     tensors: dict[str, Tensor] = {}
-    document = {name: _encode_as_json(value, name, tensors) for name, value in content.items()}
+    document = {name: _encode_safetensors_value(value, name, tensors) for name, value in content.items()}
     text = json.dumps({"format": kind, "version": version, **document}, indent=1, allow_nan=False).encode()
     tensors[DOCUMENT] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    return add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * _DIGITS}))
+    return add_safetensors_checksum(safetensors.torch.save(tensors, {"sha256": "0" * _DIGITS}))
 
 
-def unpack(data: bytes) -> dict[str, Any]:
-    """Return the content of bytes made by ``pack``. The checksum is not verified; use ``read`` for files.
+def unpack_safetensors(data: bytes) -> dict[str, Any]:
+    """Return the content of bytes made by ``pack_safetensors``.
+
+    The checksum is not verified; use ``read_safetensors`` for files.
 
     Example:
-        >>> unpack(pack("example", 1, {"weights": torch.ones(2), "epoch": 3}))
+        >>> unpack_safetensors(pack_safetensors("example", 1, {"weights": torch.ones(2), "epoch": 3}))
         {'weights': tensor([1., 1.]), 'epoch': 3}
     """
     tensors = safetensors.torch.load(data)
     document = json.loads(tensors.pop(DOCUMENT).numpy().tobytes())
-    return {name: _decode_json(value, tensors) for name, value in document.items() if name not in ("format", "version")}
+    return {
+        name: _decode_safetensors_value(value, tensors)
+        for name, value in document.items()
+        if name not in ("format", "version")
+    }
 
 
-def add_checksum(data: bytes) -> bytes:
+def add_safetensors_checksum(data: bytes) -> bytes:
     """Return the bytes of a file with its checksum filled in."""
-    return data[: _CHECKSUM.start] + _checksum(data) + data[_CHECKSUM.stop :]
+    return data[: _CHECKSUM.start] + _safetensors_checksum(data) + data[_CHECKSUM.stop :]
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_safetensors_file(path: Path, data: bytes) -> None:
     """Write a file through a temporary file, so that a file of that name is complete at any time.
 
     Raises:
@@ -98,7 +105,7 @@ def replace_file(path: Path, data: bytes) -> None:
         half.unlink(missing_ok=True)
 
 
-def read(
+def read_safetensors(
     path: Path, kind: str, version: int, remedy: str, check: Callable[[dict[str, Any]], None] | None = None
 ) -> dict[str, Any]:
     """Read the content of a file, after its checksum has been verified.
@@ -115,10 +122,10 @@ def read(
     """
     try:
         data = path.read_bytes()
-        _verify_checksum(data, path, kind, remedy)
+        _verify_safetensors_checksum(data, path, kind, remedy)
         tensors = safetensors.torch.load(data)
         text = tensors.pop(DOCUMENT).numpy().tobytes()
-        document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repeats)
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=_refuse_repeated_names)
         found = document.pop("format"), document.pop("version")
         if found != (kind, version):
             earlier = found[0] == kind and isinstance(found[1], int) and found[1] < version
@@ -129,9 +136,9 @@ def read(
             )
         content = {}
         if check is not None:
-            content["identity"] = _decode_json(document.pop("identity"), tensors)
+            content["identity"] = _decode_safetensors_value(document.pop("identity"), tensors)
             check(content["identity"])
-        return content | {name: _decode_json(value, tensors) for name, value in document.items()}
+        return content | {name: _decode_safetensors_value(value, tensors) for name, value in document.items()}
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; {remedy}") from error
     except OSError as error:
@@ -142,10 +149,10 @@ def read(
         raise DataError(f"{path} is no {kind} that PEAR has written ({error!r}); {remedy}") from error
 
 
-def _verify_checksum(data: bytes, path: Path, kind: str, remedy: str) -> None:
+def _verify_safetensors_checksum(data: bytes, path: Path, kind: str, remedy: str) -> None:
     """Raise DataError where the bytes are not a file of PEAR, or the checksum is wrong."""
     if data[8:].startswith(_HEADER):
-        if _checksum(data) != data[_CHECKSUM]:
+        if _safetensors_checksum(data) != data[_CHECKSUM]:
             raise DataError(f"{path} is cut off, altered or damaged: its checksum is wrong; {remedy}")
         return
     if data.startswith(b"\x80") or b"data.pkl" in data[:1024]:
@@ -161,38 +168,38 @@ def _verify_checksum(data: bytes, path: Path, kind: str, remedy: str) -> None:
     raise DataError(f"{path} is no {kind}, or is cut off or damaged: it has no checksum of PEAR's; {remedy}")
 
 
-def _checksum(data: bytes) -> bytes:
+def _safetensors_checksum(data: bytes) -> bytes:
     """Return the SHA-256 digest of all bytes except the checksum itself."""
     found = hashlib.sha256(memoryview(data)[: _CHECKSUM.start])
     found.update(memoryview(data)[_CHECKSUM.stop :])
     return found.hexdigest().encode()
 
 
-def _encode_as_json(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
+def _encode_safetensors_value(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
     """Convert a value to JSON. Its arrays are added to ``tensors``, and the JSON holds their names."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
-        return _encode_as_json(value.item(), where, tensors)
+        return _encode_safetensors_value(value.item(), where, tensors)
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, list):
-        return [_encode_as_json(one, f"{where}[{at}]", tensors) for at, one in enumerate(value)]
+        return [_encode_safetensors_value(one, f"{where}[{at}]", tensors) for at, one in enumerate(value)]
     if isinstance(value, tuple):
-        return {"$tuple": _encode_as_json(list(value), where, tensors)}
+        return {"$tuple": _encode_safetensors_value(list(value), where, tensors)}
     if isinstance(value, Mapping):
-        pairs = {key: _encode_as_json(one, f"{where}[{key!r}]", tensors) for key, one in value.items()}
+        pairs = {key: _encode_safetensors_value(one, f"{where}[{key!r}]", tensors) for key, one in value.items()}
         if all(isinstance(key, str) and not key.startswith("$") for key in pairs):
             return pairs
-        return {"$dict": [[_encode_as_json(key, where, tensors), one] for key, one in pairs.items()]}
+        return {"$dict": [[_encode_safetensors_value(key, where, tensors), one] for key, one in pairs.items()]}
     if is_sparse_matrix(value) and not isinstance(value, Tensor):
         rows = to_csr_matrix(value)
-        parts = [_encode_as_json(part, where, tensors) for part in (rows.data, rows.indices, rows.indptr)]
+        parts = [_encode_safetensors_value(part, where, tensors) for part in (rows.data, rows.indices, rows.indptr)]
         return {"$sparse": parts, "shape": list(rows.shape)}
-    return _encode_array(value, where, tensors)
+    return _encode_safetensors_array(value, where, tensors)
 
 
-def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[str, str]:
+def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[str, str]:
     """Add a tensor or array to ``tensors``, and return the JSON that refers to it."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
         tag, dtype = "$tensor", str(value.dtype).removeprefix("torch.")
@@ -211,8 +218,8 @@ def _encode_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[st
     return {tag: name}
 
 
-def _decode_json(said: Any, tensors: dict[str, Tensor]) -> Any:
-    """Convert JSON from ``_encode_as_json`` back to the value.
+def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
+    """Convert JSON from ``_encode_safetensors_value`` back to the value.
 
     An array is taken out of ``tensors``, so that it can be named only once: a small file that names one array a
     thousand times could otherwise fill the memory.
@@ -222,28 +229,28 @@ def _decode_json(said: Any, tensors: dict[str, Tensor]) -> Any:
         ValueError: a tag is unknown, or has entries beside it that it does not have.
     """
     if isinstance(said, list):
-        return [_decode_json(one, tensors) for one in said]
+        return [_decode_safetensors_value(one, tensors) for one in said]
     if not isinstance(said, dict):
         return said
     tag = next((key for key in said if key.startswith("$")), None)
     if tag is None:
-        return {key: _decode_json(one, tensors) for key, one in said.items()}
+        return {key: _decode_safetensors_value(one, tensors) for key, one in said.items()}
     if set(said) != {tag, *(("shape",) if tag == "$sparse" else ())}:
         raise ValueError(f"unknown entries beside {tag}")
-    return _decode_tag(tag, said, tensors)
+    return _decode_safetensors_tag(tag, said, tensors)
 
 
-def _decode_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+def _decode_safetensors_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Convert JSON with a tag, such as ``{"$tuple": [1, 2]}``, back to the value."""
     value = said[tag]
     if tag == "$float":
         return float(value)
     if tag == "$tuple":
-        return tuple(_decode_json(value, tensors))
+        return tuple(_decode_safetensors_value(value, tensors))
     if tag == "$dict":
-        return {_decode_json(key, tensors): _decode_json(one, tensors) for key, one in value}
+        return {_decode_safetensors_value(key, tensors): _decode_safetensors_value(one, tensors) for key, one in value}
     if tag == "$sparse":
-        rows = sparse.csr_array(tuple(_decode_json(value, tensors)), shape=tuple(said["shape"]))
+        rows = sparse.csr_array(tuple(_decode_safetensors_value(value, tensors)), shape=tuple(said["shape"]))
         rows.check_format(full_check=True)  # scipy's compiled code would follow an index beyond the end of an array
         return rows
     if tag == "$tensor":
@@ -253,7 +260,7 @@ def _decode_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> A
     raise ValueError(f"unknown tag {tag}")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dict of the pairs of a JSON object; raise ValueError where a key comes twice."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -14,8 +14,7 @@ from pear.problem import Model, Oracle, Problem
 from pear.problem.model import problem_of_model
 from pear.problem.oracle import same_oracle
 from pear.train.fit_config import FitConfig
-from pear.train.loss_interface import problem_of_loss
-from pear.train.successive_halving import multiple_of_auto
+from pear.train.training_loss import loss_smoothing_multiple, problem_of_loss
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -34,9 +33,9 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     """
     names = ("smoothing", "injection", "guidance")
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
-    given = default_method(problem) if estimator.loss == "auto" else estimator.loss
+    given = default_loss_method(problem) if estimator.loss == "auto" else estimator.loss
     if isinstance(given, str):
-        times = multiple_of_auto(options.get("smoothing"))
+        times = loss_smoothing_multiple(options.get("smoothing"))
         options |= {} if times is None else {"smoothing": "auto"}
         loss: Any = make_loss(given, problem, **options)
         if times is not None and costs is not None:
@@ -54,24 +53,24 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     loss = copy.deepcopy(given) if isinstance(given, nn.Module) else given(problem)
     if not callable(loss):
         raise ProblemError(f"loss must be a name, a loss, or a function from the problem to one; it gave {loss!r}")
-    _check_same_decider(loss, problem)
+    _check_loss_decider(loss, problem)
     return loss
 
 
-def default_method(problem: Problem | Model) -> str:
+def default_loss_method(problem: Problem | Model) -> str:
     """The method that the loss "auto" stands for: PEAR with our defaults, or SPO+ where an oracle has no relaxation."""
     plain = problem_of_model(problem)
     return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
 
 
-def describe_method(estimator: DecisionRegressor) -> str:
+def describe_loss_method(estimator: DecisionRegressor) -> str:
     """A sentence on the method that was chosen for the estimator where it is not PEAR; "" elsewhere."""
-    if estimator.loss != "auto" or default_method(estimator.problem) == "pear-guided":
+    if estimator.loss != "auto" or default_loss_method(estimator.problem) == "pear-guided":
         return ""
     return "the loss is SPO+, because the oracle has no relaxation that PEAR could train on"
 
 
-def _check_same_decider(loss: Any, problem: Problem | Model) -> None:
+def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
     """Raise ProblemError where training and ``score`` would decide by different functions.
 
     Such a loss has a ``decide`` of its own: it would be trained on its decisions, and scored on those of the problem.
@@ -87,7 +86,7 @@ def _check_same_decider(loss: Any, problem: Problem | Model) -> None:
         )
 
 
-def seed_of(random_state: Any) -> int:
+def config_seed(random_state: Any) -> int:
     """The seed: ``random_state`` where that is an int, otherwise a number drawn from it."""
     from sklearn.utils import check_random_state
 
@@ -96,8 +95,8 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31))
 
 
-def fit_config(estimator: DecisionRegressor) -> FitConfig:
+def estimator_config(estimator: DecisionRegressor) -> FitConfig:
     """The configuration of ``pear.fit`` that the parameters ask for."""
     names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
     names += ["label_neighbours", "label_own_weight", "label_mixing", "normalise_costs"]
-    return FitConfig(**{name: getattr(estimator, name) for name in names}, seed=seed_of(estimator.random_state))
+    return FitConfig(**{name: getattr(estimator, name) for name in names}, seed=config_seed(estimator.random_state))

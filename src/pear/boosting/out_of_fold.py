@@ -1,0 +1,52 @@
+"""``out_of_fold``: forecasts of training rows by copies of a forecaster that have not seen them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pear.errors import ProblemError
+from pear.problem.pandas_data import check_pandas_rows
+from pear.train.base_forecast import FOLDS, held_out_base_forecast, is_refittable_base
+from pear.train.long_table import group_long_table
+
+
+def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = FOLDS) -> np.ndarray[Any, Any]:
+    """Forecast each of several blocks of rows by a copy of ``base`` that is fitted to the other blocks.
+
+    A forecaster predicts the rows that it was fitted to too well, so that trees on top of its forecasts would learn
+    from errors that are too small. Use these forecasts as ``init_score`` or ``base_margin`` of the training rows, and
+    those of the fitted base for all other rows.
+
+    Args:
+        base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not; it is not changed.
+        X: rows, an array or a DataFrame.
+        y: (N,) or (N, k) the true values.
+        groups: (N,) ids of rows that stay together, as many rows in each; None where every row is a sample.
+        folds: the number of blocks of consecutive samples.
+
+    Raises:
+        ProblemError: the base cannot be copied and fitted.
+
+    Returns:
+        Forecasts in the shape that ``base.predict`` gives.
+
+    Example:
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = np.arange(10.0)[:, None], np.arange(10.0)
+        >>> made, by_hand = out_of_fold(Ridge(), X, y), Ridge().fit(X[2:], y[2:]).predict(X[:2])
+        >>> bool((made[:2] == by_hand).all())
+        True
+    """
+    if not is_refittable_base(base):
+        raise ProblemError(
+            f"out_of_fold fits copies of an estimator of scikit-learn, as LGBMRegressor or XGBRegressor; a "
+            f"{type(base).__name__} cannot be fitted again"
+        )
+    check_pandas_rows({"X": X, "y": y, "groups": groups})
+    blocks = None
+    if groups is not None:
+        count = len(X)
+        blocks = group_long_table(groups, count, count // max(len(set(groups)), 1))
+    return held_out_base_forecast(base, X, y, blocks, folds)

@@ -1,0 +1,137 @@
+"""The tables that ``DecisionRegressor`` reads and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.sample_weights import read_weights
+from pear.problem import Model, Problem
+from pear.problem.model import model_input_count
+from pear.problem.pandas_data import is_pandas_frame, pandas_columns
+from pear.train.long_table import Array, LongTable, group_long_table
+from pear.train.samples.sample_rows import read_sample_values
+
+if TYPE_CHECKING:
+    from pear.train.estimator.regressor import DecisionRegressor
+
+
+def decision_columns(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
+    """Names of the n variables: those of a ``Model``, or else of the cost columns, or else x0, x1 and so on."""
+    if isinstance(problem, Model):
+        return problem.variables
+    return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
+
+
+def forecast_table(estimator: DecisionRegressor, values: np.ndarray[Any, Any], X: Any) -> Any:
+    """Forecasts (N, k) of rows X in the form of the costs of ``fit``: a DataFrame, a Series, or an array."""
+    if estimator._columns is not None and estimator._flat:
+        return _series_like(values, X, estimator._columns[0])
+    if estimator._columns is not None:
+        return _table_like(values[:, None] if estimator._long else values, X, estimator._columns)
+    return values[:, 0] if estimator._flat and not estimator._long else values
+
+
+def _table_like(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) -> Any:
+    """A DataFrame with these columns, and with the index of ``like`` where that is a DataFrame."""
+    import pandas
+
+    return pandas.DataFrame(values, index=like.index if is_pandas_frame(like) else None, columns=list(columns))
+
+
+def _series_like(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
+    """A Series of this name, and with the index of ``like`` where that is a DataFrame."""
+    return _table_like(values[:, None], like, (name,))[name]
+
+
+def _group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Sequence[Any]) -> Any:
+    """A DataFrame with a row for each group, whose index are the ids of the groups."""
+    import pandas
+
+    index = pandas.Index(list(groups.ids), name=groups.name)
+    return pandas.DataFrame(values, index=index, columns=list(columns))
+
+
+def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
+    """Decisions (N, n) as a DataFrame where X is one or the costs were one; otherwise the array."""
+    if not is_pandas_frame(X) and estimator._columns is None:
+        return decisions
+    if table is not None:
+        return _group_table(decisions, table, decision_columns(estimator.problem, None))
+    return _table_like(decisions, X, decision_columns(estimator.problem, estimator._columns))
+
+
+def read_table_weights(weight: Any, count: int, groups: LongTable | None) -> Tensor | None:
+    """The weights of the samples, (N,); None where there are none.
+
+    Args:
+        weight: a weight for each row, the same for all rows of a group, or None.
+        count: the number of rows.
+        groups: the groups of a long table, or None.
+
+    Raises:
+        ProblemError: the weights are wrong, or differ within a group.
+    """
+    if weight is None:
+        return None
+    weights = read_weights(weight, count, "sample_weight")
+    if groups is None:
+        return weights
+    each = groups.gather(weights.numpy())
+    mixed = np.flatnonzero((each != each[:, :1]).any(1))
+    if len(mixed):
+        raise ProblemError(
+            f"sample_weight must be the same for all rows of a group, which is decided as a whole; those of group "
+            f"{groups.ids[mixed[0]]} differ"
+        )
+    return torch.from_numpy(each[:, 0].copy())
+
+
+def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> LongTable | None:
+    """The groups of a long table of ``count`` rows; None for a table with a row for each sample.
+
+    Raises:
+        ProblemError: the estimator was fitted to the other kind of table, or a group is not complete.
+    """
+    if groups is None and not estimator._long:
+        return None
+    if groups is None:
+        raise ProblemError("fit was given groups=, a row for each predicted value; pass groups= here as well")
+    if not estimator._long:
+        raise ProblemError("fit was given a row for each sample, without groups=; leave groups= out here as well")
+    return group_long_table(groups, count, model_input_count(estimator.problem))
+
+
+def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
+    """(N, k) true values, from a table with a row for each sample or for each value.
+
+    Raises:
+        ProblemError: another shape.
+    """
+    if groups is None:
+        return read_sample_values(estimator.problem, y, "y")
+    array = np.asarray(y)
+    if array.shape not in ((groups.rows.size,), (groups.rows.size, 1)):
+        raise ProblemError(
+            f"with groups=, y must have shape ({groups.rows.size},), a value for each row of X; got {array.shape}"
+        )
+    return groups.gather(array.ravel())
+
+
+def check_table_columns(estimator: DecisionRegressor, y: Any) -> None:
+    """Raise ProblemError unless the columns of a table of costs are those of ``fit``, in the same order."""
+    columns = pandas_columns(y)
+    if columns is not None and estimator._columns is not None and columns != estimator._columns:
+        raise ProblemError(f"the columns of y must be those of fit, {list(estimator._columns)}; got {list(columns)}")
+
+
+def name_table_columns(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
+    """Names of the columns of y; the name of a Series with the values of a long table; None for an array."""
+    if groups is not None and hasattr(y, "to_frame"):
+        return (0 if y.name is None else y.name,)
+    return pandas_columns(y)
