@@ -143,9 +143,9 @@ class Runner:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Trace the tests, then run the mutants."""
-        from pear.train.compiled.__main__ import compile_active_set
+        from pear.train.compiled.compile_all import PARTS
 
-        compile_active_set()  # loads the compiled code once for every child
+        PARTS["the active-set method"]()  # loads the compiled code once for every child
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         self.items = {item.nodeid: item for item in thinned(session.items)}
         for thing in gc.get_objects():
