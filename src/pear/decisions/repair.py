@@ -70,9 +70,9 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         max_exchanges: the largest number of changes of a sample's working set.
     """
     start = Start(x, duals, working, torch.ones_like(x[:, 0], dtype=torch.bool))
-    quick = repair_sparse(qp, start, max_exchanges) if qp.is_sparse else None
-    if quick is not None and bool(quick.solved.all()):
-        return quick
+    compiled = repair_sparse(qp, start, max_exchanges) if qp.is_sparse else None
+    if compiled is not None:
+        return compiled
     factored, first = (
         _solve_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _solve_on_working_set(qp, x, duals, working)
     )

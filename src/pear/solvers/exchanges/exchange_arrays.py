@@ -20,7 +20,7 @@ from pear.solvers.linalg.supernodes import SupernodeBlocks, supernode_memory
 
 # The rows of the memory of a thread: steps, right-hand sides, products and sizes, of variables and of rows.
 DX, F, HX, GRADIENT, SIZE, SCALE, ABS = 0, 1, 2, 3, 4, 5, 6
-DV, R, SLACK, ROW_SIZE, ROW_SCALE = 0, 1, 2, 3, 4
+DV, R, SLACK, ROW_SIZE, ROW_SCALE, LENGTH = 0, 1, 2, 3, 4, 8
 
 FREE, LOWER, UPPER = 0, 1, 2
 """Places of a variable: between its bounds, or held at one of them."""
@@ -36,9 +36,6 @@ LIFT = 1e-7
 
 HELD = 1e18
 """Diagonal entry, relative to the curvature, that takes a variable or a row out of a system."""
-
-WIDEST_UNITS = 300.0
-"""The largest ratio of the units of two variables; beyond it one factorisation of the whole system loses digits."""
 
 
 class ExchangeMatrix(NamedTuple):
@@ -70,7 +67,7 @@ class ExchangePlan(NamedTuple):
         columns, rows: the units.
         norms: (p + m,) lengths of the rows in the units of the data, 1 where a row is empty.
         equalities: p.
-        lift, shift: what is added to the curvature, and to the rows, of a system.
+        lift, shift: what is added to the curvature, and to rows of length one, of a system.
         largest: the largest curvature, or 1.
     """
 
@@ -106,8 +103,6 @@ def make_exchange_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | N
     whole = equilibrated_program(qp)
     pattern = whole.pattern
     if not (pattern.direct and pattern.affordable):
-        return None
-    if float(whole.columns.max()) > WIDEST_UNITS * float(whole.columns.min()):
         return None
     largest = float(pattern.curvature.max(initial=0.0)) or 1.0
     lift, shift = (0.0, SHIFT) if definite else (LIFT, LIFT)
@@ -194,7 +189,7 @@ class ExchangeMemory(NamedTuple):
         data, L, pivots, stack, tiles, positions, pair: of the factorisation and of its solves.
         inverse: (alone,) inverse diagonals of the variables that are eliminated first.
         variables: (12, n) vectors, with the names of their rows above; those from 8 on are of the refinement.
-        sides: (8, p + m) vectors; those from 5 on are of the refinement.
+        sides: (9, p + m) vectors, with the names of their rows above; those from 5 to 7 are of the refinement.
         inside: (p + m,) bool, the rows of the system: held, and with a free variable.
         wrong: (2n + m,) bool, the constraints to exchange: rows, lower and upper bounds.
     """
@@ -224,7 +219,7 @@ def new_exchange_memory(plan: ExchangePlan) -> ExchangeMemory:
         np.empty((3, size)),
         np.empty(len(plan.alone)),
         np.zeros((12, n)),
-        np.zeros((8, rows)),
+        np.zeros((9, rows)),
         np.zeros(rows, bool),
         np.zeros(rows - plan.equalities + 2 * n, bool),
     )

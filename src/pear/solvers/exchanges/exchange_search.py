@@ -38,6 +38,7 @@ from pear.solvers.exchanges.masked_system import (
 )
 
 _TINY = 2.2250738585072014e-308
+_FINAL_STEPS = 3  # steps on the right working set, at most; at least one is made
 _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
@@ -61,8 +62,8 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
                 S.v[i, k] = 0.0
         _step_onto_exchanged_set(P, S, i, w)
         wrong = _mark_constraints_to_exchange(P, S, i, w)
-        for _ in range(2):
-            if wrong != 0 or w.sides[R, 0] <= SHARP:
+        for step in range(_FINAL_STEPS):  # each step solves for what is left, relative to its own size
+            if wrong != 0 or (step > 0 and w.sides[R, 0] <= SHARP):
                 break
             _step_onto_exchanged_set(P, S, i, w)
             wrong = _mark_constraints_to_exchange(P, S, i, w)
@@ -74,6 +75,8 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
         together = fell or patience > 0
         patience = _PATIENCE if fell else max(patience - 1, 0)
         fewest = min(fewest, wrong)
+        if not together and wrong > most - S.exchanges[i]:  # exchanged one at a time, they are too many
+            return False
         _exchange_marked_constraints(P, S, i, together, w)
         S.exchanges[i] += 1
 

@@ -14,6 +14,7 @@ from pear.optimality.rule import PROJECTED, SHARP
 from pear.solvers.exchanges.exchange_arrays import (
     FREE,
     HELD,
+    LENGTH,
     ExchangeMatrix,
     ExchangeMemory,
     ExchangePlan,
@@ -72,15 +73,17 @@ def multiply_abs_exchange_matrix(M: ExchangeMatrix, x: Array, out: Array) -> Non
 def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory) -> bool:
     """Factor the system of a working set; False where a pivot is zero or not finite.
 
-    Rows without a free variable are left out.
+    Rows without a free variable are left out. The shift of a row is relative to its length over the free variables,
+    which may be much shorter than the whole row.
     """
     n, rows, apart = len(P.curvature), len(P.rows), HELD * P.largest
     for k in range(rows):
-        w.inside[k] = False
+        squares = 0.0
         if held[k]:
             for e in range(P.J.start[k], P.J.start[k + 1]):
-                if place[P.J.at[e]] == FREE and P.J.value[e] != 0.0:
-                    w.inside[k] = True
+                if place[P.J.at[e]] == FREE:
+                    squares += P.J.value[e] ** 2
+        w.inside[k], w.sides[LENGTH, k] = squares > 0.0, math.sqrt(squares)
     for e in range(len(P.data)):
         w.data[e] = P.data[e]
     for a in range(len(P.alone)):
@@ -93,7 +96,7 @@ def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: Exchange
         if j < n:
             w.data[P.diagonal[a]] = P.curvature[j] + (P.lift if place[j] == FREE else apart)
         else:
-            w.data[P.diagonal[a]] = -(P.shift if w.inside[j - n] else HELD / P.largest)
+            w.data[P.diagonal[a]] = -(P.shift * w.sides[LENGTH, j - n] ** 2 if w.inside[j - n] else HELD / P.largest)
     for e in range(len(P.data)):
         for k in range(P.taken.start[e], P.taken.start[e + 1]):
             w.data[e] += P.taken.value[k] * w.inverse[P.taken.at[k]]
@@ -172,7 +175,9 @@ def solve_masked_system(
         off = 0.0
         for k in range(rows):
             rest_r[k] = r[k] - jx[k] if w.inside[k] else 0.0
-            most, off = max(most, abs(r[k])), max(off, abs(rest_r[k]))
+            if w.inside[k]:
+                length = w.sides[LENGTH, k]
+                most, off = max(most, abs(r[k]) / length), max(off, abs(rest_r[k]) / length)
         size += most
         rest = max(rest, off / size if size > 0.0 else 0.0)
         if not (rest > SHARP and rest <= STALLED * last):
