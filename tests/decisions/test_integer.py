@@ -29,7 +29,7 @@ from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.candidate import Candidate
 from pear.tasks import knapsack, random_knapsack
 from pear_lab.benchmarks import integers_benchmark
-from pear_lab.benchmarks.bench_settings import Callbacks
+from pear_lab.benchmarks.benchmark import Callbacks
 
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
@@ -267,7 +267,9 @@ def test_threads_and_ties_give_the_same_answer(jobs: int) -> None:
 def test_the_benchmark_compares_equals() -> None:
     lines: list[str] = []
     rows: list[integers_benchmark.IntegerRow] = []
-    integers_benchmark.run(integers_benchmark.IntegerSettings(count=2), Callbacks(rows.append, say=lines.append))
+    integers_benchmark.IntegersBenchmark(
+        integers_benchmark.IntegerSettings(count=2), Callbacks(rows.append, say=lines.append)
+    ).run()
     assert [row.kind for row in rows] == ["forecast", "true", "mixed"] == list(integers_benchmark.KINDS)
     assert len(lines) == 3
     for row in rows:
@@ -284,7 +286,7 @@ def test_the_benchmark_compares_equals() -> None:
 def test_the_benchmark_needs_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pear.solvers.backend_registry.importlib.util.find_spec", lambda name: None)
     with pytest.raises(pear.MissingExtraError, match=r"compares with HiGHS; run pip install 'pear-dfl\[highs\]'"):
-        integers_benchmark.run(integers_benchmark.IntegerSettings(), Callbacks(print))
+        integers_benchmark.IntegersBenchmark(integers_benchmark.IntegerSettings(), Callbacks(print)).run()
 
 
 # --- compilation ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pear.solvers.active_set.gpu.dual_method import DualMethod
 from pear.solvers.active_set.gpu.gpu_method import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimalMethod
 from pear_lab.benchmarks import gpu_methods
-from pear_lab.benchmarks.program_draws import draw_sectors
+from pear_lab.benchmarks.program_draws import draw_sector_programs
 from pear_lab.benchmarks.random_programs import grid_flow_balance
 
 
@@ -153,7 +153,7 @@ def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: py
 def test_rounding_stays_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five full sectors add up to the whole portfolio, so that free variables of other sectors are at zero."""
     monkeypatch.setattr(primal_method, "_FEW_BLOCKS", 0)
-    draw, some = draw_sectors(np.random.default_rng([0, 100]), 100, 14), [2, 7, 13]
+    draw, some = draw_sector_programs(np.random.default_rng([0, 100]), 100, 14), [2, 7, 13]
     problem = Problem(**{name: torch.as_tensor(value) for name, value in draw.fields.items()})
     programs = [problem.canonical(torch.from_numpy(costs[some]), 0.0) for costs in (draw.cost, draw.true)]
     found = planned(programs[0]).solve_all(programs[0], torch.stack([qp.c for qp in programs]))

@@ -19,7 +19,7 @@ import pear
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear.train.samples.stream_samples import StreamSamples
 from pear_lab.benchmarks import streams_benchmark, workers_benchmark
-from pear_lab.benchmarks.bench_settings import Callbacks
+from pear_lab.benchmarks.benchmark import Callbacks
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -309,7 +309,7 @@ def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: py
     small = streams_benchmark.StreamSettings(
         samples=1000, in_memory=100, batch_size=10, buffer=100, grid=2, folder=str(tmp_path / "files")
     )
-    streams_benchmark.run(small, Callbacks(rows.append))
+    streams_benchmark.StreamsBenchmark(small, Callbacks(rows.append)).run()
     memory = ["memory, no warm starts", "memory, warm starts"]
     assert [row.who for row in rows] == ["Parquet files", "files, only read", *memory]
     assert rows[0].samples == 940  # from 5 % of the run to its last step
@@ -317,16 +317,16 @@ def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: py
     assert rows[3].samples == 290  # after the first of four epochs
     assert rows[0].trained[-1] == 990
     assert list((tmp_path / "files").iterdir()) == []
-    (table,) = streams_benchmark.tables(rows)
+    (table,) = streams_benchmark.StreamsBenchmark.tables(rows)
     assert table.rows[0][:2] == ("Parquet files", "1,000")
     assert table.rows[0][4] == "1.00"
 
 
 def test_the_benchmark_refuses_a_disk_without_room(tmp_path: Path) -> None:
     with pytest.raises(pear.DataError, match=r"samples take about 1\.8e\+05 GB.*pass fewer --samples"):
-        streams_benchmark.run(
+        streams_benchmark.StreamsBenchmark(
             streams_benchmark.StreamSettings(samples=10**12, folder=str(tmp_path)), Callbacks(lambda row: None)
-        )
+        ).run()
 
 
 def worker_row(**changes: Any) -> workers_benchmark.WorkerRow:
@@ -354,12 +354,12 @@ def test_what_is_to_be_expected_of_workers() -> None:
     assert row.rate(1) == 10_000.0
     # 12.5 ms a step beside another; two sums of 2 messages of 1 ms each, and 20 kB at 10 MB/s
     assert row.rate(2) == pytest.approx(2 * 100 / (12.5e-3 + 4e-3 + 2e-3))
-    measured, reckoned = workers_benchmark.tables([row])
+    measured, reckoned = workers_benchmark.WorkersBenchmark.tables([row])
     assert measured.rows == [("path-5", "40", "20", "10,000", "8,000", "2", "16,000", "10,811", "-32 %")]
     assert reckoned.rows[0] == ("path-5", "1", "10,000", "1.67 min", "11.6 d", "278")
     assert len(reckoned.rows) == 3
-    assert workers_benchmark.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"
-    assert [line.joined for line in workers_benchmark.series([row])] == [True, False]
+    assert workers_benchmark.WorkersBenchmark.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"
+    assert [line.joined for line in workers_benchmark.WorkersBenchmark.series([row])] == [True, False]
 
 
 def test_a_worker_trains() -> None:

@@ -34,12 +34,13 @@ from pear_lab.benchmarks import (
     training_benchmark,
 )
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
-from pear_lab.benchmarks.bench_settings import Callbacks
-from pear_lab.benchmarks.exact_gradients import GradientBatch, summarize_errors
-from pear_lab.benchmarks.gradient_rows import time_ratio
+from pear_lab.benchmarks.benchmark import Callbacks
+from pear_lab.benchmarks.exact_gradients import summarize_gradient_errors
+from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.gradient_rows import gradient_time_ratio
 from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
-from pear_lab.benchmarks.scaling_benchmark import fitted_exponent
+from pear_lab.benchmarks.scaling_benchmark import fit_scaling_exponent
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.cli.bench import BENCHMARKS
 from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train_as_published
@@ -61,19 +62,19 @@ def run(terminal: None) -> Run:
 
 
 def test_quantiles_of_errors() -> None:
-    found = summarize_errors(np.linspace(0.0, 1.0, 11))
+    found = summarize_gradient_errors(np.linspace(0.0, 1.0, 11))
     assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
     assert not found.exact
-    assert summarize_errors(np.array([1e-9, 1e-6])).exact
+    assert summarize_gradient_errors(np.array([1e-9, 1e-6])).exact
 
 
 def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
-    found = summarize_errors(np.array([1e-9, np.nan, 1e-9]))
+    found = summarize_gradient_errors(np.array([1e-9, np.nan, 1e-9]))
     assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
     assert not found.exact
-    everything = summarize_errors(np.array([np.nan, np.inf]))
+    everything = summarize_gradient_errors(np.array([np.nan, np.inf]))
     assert (everything.median, everything.q90) == (math.inf, math.inf)
-    nothing = summarize_errors(np.array([]))
+    nothing = summarize_gradient_errors(np.array([]))
     assert math.isnan(nothing.largest)
     assert not nothing.exact
 
@@ -81,10 +82,10 @@ def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
 def test_exponents_of_power_laws() -> None:
     sizes = [10.0, 30.0, 100.0, 1000.0]
     for power in (0.5, 1.0, 2.7):
-        assert fitted_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
-    assert math.isnan(fitted_exponent([10.0, 10.0], [1.0, 2.0]))
-    assert math.isnan(time_ratio(1.0, 0.0))
-    assert math.isnan(time_ratio(None, 1.0))
+        assert fit_scaling_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
+    assert math.isnan(fit_scaling_exponent([10.0, 10.0], [1.0, 2.0]))
+    assert math.isnan(gradient_time_ratio(1.0, 0.0))
+    assert math.isnan(gradient_time_ratio(None, 1.0))
 
 
 def gradient_row(
@@ -105,13 +106,13 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient_rows.lead_over_peers(rows, rows[0]) == pytest.approx(50)
-    assert gradient_rows.lead_over_peers(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient_rows.lead_over_peers(rows, rows[3]))
-    assert gradient_rows.ratio_to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient_rows.ratio_to_pear(rows, rows[5]))
+    assert gradient_rows.gradient_lead_over_peers(rows, rows[0]) == pytest.approx(50)
+    assert gradient_rows.gradient_lead_over_peers(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient_rows.gradient_lead_over_peers(rows, rows[3]))
+    assert gradient_rows.gradient_ratio_to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient_rows.gradient_ratio_to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient_rows.lead_over_peers([wrong, *rows[1:]], wrong))
+    assert math.isnan(gradient_rows.gradient_lead_over_peers([wrong, *rows[1:]], wrong))
 
 
 def test_several_structures_are_summed_up_point_by_point() -> None:
@@ -127,7 +128,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         gradient_row("forward pass", 0.001, measured="decision", **at_box),
         gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
     ]
-    table = gradient_rows.summary_of_structures(rows)
+    table = gradient_rows.summary_of_gradient_rows(rows)
     assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
     core = ("–", "–", "–")
     assert table.rows == [
@@ -135,11 +136,11 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         ("box", "20", "64", "2", "100 (quick)", "1e-04", "50", "4 (quick, loose)", "5e-02", "2", "50", "1e-13", "25"),
     ]
     assert len(table.headings) == len(table.rows[0])
-    whole = gradient_benchmark.tables(rows)
+    whole = gradient_benchmark.GradientBenchmark.tables(rows)
     assert whole[0].headings[0] == "structure"
     assert whole[-1] == table
-    assert [table.headings[0] for table in gradient_benchmark.tables(rows[:2])] == ["who"]
-    without_core = gradient_rows.summary_of_structures([row for row in rows if "core" not in row.who])
+    assert [table.headings[0] for table in gradient_benchmark.GradientBenchmark.tables(rows[:2])] == ["who"]
+    without_core = gradient_rows.summary_of_gradient_rows([row for row in rows if "core" not in row.who])
     assert len(without_core.headings) == len(table.headings) - 3
     assert not rows[7].exact
 
@@ -152,24 +153,24 @@ def test_our_layer_stands_beside_accurate_forward_passes_alone() -> None:
         gradient_row("better", 0.016, measured="decision", largest=1e-7),
         gradient_row("quick and wrong", 0.0032, measured="decision", largest=1e-3),
     ]
-    table = gradient_rows.forward_table(rows)
+    table = gradient_rows.table_of_forward_rows(rows)
     cells = ("100", "1e-12", "200", "1e-12", "300", "1e-12", "250", "1e-07", "50", "1e-03", "2.5")
     assert table.rows == [("portfolio", "20", "64", *cells)]
     assert len(table.headings) == len(table.rows[0])
-    assert table in gradient_benchmark.tables(rows)
-    behind = gradient_rows.forward_table([replace(rows[0], seconds=0.032), *rows[1:]])
+    assert table in gradient_benchmark.GradientBenchmark.tables(rows)
+    behind = gradient_rows.table_of_forward_rows([replace(rows[0], seconds=0.032), *rows[1:]])
     assert behind.rows[0][-1] == "0.5"
-    wrong = gradient_rows.forward_table([replace(rows[0], error_largest=1e-3), *rows[1:]])
+    wrong = gradient_rows.table_of_forward_rows([replace(rows[0], error_largest=1e-3), *rows[1:]])
     assert wrong.rows[0][-1] == "–"
 
 
 def test_no_time_is_shown_without_its_error() -> None:
     rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
-    (table,) = gradient_benchmark.tables(rows)
+    (table,) = gradient_benchmark.GradientBenchmark.tables(rows)
     (cells,) = [cells for cells in table.rows if cells[0] == "unjudged"]
     assert cells[3:7] == ("–", "–", "–", "–")
     assert "777" not in table.markdown()
-    assert [line.name for line in gradient_benchmark.series(rows)] == ["pear"]
+    assert [line.name for line in gradient_benchmark.GradientBenchmark.series(rows)] == ["pear"]
 
 
 def test_summaries_of_trainings_pair_seeds() -> None:
@@ -180,7 +181,7 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 
     rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
     rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
-    ours, plain = training_benchmark.summarize_seeds(rows)
+    ours, plain = training_benchmark.summarize_training_seeds(rows)
     assert (ours.ratio, ours.seeds, ours.reuse_rate) == (1.0, 2, pytest.approx(0.6))
     assert (ours.regret, ours.regret_std) == (pytest.approx(0.05), pytest.approx(0.01 * math.sqrt(2)))
     assert (plain.ratio, plain.run_ratio) == (pytest.approx(15), pytest.approx(15))  # of 20 and 10; seed 2 has no pair
@@ -274,7 +275,9 @@ def test_training_with_infeasible_samples_is_measured_beside_the_clean_one(task:
     settings = training_benchmark.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
     rows: list[training_benchmark.TrainingRow] = []
     said: list[str] = []
-    training_benchmark.run(settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append))
+    training_benchmark.TrainingBenchmark(
+        settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append)
+    ).run()
     assert [row.who.split(",")[1] for row in rows[2:]] == [" 0 % infeasible", " 5 % infeasible"]
     assert rows[2].regret == pytest.approx(rows[0].regret, rel=0.2)
     assert all(row.epochs == 3 and row.epoch_seconds > 0 for row in rows)
@@ -399,7 +402,9 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
         measure_peer(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
     settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
-    gradient_benchmark.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
+    gradient_benchmark.GradientBenchmark(
+        settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))]
+    ).run()
     assert [note for note in notes if note.startswith("Fake")] == [
         "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
     ]
@@ -411,7 +416,9 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
     )
     notes: list[str] = []
     settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
-    gradient_benchmark.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
+    gradient_benchmark.GradientBenchmark(
+        settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))]
+    ).run()
     assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
 
 
@@ -601,7 +608,9 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     notes: list[str] = []
     names = tuple(one.name for one in STRUCTURES if one.any_size or one.name in ("path-5", "turnover"))
     settings = gradient_benchmark.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
-    gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    gradient_benchmark.GradientBenchmark(
+        settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))]
+    ).run()
     assert notes == []
     assert [row.structure for row in rows if row.who == "Fake"] == ["knapsack", "path-5"]
     assert all(row.error_median == 1.0 and not row.exact for row in rows if row.who == "Fake")
@@ -609,7 +618,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     for who in ("pear", "pear layer"):
         assert [row.structure for row in rows if row.who == who] == list(names)
     assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
-    assert len(gradient_benchmark.series(rows)) == len(rows)
+    assert len(gradient_benchmark.GradientBenchmark.series(rows)) == len(rows)
 
 
 def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,7 +630,7 @@ def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch
     def measured(*structures: str) -> list[str]:
         settings = gradient_benchmark.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
         rows: list[gradient_rows.GradientRow] = []
-        gradient_benchmark.run(settings, Callbacks(rows.append))
+        gradient_benchmark.GradientBenchmark(settings, Callbacks(rows.append)).run()
         assert all(row.error_largest < 1e-9 and row.compared for row in rows)
         return [row.who for row in rows]
 
@@ -638,7 +647,7 @@ def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
     notes: list[str] = []
     peers = [(peer, peer_interpreter(peer)) for peer in choose_peers([name], "gradient")]
     settings = gradient_benchmark.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
-    gradient_benchmark.run(settings, Callbacks(rows.append, notes.append), peers)
+    gradient_benchmark.GradientBenchmark(settings, Callbacks(rows.append, notes.append), peers).run()
     assert notes == []
     assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
     assert all(row.error_median < 0.05 and row.loose == ("loose" in row.who) for row in rows)
@@ -675,8 +684,8 @@ def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
 
 def test_the_full_table_adds_whole_runs() -> None:
     rows = [training_benchmark.TrainingRow("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
-    (timed,) = training_benchmark.tables(rows)
-    (full,) = training_benchmark.tables([replace(row, whole=True) for row in rows])
+    (timed,) = training_benchmark.TrainingBenchmark.tables(rows)
+    (full,) = training_benchmark.TrainingBenchmark.tables([replace(row, whole=True) for row in rows])
     assert "s a run" in full.headings
     assert "s a run" not in timed.headings
     assert all(len(cells) == len(full.headings) for cells in full.rows)
@@ -694,22 +703,22 @@ def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Pat
 
 def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     rows: list[scaling_benchmark.ScalingRow] = []
-    scaling_benchmark.run(
+    scaling_benchmark.ScalingBenchmark(
         scaling_benchmark.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append)
-    )
+    ).run()
     assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
     assert all(row.kkt_residual < 1e-9 for row in rows)
     assert all(row.processor > 0 for row in rows)
     known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
-    assert scaling_benchmark.growth_exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
-    assert [cells[-1] for cells in scaling_benchmark.tables(known)[1].rows] == ["1.5", "1.5"]
-    assert [cells[-2] for cells in scaling_benchmark.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
+    assert scaling_benchmark.scaling_exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
+    assert [cells[-1] for cells in scaling_benchmark.ScalingBenchmark.tables(known)[1].rows] == ["1.5", "1.5"]
+    assert [cells[-2] for cells in scaling_benchmark.ScalingBenchmark.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
 
 
 def test_scaling_compares_sources_of_candidates() -> None:
     rows: list[scaling_benchmark.ScalingRow] = []
     settings = scaling_benchmark.ScalingSettings(grids=(3,), qps=(20,), solvers=("interior-point", "piqp"), repeats=1)
-    scaling_benchmark.run(settings, Callbacks(rows.append))
+    scaling_benchmark.ScalingBenchmark(settings, Callbacks(rows.append)).run()
     assert [row.line for row in rows] == [
         "grid, interior-point",
         "grid, piqp",
@@ -717,16 +726,18 @@ def test_scaling_compares_sources_of_candidates() -> None:
         "sparse QP, piqp",
     ]
     assert all(row.kkt_residual < 1e-9 for row in rows)
-    assert [line.name.split(":")[0] for line in scaling_benchmark.series(rows)] == [row.line for row in rows]
+    assert [line.name.split(":")[0] for line in scaling_benchmark.ScalingBenchmark.series(rows)] == [
+        row.line for row in rows
+    ]
 
 
 def test_memory_is_measured_in_processes_of_their_own() -> None:
-    alone, _ = memory_benchmark.measure_memory("import", {}, limit=120)
-    taken, seconds = memory_benchmark.measure_memory("portfolio", {"assets": 20, "batch": 2}, limit=120)
+    alone, _ = memory_benchmark.measure_job_memory("import", {}, limit=120)
+    taken, seconds = memory_benchmark.measure_job_memory("portfolio", {"assets": 20, "batch": 2}, limit=120)
     assert 20 < alone < taken < 2000
     assert seconds > 0
     with pytest.raises(PearError, match="address space allowed: 100 MiB"):
-        memory_benchmark.measure_memory("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
+        memory_benchmark.measure_job_memory("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
 
 
 def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -735,10 +746,10 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
             raise PearError("too large")
         return {"import": 100.0, "portfolio": 150.0, "training": 130.0}[name], 1.0
 
-    monkeypatch.setattr(memory_benchmark, "measure_memory", measured)
+    monkeypatch.setattr(memory_benchmark, "measure_job_memory", measured)
     rows: list[memory_benchmark.MemoryRow] = []
     notes: list[str] = []
-    memory_benchmark.run(memory_benchmark.MemorySettings(), Callbacks(rows.append, notes.append))
+    memory_benchmark.MemoryBenchmark(memory_benchmark.MemorySettings(), Callbacks(rows.append, notes.append)).run()
     assert [(row.peak_mib, row.import_mib, row.above_mib) for row in rows] == [
         (100.0, 100.0, 0.0),
         (150.0, 100.0, 50.0),
@@ -748,13 +759,13 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(settings: integers_benchmark.IntegerSettings, callbacks: Callbacks) -> None:
-        assert settings.count == 7
-        callbacks.say("deciding")
-        for degree in settings.degrees:
-            callbacks.on_row(integers_benchmark.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
+    def measured(self: integers_benchmark.IntegersBenchmark) -> None:
+        assert self.settings.count == 7
+        self.callbacks.say("deciding")
+        for degree in self.settings.degrees:
+            self.add_row(integers_benchmark.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
 
-    monkeypatch.setattr(integers_benchmark, "run", measured)
+    monkeypatch.setattr(integers_benchmark.IntegersBenchmark, "run", measured)
     result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -767,7 +778,7 @@ def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: py
 def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments: object) -> Any:
     """The settings that a command hands to its benchmark."""
     found: list[Any] = []
-    monkeypatch.setattr(benchmark, "run", lambda settings, *rest: found.append(settings))
+    monkeypatch.setattr(benchmark.BENCHMARK, "run", lambda self: found.append(self.settings))
     result = run(*arguments)
     assert (result.exit_code, "Nothing was measured" in result.stderr) == (1, True), result.output
     return found[0]
@@ -809,21 +820,19 @@ def test_the_help_of_all_benchmarks_is_theirs_and_imports_no_torch(run: Run) -> 
     for name, text in BENCHMARKS.items():
         assert " ".join(run(name, "--help").output.split()).count(text.split(" ", 3)[-1][:30]) == 1
         if name != "exactness":
-            assert (
-                importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark").SETTINGS.__doc__
-                == text
-            )
+            module = importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
+            assert module.BENCHMARK.options.__doc__ == text
     code = "import sys, pear_lab.cli.bench, pear_lab.cli.stress; sys.exit('torch' in sys.modules)"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this copy of the package
     subprocess.run([sys.executable, "-c", code], check=True, env=here)
 
 
 def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(settings: Any, callbacks: Callbacks, peers: Any) -> None:
-        callbacks.on_row(gradient_row("pear", 0.002))
+    def interrupted(self: gradient_benchmark.GradientBenchmark) -> None:
+        self.add_row(gradient_row("pear", 0.002))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gradient_benchmark, "run", interrupted)
+    monkeypatch.setattr(gradient_benchmark.GradientBenchmark, "run", interrupted)
     result = run("gradient", "--quick", "--out", tmp_path)
     assert result.exit_code == 130, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -854,10 +863,10 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient_rows.GradientRow] = []
-    gradient_benchmark.run(
+    gradient_benchmark.GradientBenchmark(
         gradient_benchmark.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
         Callbacks(rows.append),
-    )
+    ).run()
     assert [row.who for row in rows] == OURS
     assert all(row.error_largest < 1e-8 and row.compared for row in rows)
 
@@ -867,10 +876,12 @@ def test_sparse_solvers_reach_the_same_accuracy_on_every_structure() -> None:
     settings = sparse_solvers_benchmark.SparseSolverSettings(
         scale=0.1, solvers=("interior-point", "clarabel"), repeats=1
     )
-    sparse_solvers_benchmark.run(settings, Callbacks(rows.append))
+    sparse_solvers_benchmark.SparseSolversBenchmark(settings, Callbacks(rows.append)).run()
     assert {(row.structure, row.solver) for row in rows} == {
-        (structure, solver) for structure in sparse_solvers_benchmark.STRUCTURES for solver in settings.solvers
+        (structure, solver) for structure in sparse_solvers_benchmark.SPARSE_STRUCTURES for solver in settings.solvers
     }
     assert max(row.kkt_residual for row in rows) < 1e-9
-    assert len(sparse_solvers_benchmark.tables(rows)[0].rows) == len(rows)
-    assert [line.name for line in sparse_solvers_benchmark.series(rows)] == list(settings.solvers)
+    assert len(sparse_solvers_benchmark.SparseSolversBenchmark.tables(rows)[0].rows) == len(rows)
+    assert [line.name for line in sparse_solvers_benchmark.SparseSolversBenchmark.series(rows)] == list(
+        settings.solvers
+    )

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from pear.errors import ProblemError
 from pear.losses.methods import METHODS
 from pear_lab.benchmarks import methods_benchmark as bench
-from pear_lab.benchmarks.bench_settings import Callbacks
+from pear_lab.benchmarks.benchmark import Callbacks
 from pear_lab.benchmarks.step_tasks import STEP_TASKS
 from pear_lab.peers import Peer
 
@@ -41,7 +41,7 @@ def test_rows_put_our_median_beside_that_of_a_peer_and_show_gradients_that_diffe
     rows: list[bench.MethodRow] = []
     notes: list[str] = []
     settings = bench.MethodsSettings(("path-5",), ("mse", "spo+", "pfyl"), batch=4, repeats=2, rounds=2)
-    bench.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    bench.MethodsBenchmark(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))]).run()
     assert [(row.method, row.who) for row in rows] == [
         ("mse", "pear"), ("spo+", "pear"), ("spo+", "Fake"), ("pfyl", "pear"), ("pfyl", "Fake"),
     ]  # fmt: skip
@@ -51,16 +51,16 @@ def test_rows_put_our_median_beside_that_of_a_peer_and_show_gradients_that_diffe
     assert theirs.difference == 1.0
     assert math.isnan(rows[4].difference)
     assert notes == ["path-5, Fake: ms a decision: glop 1.00, clp 2.00"]
-    (table,) = bench.tables(rows)
+    (table,) = bench.MethodsBenchmark.tables(rows)
     assert [line[:3] for line in table.rows] == [
         ("path-5", "mse", "–"), ("path-5", "spo+", "Fake: glop"), ("path-5", "pfyl", "Fake: glop"),
     ]  # fmt: skip
-    assert {line.name for line in bench.series(rows)} == {"pear", "Fake"}
+    assert {line.name for line in bench.MethodsBenchmark.series(rows)} == {"pear", "Fake"}
 
 
 def test_the_fastest_peer_counts() -> None:
     rows = [bench.MethodRow("a", "spo+", who, "", s, 1) for who, s in (("pear", 1.0), ("B", 9.0), ("C", 4.0))]
-    assert bench.pair_with_fastest(rows) == [(rows[0], rows[2])]
+    assert bench.pair_with_fastest_method(rows) == [(rows[0], rows[2])]
 
 
 @pytest.mark.parametrize("name", ["path-5", "assignment", "portfolio"])

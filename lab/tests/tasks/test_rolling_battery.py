@@ -8,7 +8,7 @@ import torch
 
 from pear.errors import DataError
 from pear_lab.benchmarks import rolling_benchmark
-from pear_lab.benchmarks.bench_settings import Callbacks
+from pear_lab.benchmarks.benchmark import Callbacks
 from pear_lab.data.pjm_data import load_pjm_hours
 from pear_lab.tasks.rolling_battery import HOURS, INPUTS, RollingBatteryNetwork, rolling_battery
 
@@ -65,8 +65,8 @@ def test_the_objective_is_that_of_a_simulation(tmp_path):
 def test_bench_rolling_measures_a_step():
     rows = []
     settings = rolling_benchmark.RollingSettings(hours=6, steps=2, rollouts=2, repeats=1)
-    rolling_benchmark.run(settings, Callbacks(rows.append, lambda note: None, lambda line: None))
+    rolling_benchmark.RollingBenchmark(settings, Callbacks(rows.append, lambda note: None, lambda line: None)).run()
     assert [row.who for row in rows] == ["pear"]
     assert rows[0].plan_seconds == pytest.approx(rows[0].step_seconds / 4)
     assert rows[0].gradient_error == 0.0
-    assert [one.name for one in rolling_benchmark.series(rows)] == ["pear"]
+    assert [one.name for one in rolling_benchmark.RollingBenchmark.series(rows)] == ["pear"]

@@ -1,4 +1,4 @@
-"""The files of a speed benchmark: numbers and tables, rewritten after every row."""
+"""``BenchmarkRecord``: the files of a benchmark, numbers and tables, which are rewritten after every row."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers",
 
 @dataclass
 class BenchmarkRecord:
-    """The rows of one benchmark run and the folder they are written to.
+    """The rows and notes of one run of a benchmark, and the files that they are written to.
 
     Attributes:
-        name: name of the benchmark.
-        folder: existing folder for ``results.json`` and ``table.md``.
-        settings: options of the run, the seed included.
-        tables: function that makes tables of the rows measured so far.
+        name: the name of the benchmark.
+        folder: the existing folder for ``results.json`` and ``table.md``.
+        settings: the settings of the run.
+        tables: makes tables of rows.
         device: "cpu" or "cuda".
         rows: dataclass objects, in the order of measurement.
-        notes: sentences on measurements that were left out.
+        notes: sentences that are printed and written below the tables.
         interrupted: whether the user stopped the run.
+        date: when the run began, in UTC.
     """
 
     name: str
@@ -44,40 +45,40 @@ class BenchmarkRecord:
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def add(self, row: Any) -> None:
-        """Add a row, and write all rows so far."""
+        """Add a row, and write all files anew."""
         self.rows.append(row)
         self.save()
 
     def note(self, text: str) -> None:
-        """Add a note to the output."""
+        """Add a note. The files have it after the next row."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as plain data for JSON. Numbers that are not finite become None."""
+        """Return the record as plain data for JSON. A number that is not finite becomes None."""
         return {
             "benchmark": self.name,
             "date": self.date,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "machine": describe_machine(self.device),
+            "machine": _describe_recorded_machine(self.device),
             "versions": package_versions(_PACKAGES),
-            "settings": _json_value(self.settings),
+            "settings": _record_as_json(self.settings),
             "interrupted": self.interrupted,
             "notes": self.notes,
-            "rows": [_json_value(asdict(row)) for row in self.rows],
+            "rows": [_record_as_json(asdict(row)) for row in self.rows],
         }
 
     def save(self) -> list[Path]:
-        """Write the numbers and the tables, and return the paths."""
+        """Write the numbers and the tables, and return the paths of the two files."""
         about = self.as_dict()
-        numbers = _replace_file(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
+        numbers = _write_record_file(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
         text = "\n".join(table.markdown() for table in self.tables(self.rows))
         used = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
         lines = [*(f"- {note}" for note in self.notes), f"- {self.date}, {about['machine']}; {used}"]
-        return [numbers, _replace_file(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
+        return [numbers, _write_record_file(self.folder / "table.md", text + "\n" + "\n".join(lines) + "\n")]
 
 
-def describe_machine(device: str) -> str:
-    """Describe the machine in words, with its GPU if ``device`` is one."""
+def _describe_recorded_machine(device: str) -> str:
+    """Describe this machine in words, with its GPU if ``device`` is "cuda"."""
     if device == "cpu":
         return machine_in_words()
     import torch
@@ -85,19 +86,19 @@ def describe_machine(device: str) -> str:
     return f"{machine_in_words()}, {torch.cuda.get_device_name()}"
 
 
-def _json_value(value: Any) -> Any:
-    """Convert a value for JSON: NaN and infinity become None, other objects become text."""
+def _record_as_json(value: Any) -> Any:
+    """Convert a value for JSON: NaN and infinity become None, and objects that JSON does not know become text."""
     if isinstance(value, dict):
-        return {str(key): _json_value(item) for key, item in value.items()}
+        return {str(key): _record_as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json_value(item) for item in value]
+        return [_record_as_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _replace_file(path: Path, text: str) -> Path:
-    """Replace a file in one step, so that a reader never sees half of it."""
+def _write_record_file(path: Path, text: str) -> Path:
+    """Replace a file in one step, so that a reader never sees half of the text. Return the path."""
     temporary = path.with_suffix(path.suffix + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -1,8 +1,7 @@
 """Benchmark: training on a unit commitment whose demand and prices are predicted, as ``pear train`` does it.
 
-The model file and the table of days are written to the folder of the benchmark's name, with the command that trains on
-them. The trainings here take the same way: the squared error first, then the loss of decisions, both judged on the last
-fifth of the days.
+The benchmark writes a model file, a table of days, and the command that would train on them. It then trains in the same
+way, once on the squared error and once on the regret of decisions. The last fifth of the days judges both.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -18,46 +18,42 @@ from pear.cli.csv_table import split_at_commas
 from pear.cli.model_columns import parse_prices, read_model
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_commitment_days
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.text_table import TextTable
 
 _TEST_SHARE = 0.2
 _LOSSES = {"MSE": "mse", "PEAR": "pear-guided"}
 
 
 @dataclass(frozen=True)
-class CommitmentSettings(Settings):
+class CommitmentSettings(BenchSettings):
     """Train on a unit commitment of 600 variables whose demand and prices are predicted."""
 
-    plants: int = option(8, "The number of plants.", least=1, quick=2)
-    hours: int = option(24, "The number of hours of a schedule.", least=2, quick=3)
-    days: int = option(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
-    max_epochs: int = option(64, "The largest number of epochs.", least=1, quick=8)
-    time_cap: float = option(300.0, "Seconds for each of the two trainings.", positive=True)
-    seed: int = option(0, "Seed of plants, days and trainings.")
-    folder: str = option("pear-output/bench/commitment-files", "Where model file and table are written.")
-    threads: int | None = option(None, "The number of threads that solve.", shown="one a core")
-
-
-SETTINGS = CommitmentSettings
-LABELS = Labels("Unit commitment", "training", "seconds")
+    plants: int = bench_setting(8, "The number of plants.", least=1, quick=2)
+    hours: int = bench_setting(24, "The number of hours of a schedule.", least=2, quick=3)
+    days: int = bench_setting(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
+    max_epochs: int = bench_setting(64, "The largest number of epochs.", least=1, quick=8)
+    time_cap: float = bench_setting(300.0, "Seconds for each of the two trainings.", positive=True)
+    seed: int = bench_setting(0, "Seed of plants, days and trainings.")
+    folder: str = bench_setting("pear-output/bench/commitment-files", "Where model file and table are written.")
+    threads: int | None = bench_setting(None, "The number of threads that solve.", shown="one a core")
 
 
 @dataclass(frozen=True)
 class CommitmentRow:
-    """One training.
+    """The time and the regret of one training.
 
     Attributes:
-        loss: what was trained on.
-        seconds: wall time.
-        processor: processor seconds of the process.
-        epochs: the epochs of the winner.
+        loss: the name of the loss, "MSE" or "PEAR".
+        seconds: the wall time of the training.
+        processor: the processor seconds of this process during the training.
+        epochs: the number of trained epochs, those on the squared error included.
         stopped: why the training ended.
-        regret: normalised regret on the test days.
-        lost: what a test day loses.
-        seconds_to_judge: of both, spent on integer programs of held-out days.
+        regret: the normalised regret on the test days.
+        lost: the mean regret of a test day.
+        seconds_to_judge: the part of ``seconds`` that went into judging weights on held-out days.
     """
 
     loss: str
@@ -70,39 +66,12 @@ class CommitmentRow:
     seconds_to_judge: float
 
 
-def run(settings: CommitmentSettings, callbacks: Callbacks) -> None:
-    """Write the files, and train on them."""
-    folder = Path(settings.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = CommitmentModel(settings.plants, settings.hours, settings.seed)
-    table = pd.DataFrame(draw_commitment_days(drawn, settings.days, settings.seed)).round(4)
-    drawn.write(folder / "plants.lp")
-    table.to_csv(folder / "days.csv", index=False)
-    command = f"pear train plants.lp days.csv --costs {drawn.costs} --max-epochs {settings.max_epochs}"
-    (folder / "command.txt").write_text(f"{command} --time-cap {settings.time_cap:g}\n", "utf-8")
-    named, priced = parse_prices(split_at_commas(drawn.costs))
-    model, paid = read_model(folder / "plants.lp", named, table, priced, [], None)
-    first = len(table) - round(_TEST_SHARE * len(table))
-    train, test = table.iloc[:first], table.iloc[first:]
-    callbacks.on_note(f"{model.problem}; {first} days train, {len(test)} judge; the command is in {folder}/command.txt")
-    features, true = list(FEATURES), torch.tensor(test[paid].to_numpy())
-    for name, loss in _LOSSES.items():
-        callbacks.say(f"training with {name}")
-        began, spent = time.perf_counter(), time.process_time()
-        estimator = DecisionRegressor(
-            model, loss=loss, max_epochs=settings.max_epochs, time_cap=settings.time_cap, random_state=settings.seed
-        ).fit(train[features], train[paid])
-        seconds, processor = time.perf_counter() - began, time.process_time() - spent
-        predicted = torch.tensor(estimator.predict(test[features]).to_numpy())
-        found, history = regret_outcome_of_forecast(model, predicted, true), estimator.history_
-        result = found.normalized, float(found.regret.mean()), history.check_seconds
-        callbacks.on_row(CommitmentRow(name, seconds, processor, estimator.n_iter_, history.stopped, *result))
-        callbacks.on_note(f"{name}: {history.choice}")
+class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
+    """The benchmark of training on a unit commitment."""
 
-
-def tables(rows: list[CommitmentRow]) -> list[TextTable]:
-    """Time and regret of every training."""
-    columns = {
+    options = CommitmentSettings
+    labels = Labels("Unit commitment", "training", "seconds")
+    columns: ClassVar = {
         "trained with": lambda row: row.loss,
         "regret": lambda row: f"{100 * row.regret:.2f} %",
         "lost a day": lambda row: f"{row.lost:,.0f}",
@@ -112,9 +81,42 @@ def tables(rows: list[CommitmentRow]) -> list[TextTable]:
         "of it judging": lambda row: f"{row.seconds_to_judge:.0f}",
         "stopped by": lambda row: row.stopped,
     }
-    return [TextTable.of("Unit commitment", rows, columns)]
+
+    def run(self) -> None:
+        """Write the files, and train on them."""
+        settings, callbacks, folder = self.settings, self.callbacks, Path(self.settings.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = CommitmentModel(settings.plants, settings.hours, settings.seed)
+        table = pd.DataFrame(draw_commitment_days(drawn, settings.days, settings.seed)).round(4)
+        drawn.write(folder / "plants.lp")
+        table.to_csv(folder / "days.csv", index=False)
+        command = f"pear train plants.lp days.csv --costs {drawn.costs} --max-epochs {settings.max_epochs}"
+        (folder / "command.txt").write_text(f"{command} --time-cap {settings.time_cap:g}\n", "utf-8")
+        named, priced = parse_prices(split_at_commas(drawn.costs))
+        model, paid = read_model(folder / "plants.lp", named, table, priced, [], None)
+        first = len(table) - round(_TEST_SHARE * len(table))
+        train, test = table.iloc[:first], table.iloc[first:]
+        callbacks.on_note(
+            f"{model.problem}; {first} days train, {len(test)} judge; the command is in {folder}/command.txt"
+        )
+        features, true = list(FEATURES), torch.tensor(test[paid].to_numpy())
+        for name, loss in _LOSSES.items():
+            callbacks.say(f"training with {name}")
+            began, spent = time.perf_counter(), time.process_time()
+            estimator = DecisionRegressor(
+                model, loss=loss, max_epochs=settings.max_epochs, time_cap=settings.time_cap, random_state=settings.seed
+            ).fit(train[features], train[paid])
+            seconds, processor = time.perf_counter() - began, time.process_time() - spent
+            predicted = torch.tensor(estimator.predict(test[features]).to_numpy())
+            found, history = regret_outcome_of_forecast(model, predicted, true), estimator.history_
+            result = found.normalized, float(found.regret.mean()), history.check_seconds
+            self.add_row(CommitmentRow(name, seconds, processor, estimator.n_iter_, history.stopped, *result))
+            callbacks.on_note(f"{name}: {history.choice}")
+
+    @classmethod
+    def series(cls, rows: list[CommitmentRow]) -> list[Series]:
+        """Make the series of seconds, one point for each training."""
+        return [Series("seconds", [float(k + 1) for k in range(len(rows))], [row.seconds for row in rows])]
 
 
-def series(rows: list[CommitmentRow]) -> list[Series]:
-    """The seconds of the trainings."""
-    return [Series("seconds", [float(k + 1) for k in range(len(rows))], [row.seconds for row in rows])]
+BENCHMARK = CommitmentBenchmark

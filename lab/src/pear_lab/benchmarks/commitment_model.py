@@ -1,7 +1,7 @@
 """A day-ahead unit commitment as a planner exports it: a model file, and a table of days with weather, prices, demand.
 
-Eight plants over 24 hours are on or off, with a least and a greatest output, a limit on ramps, and a cost of starting.
-What they do not cover is imported at the price of the market. Demand and prices are predicted.
+Each plant is on or off in every hour, and has a least and a greatest output, a limit on ramps, and a cost of starting.
+The demand that the plants do not cover is imported at the market price. Demand and prices are predicted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 
 FEATURES = ("cold", "wind", "sun", "weekday", "gas_price", "holiday")
 _SHORT, _LONG = 300, 5
-"""What a megawatt too little costs, and one too much."""
+"""The cost of one megawatt too little, and of one too much."""
 
 
 class Plant(NamedTuple):
-    """A plant: least and greatest output (MW), the change of its output in an hour, cost of a MWh and of a start."""
+    """A power plant.
+
+    Attributes:
+        least, most: the least and the greatest output of a plant that is on, in MW.
+        ramp: the largest increase of the output from one hour to the next, in MW, unless the plant starts.
+        fuel: the cost of a MWh.
+        start: the cost of a start.
+    """
 
     least: float
     most: float
@@ -28,12 +35,12 @@ class Plant(NamedTuple):
 
 
 class CommitmentModel:
-    """The model of this many plants and hours; each plant has three variables an hour, and each hour an import.
+    """A unit commitment with random plants: three variables for each plant and hour, and an import for each hour.
 
     Args:
         plants: the number of plants.
         hours: the number of hours.
-        seed: draws the plants.
+        seed: the seed of the random plants.
 
     Example:
         >>> CommitmentModel(8, 24, 0).variables
@@ -63,7 +70,7 @@ class CommitmentModel:
 
     @property
     def costs(self) -> str:
-        """What ``pear train --costs`` gets: the prices of imports, and the demand with the price of missing it."""
+        """The argument of ``pear train --costs``: the import prices, and the demands with the cost of missing them."""
         hours = range(self.hours)
         return ",".join([f"imp{t}" for t in hours] + [f"dem{t}={_SHORT}:{_LONG}" for t in hours])
 
@@ -99,9 +106,13 @@ class CommitmentModel:
 
 
 def draw_commitment_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
-    """Draw days: features that are known the day before, and true values, by the names of columns.
+    """Draw a table of days.
 
     Demand is more uncertain on colder days, so that its mean is not the best forecast.
+
+    Returns:
+        For each column its values (days,): the features, which are known the day before, the import prices ``imp0``,
+        ``imp1``, …, and the demands ``dem0``, ``dem1``, ….
     """
     rng, hours = np.random.default_rng([seed, 1]), model.hours
     X = rng.normal(size=(days, len(FEATURES)))

@@ -1,55 +1,49 @@
 """Benchmark: the time of an epoch of portfolio training on real prices, compared with qpth's layer.
 
-Each method is timed from predicted days to μ̂ and Σ̂, to the portfolio, to its regret, and back to the days. The
-forecaster and its optimiser are the same for all methods; they are timed once and added.
+A step takes predicted days and computes their mean and covariance, the portfolio, its regret, and the gradient of the
+regret with respect to the days. The forecaster and its optimiser are the same for all methods. Their time is measured
+once and added.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import Step, measure_steps, timed_gradient
 from pear_lab.data import load_prices
-from pear_lab.peers import Peer, measure_peer
+from pear_lab.peers import measure_peer
 from pear_lab.tasks.market import Forecaster, market_loss, split_windows
 from pear_lab.tasks.market.moments import LEAST_EIGENVALUE
 
 PEAR = "pear exact"
 SIZE = 64
-
-
-PEERS = "epoch"
-LABELS = Labels("An epoch of portfolio training", "in the order of the table", "seconds an epoch")
+"""The number of windows of days in a batch."""
 
 
 @dataclass(frozen=True)
-class EpochSettings(Settings):
+class EpochSettings(BenchSettings):
     """Time an epoch of portfolio training, one thread for each library, with the error of the gradients."""
 
-    data: str = option("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
-    batches: int = option(
+    data: str = bench_setting("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
+    batches: int = bench_setting(
         4, "The number of batches of 64 windows, from which the time of an epoch is estimated.", least=1, quick=1
     )
-    repeats: int = option(3, "The number of measurements; the fastest counts.", least=1, quick=1)
-    limit: float = option(60.0, "The time limit of a library, in seconds.", positive=True)
-    seed: int = option(0, "Seed of the forecaster.")
-
-
-SETTINGS = EpochSettings
+    repeats: int = bench_setting(3, "The number of measurements; the fastest counts.", least=1, quick=1)
+    limit: float = bench_setting(60.0, "The time limit of a library, in seconds.", positive=True)
+    seed: int = bench_setting(0, "Seed of the forecaster.")
 
 
 @dataclass(frozen=True)
@@ -57,11 +51,12 @@ class EpochRow:
     """The times of one method.
 
     Attributes:
-        who: name of the method.
-        batch_seconds: seconds from predicted days to their gradient, for one batch.
-        epoch_seconds: seconds of an epoch over all training windows, forecaster included.
-        ratio: epoch_seconds relative to ours.
-        gradient_error: largest relative 2-norm error of a window's gradient against ours; NaN where there is none.
+        who: the name of the method.
+        batch_seconds: the seconds of a step on one batch, without the forecaster.
+        epoch_seconds: the seconds of an epoch over all training windows, forecaster included.
+        ratio: epoch_seconds relative to PEAR.
+        gradient_error: the largest relative 2-norm error of a window's gradient against that of PEAR. NaN if the method
+            computes another gradient.
     """
 
     who: str
@@ -71,83 +66,102 @@ class EpochRow:
     gradient_error: float = math.nan
 
 
-def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Measure PEAR, our layer, and the peers. Each peer comes with the Python interpreter that can import it."""
-    say, on_note = callbacks.say, callbacks.on_note
-    prices = load_prices(settings.data)
-    train = split_windows(prices.returns()).train
-    task = portfolio(len(prices.names), 2.0)
-    model = Forecaster(len(prices.names), generator=torch.Generator().manual_seed(settings.seed))
-    chosen = torch.linspace(0, len(train.days) - 1, settings.batches * SIZE).long()
-    known, true = train.known[chosen].split(SIZE), train.days[chosen].split(SIZE)
-    with torch.no_grad():
-        predicted = [model(part) for part in known]
-    count = math.ceil(len(train.days) / SIZE)
-    on_note(f"{prices}; an epoch is {count} batches of {SIZE}, reckoned from {settings.batches}")
+class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
+    """The benchmark of an epoch of portfolio training: PEAR's loss, PEAR's layer, and the peers."""
 
-    say("the forecaster")
-    common = _time_fastest(settings, lambda: lambda: _forecast_step(model, known, true))[1] / settings.batches
-    on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
-    epochs: list[float] = []
-
-    def add(who: str, seconds: float, off: float) -> None:
-        batch = seconds / settings.batches
-        epochs.append(count * (batch + common))
-        callbacks.on_row(EpochRow(who, batch, epochs[-1], epochs[-1] / epochs[0], off))
-
-    exact = None
-    for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
-        for warm in (False, True):
-            say(who)
-            arrays, seconds = _time_fastest(settings, partial(_make_step, method, task, predicted, true, warm))
-            exact = arrays["gradient"] if exact is None else exact
-            off = largest_gradient_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
-            add(who + (", later epochs" if warm else ""), seconds, off)
-    data = {
-        "predicted": torch.stack(predicted).numpy(),
-        "true": torch.stack(list(true)).numpy(),
-        "ahead": 21,
-        "floor": LEAST_EIGENVALUE,
-        "risk_aversion": task.risk_aversion,
-    }
-    for peer, python in peers:
-        say(peer.name)
-        found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
-        add(peer.title, min(found.seconds), largest_gradient_error(found.arrays["gradient"], exact))
-
-
-def tables(rows: list[EpochRow]) -> list[TextTable]:
-    """Make the table of all methods."""
-    columns = {
+    options = EpochSettings
+    labels = Labels("An epoch of portfolio training", "in the order of the table", "seconds an epoch")
+    peer_command = "epoch"
+    columns: ClassVar = {
         "who": lambda row: row.who,
         "ms a batch": lambda row: format_number(1e3 * row.batch_seconds),
         "s an epoch": lambda row: format_number(row.epoch_seconds),
         "epoch /\npear": lambda row: format_number(row.ratio),
         "gradient\nerror": lambda row: format_error(row.gradient_error),
     }
-    return [TextTable.of("An epoch of portfolio training", rows, columns)]
+
+    def run(self) -> None:
+        """Measure the forecaster, then PEAR's methods without and with warm starts, then the peers."""
+        settings, say, on_note = self.settings, self.callbacks.say, self.callbacks.on_note
+        prices = load_prices(settings.data)
+        train = split_windows(prices.returns()).train
+        task = portfolio(len(prices.names), 2.0)
+        model = Forecaster(len(prices.names), generator=torch.Generator().manual_seed(settings.seed))
+        chosen = torch.linspace(0, len(train.days) - 1, settings.batches * SIZE).long()
+        known, true = train.known[chosen].split(SIZE), train.days[chosen].split(SIZE)
+        with torch.no_grad():
+            predicted = [model(part) for part in known]
+        count = math.ceil(len(train.days) / SIZE)
+        on_note(f"{prices}; an epoch is {count} batches of {SIZE}, reckoned from {settings.batches}")
+
+        say("the forecaster")
+        common = self._time_fastest(lambda: lambda: _train_forecaster(model, known, true))[1] / settings.batches
+        on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
+
+        def add(who: str, seconds: float, off: float) -> None:
+            batch = seconds / settings.batches
+            epoch = count * (batch + common)
+            ours = self.rows[0].epoch_seconds if self.rows else epoch
+            self.add_row(EpochRow(who, batch, epoch, epoch / ours, off))
+
+        exact = None
+        for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
+            for warm in (False, True):
+                say(who)
+                arrays, seconds = self._time_fastest(partial(_make_epoch_step, method, task, predicted, true, warm))
+                exact = arrays["gradient"] if exact is None else exact
+                off = largest_gradient_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
+                add(who + (", later epochs" if warm else ""), seconds, off)
+        data = {
+            "predicted": torch.stack(predicted).numpy(),
+            "true": torch.stack(list(true)).numpy(),
+            "ahead": 21,
+            "floor": LEAST_EIGENVALUE,
+            "risk_aversion": task.risk_aversion,
+        }
+        for peer, python in self.peers:
+            say(peer.name)
+            found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
+            add(peer.title, min(found.seconds), largest_gradient_error(found.arrays["gradient"], exact))
+
+    def _time_fastest(self, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
+        """Return the arrays of a step, and the seconds of its fastest measurement.
+
+        Args:
+            fresh: makes the step anew for each measurement.
+        """
+        fresh()()  # what is compiled on first use does not count towards the limit
+        arrays, seconds = measure_steps(fresh, self.settings.repeats, self.settings.limit, False, lambda: None)
+        return arrays, min(seconds)
+
+    @classmethod
+    def series(cls, rows: list[EpochRow]) -> list[Series]:
+        """Make a series for each method: a point with the seconds of an epoch."""
+        return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
-def series(rows: list[EpochRow]) -> list[Series]:
-    """Return the seconds of an epoch, one point per method."""
-    return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
+BENCHMARK = EpochBenchmark
 
 
-def _time_fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
-    fresh()()  # what is compiled on first use does not count towards the limit
-    arrays, seconds = measure_steps(fresh, settings.repeats, settings.limit, False, lambda: None)
-    return arrays, min(seconds)
+def _make_epoch_step(
+    method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
+) -> Step:
+    """Make a step over all batches with a new loss.
 
-
-def _make_step(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
-    """Make a step with a new loss. With ``warm``, the loss has already decided every window for another forecast."""
+    Args:
+        method: the name of the method, as for ``market_loss``.
+        task: the portfolio problem.
+        predicted, true: batches of predicted and of true days.
+        warm: whether the loss has decided every window before, for another forecast.
+    """
     loss = market_loss(method, task)
     if warm:
-        _decide_and_differentiate(loss, [1.02 * days for days in predicted], true)
-    return lambda: _decide_and_differentiate(loss, predicted, true)
+        _epoch_gradients(loss, [1.02 * days for days in predicted], true)
+    return lambda: _epoch_gradients(loss, predicted, true)
 
 
-def _decide_and_differentiate(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
+def _epoch_gradients(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
+    """Compute the gradient of the loss for each batch, under the name "gradient"."""
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
         keys = torch.arange(place * SIZE, place * SIZE + len(days))
@@ -155,8 +169,8 @@ def _decide_and_differentiate(loss: nn.Module, predicted: list[Tensor], true: tu
     return {"gradient": found}
 
 
-def _forecast_step(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Train the forecaster for one epoch on the squared error: what an epoch costs without decisions."""
+def _train_forecaster(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
+    """Take the steps of an epoch on the squared error, with a learning rate of 0. Nothing is decided."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
     loss = market_loss("mse", portfolio(2))
     for part, came in zip(known, true, strict=True):

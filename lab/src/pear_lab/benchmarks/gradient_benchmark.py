@@ -13,32 +13,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.exact_gradients import ErrorSummary, GradientBatch
-from pear_lab.benchmarks.gradient_rows import GradientRow, series, structure_label, tables
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
+from pear_lab.benchmarks.exact_gradients import ErrorSummary
+from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.gradient_rows import GradientRow, gradient_series, gradient_tables, label_gradient_point
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import CLOCKS, check_timing_device, measure_steps, synchronize, use_timing_threads
 from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError, measure_peer
 
-__all__ = ["LABELS", "PEERS", "SETTINGS", "GradientPoint", "GradientSettings", "run", "series", "tables"]
-
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
-"""Default batch sizes of portfolios, by device."""
+"""The default batch sizes of portfolios on each device."""
 MOST_NUMBERS = 2**26
-"""Numbers in the curvatures of a batch beyond which it is left out on a CPU unless it is asked for by name."""
+"""The most numbers in the curvatures of a batch. On a CPU, larger batches need both ``--sizes`` and ``--batches``."""
 LARGEST_ON_CPU = 512
-"""Samples in a batch beyond which a structure's own batches are left out on a CPU."""
+"""The largest of a structure's default batches that is measured on a CPU."""
 REFERENCES, FEW_REFERENCES, LARGE = 64, 16, 200
-"""Number of compared samples, the same number for large programs, and the variables that make a program large."""
-
-PEERS = "gradient"
-LABELS = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
+"""The number of compared samples, that number for large programs, and the most variables of other programs."""
 
 
 class GradientPoint(NamedTuple):
-    """A structure, its number of variables, and the batches, smallest first."""
+    """A structure, a number of variables, and the batch sizes to measure, smallest first."""
 
     structure: Structure
     n: int
@@ -46,28 +45,30 @@ class GradientPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GradientSettings(Settings):
+class GradientSettings(BenchSettings):
     """Time gradients of the regret, forward and backward, with their errors, also of other libraries."""
 
-    structures: tuple[str, ...] | None = option(
+    structures: tuple[str, ...] | None = bench_setting(
         None,
         f"{', '.join(one.name for one in STRUCTURES)}, or all; each at its own size and batches.",
         shown="portfolios of several sizes",
     )
-    sizes: tuple[int, ...] | None = option(
+    sizes: tuple[int, ...] | None = bench_setting(
         None, "Numbers of assets or variables; paths have their own.", least=2, quick=(20,), shown="20,100,500"
     )
-    batches: tuple[int, ...] | None = option(
+    batches: tuple[int, ...] | None = bench_setting(
         None, "Numbers of samples.", least=1, quick=(1, 16), shown="1,64,512; cuda: 1,16,64,512,4096"
     )
-    device: str = option("cpu", "cpu or cuda.")
-    threads: int = option(1, "Threads for each library.")
-    repeats: int = option(7, "The number of measurements of each point; the fastest counts.", least=1, quick=3)
-    rounds: int = option(1, "The number of rounds in which all libraries are measured; the fastest counts.", least=1)
-    clock: str = option("wall", "wall, or processor for processor time, if other programs use the machine.")
-    limit: float = option(60.0, "The time limit of a library for one point, in seconds.", positive=True)
-    profile: bool = option(False, "Also show what PEAR's time is spent on.")
-    seed: int = option(0, "Seed of the problems.")
+    device: str = bench_setting("cpu", "cpu or cuda.")
+    threads: int = bench_setting(1, "Threads for each library.")
+    repeats: int = bench_setting(7, "The number of measurements of each point; the fastest counts.", least=1, quick=3)
+    rounds: int = bench_setting(
+        1, "The number of rounds in which all libraries are measured; the fastest counts.", least=1
+    )
+    clock: str = bench_setting("wall", "wall, or processor for processor time, if other programs use the machine.")
+    limit: float = bench_setting(60.0, "The time limit of a library for one point, in seconds.", positive=True)
+    profile: bool = bench_setting(False, "Also show what PEAR's time is spent on.")
+    seed: int = bench_setting(0, "Seed of the problems.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +79,7 @@ class GradientSettings(Settings):
             raise ProblemError(f"--clock must be {' or '.join(CLOCKS)}; got {self.clock!r}")
 
     def grid(self) -> tuple[list[GradientPoint], list[str]]:
-        """The points to measure, and notes on those that are left out."""
+        """Return the points to measure, and notes on the batches that are left out."""
         points, left_out = [], []
         for structure, sizes, batches in self._chosen_structures():
             for n in sorted(set(sizes)):
@@ -88,12 +89,14 @@ class GradientSettings(Settings):
                 points.append(GradientPoint(structure, n, kept))
                 why = "name --sizes and --batches to have it"
                 left_out += [
-                    _left_out_note(structure_label(structure.name, n), b, why) for b in batches if b not in kept
+                    _note_left_out_gradient(label_gradient_point(structure.name, n), b, why)
+                    for b in batches
+                    if b not in kept
                 ]
         return points, left_out
 
     def _chosen_structures(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
-        """The structures to measure, each with its sizes and batches."""
+        """Yield the structures to measure, each with its numbers of variables and its batch sizes."""
         if self.structures is None:
             yield STRUCTURES[0], self.sizes or SIZES, self.batches or BATCHES[self.device]
             return
@@ -103,36 +106,61 @@ class GradientSettings(Settings):
             yield structure, sizes, self.batches or own
 
 
-SETTINGS = GradientSettings
+class GradientBenchmark(Benchmark[GradientSettings, GradientRow]):
+    """The benchmark of the gradient of the regret."""
+
+    options = GradientSettings
+    labels = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
+    peer_command = "gradient"
+
+    def run(self) -> None:
+        """Measure every library on every structure, number of variables and batch size."""
+        settings, callbacks = self.settings, self.callbacks
+        points, left_out = settings.grid()
+        for text in left_out:
+            callbacks.on_note(text)
+        for structure, n, batches in points:
+            if not batches:
+                continue
+            where = label_gradient_point(structure.name, n)
+            callbacks.say(f"{where}: exact gradients to compare with")
+            references = REFERENCES if n <= LARGE else FEW_REFERENCES
+            programs = GradientBatch(structure, n, max(batches), references, settings.seed)
+            taking_part = [(peer, python) for peer, python in self.peers if peer.takes(structure.name)]
+            limits = _GradientTimeLimits(where, settings.limit, callbacks.on_note)
+            for batch in batches:
+                point = _GradientPointRows(settings, programs, batch, limits, callbacks.say)
+                for row in point.fastest_rows(taking_part):
+                    self.add_row(row)
+
+    @classmethod
+    def tables(cls, rows: list[GradientRow]) -> list[TextTable]:
+        """Make the tables of all rows, as ``gradient_tables`` says."""
+        return gradient_tables(rows)
+
+    @classmethod
+    def series(cls, rows: list[GradientRow]) -> list[Series]:
+        """Make the series of all rows, as ``gradient_series`` says."""
+        return gradient_series(rows)
 
 
-def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Measure every library on every problem structure, size and batch size, one after the other.
+BENCHMARK = GradientBenchmark
+
+
+class _GradientTimeLimits:
+    """The time limits of all libraries at one structure and size.
+
+    The time of a library on the next larger batch is predicted from that on the last one.
 
     Args:
-        settings: what to measure.
-        callbacks: receive the results, the notes and the progress.
-        peers: the other libraries to measure, each with the path of the Python interpreter that runs it.
+        where: the structure and the size in words.
+        limit: the time limit in seconds.
+        on_note: called with a note when a library is dropped.
+
+    Attributes:
+        known: for each library its last batch and the seconds that it took.
+        gone: the dropped libraries.
     """
-    points, left_out = settings.grid()
-    for text in left_out:
-        callbacks.on_note(text)
-    for structure, n, batches in points:
-        if not batches:
-            continue
-        callbacks.say(f"{structure_label(structure.name, n)}: exact gradients to compare with")
-        references = REFERENCES if n <= LARGE else FEW_REFERENCES
-        instances = GradientBatch(structure, n, max(batches), references, settings.seed)
-        taking_part = [(peer, python) for peer, python in peers if peer.takes(structure.name)]
-        forecasts = _TimeLimits(structure_label(structure.name, n), settings.limit, callbacks.on_note)
-        for batch in batches:
-            side = _GradientSides(settings, instances, batch, forecasts, callbacks.say)
-            for row in side.fastest_rows(taking_part):
-                callbacks.on_row(row)
-
-
-class _TimeLimits:
-    """Time limits at one size. They predict from the last smaller batch whether a library would take too long."""
 
     def __init__(self, where: str, limit: float, on_note: Callable[[str], None]) -> None:
         self.where, self.limit, self.on_note = where, limit, on_note
@@ -140,7 +168,7 @@ class _TimeLimits:
         self.gone: set[str] = set()
 
     def allows(self, who: str, batch: int) -> bool:
-        """Whether ``who`` is expected to stay within the time limit with this batch size; if not, it is dropped."""
+        """Return whether the library ``who`` is expected to keep the limit with a batch size, and drop it if not."""
         if who in self.gone:
             return False
         before, seconds = self.known.get(who, (batch, 0.0))
@@ -150,26 +178,36 @@ class _TimeLimits:
         return True
 
     def drop(self, who: str, batch: int, why: str) -> None:
+        """Drop a library from this batch size on, and note the reason."""
         self.gone.add(who)
-        self.on_note(f"{who}: {_left_out_note(self.where, batch, why)}")
+        self.on_note(f"{who}: {_note_left_out_gradient(self.where, batch, why)}")
 
 
-def _left_out_note(where: str, batch: int, why: str) -> str:
+def _note_left_out_gradient(where: str, batch: int, why: str) -> str:
+    """Say which batches are left out, and why."""
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
 @dataclass(frozen=True)
-class _GradientSides:
-    """The measurements of every library at one point."""
+class _GradientPointRows:
+    """The measurements of PEAR and of the peers on one batch.
+
+    Attributes:
+        settings: what to measure.
+        programs: the programs.
+        batch: the number of samples.
+        limits: the time limits.
+        say: called with a line on what is being measured now.
+    """
 
     settings: GradientSettings
-    instances: GradientBatch
+    programs: GradientBatch
     batch: int
-    forecasts: _TimeLimits
+    limits: _GradientTimeLimits
     say: Callable[[str], None]
 
     def fastest_rows(self, peers: Sequence[tuple[Peer, Path]]) -> list[GradientRow]:
-        """Measure every side in turn, ``--rounds`` times, and keep the fastest row of each."""
+        """Measure PEAR and the peers in turns, ``--rounds`` times, and return the fastest row of each."""
         fastest: dict[str, GradientRow] = {}
         for _ in range(self.settings.rounds):
             for row in (*self.ours(), *self.peers(peers)):
@@ -178,39 +216,40 @@ class _GradientSides:
         return list(fastest.values())
 
     def ours(self) -> Iterator[GradientRow]:
-        """Measure each step of ours; on a GPU also our layer on one CPU core."""
-        ours = OurSteps(self.instances, self.batch, self.settings.device)
+        """Measure each step of PEAR; on a GPU also the layer on one CPU core, for comparison."""
+        ours = OurSteps(self.programs, self.batch, self.settings.device)
         for who in ours.steps:
-            if self._may(who):
+            if self._may_measure(who):
                 yield self._our_row(ours, who, who)
-        if self.settings.device == "cuda" and self.settings.structures is not None and self._may(ONE_CORE):
+        if self.settings.device == "cuda" and self.settings.structures is not None and self._may_measure(ONE_CORE):
             with use_timing_threads(1):
-                yield self._our_row(OurSteps(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
+                yield self._our_row(OurSteps(self.programs, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
-        """Measure each peer in its environment; one that fails or takes too long is noted and left out."""
-        data, settings = self.instances.data(self.batch), self.settings
+        """Measure each peer in its environment. A peer that fails or takes too long is noted and left out."""
+        data, settings = self.programs.data(self.batch), self.settings
         for peer, python in peers:
-            if not self._may(peer.title):
+            if not self._may_measure(peer.title):
                 continue
             options = (settings.device, settings.threads, settings.repeats, settings.limit)
             try:
                 found = measure_peer(peer, python, data, *options, clock=settings.clock)
                 yield self._peer_row(peer, found)
             except PeerTimeoutError as error:
-                self.forecasts.drop(peer.title, self.batch, str(error))
+                self.limits.drop(peer.title, self.batch, str(error))
             except PeerError as error:
-                where = f"{self.forecasts.where} with a batch of {self.batch:,}"
-                self.forecasts.on_note(f"{peer.title}: {where} left out: {error}")
+                where = f"{self.limits.where} with a batch of {self.batch:,}"
+                self.limits.on_note(f"{peer.title}: {where} left out: {error}")
 
-    def _may(self, who: str) -> bool:
-        """Whether a library is measured at this point. If so, its name is shown as progress."""
-        if not self.forecasts.allows(who, self.batch):
+    def _may_measure(self, who: str) -> bool:
+        """Return whether a library is measured on this batch. If so, its name is shown as progress."""
+        if not self.limits.allows(who, self.batch):
             return False
-        self.say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
+        self.say(f"{self.limits.where}, batch of {self.batch:,}: {who}")
         return True
 
     def _our_row(self, ours: OurSteps, step: str, who: str) -> GradientRow:
+        """Measure a step of PEAR, and make its row under the name ``who``."""
         settings, wait = self.settings, synchronize(ours.device)
         arrays, seconds = measure_steps(ours.steps[step], settings.repeats, settings.limit, True, wait, settings.clock)
         errors = ours.answers(step).errors(arrays["gradient"])
@@ -218,24 +257,24 @@ class _GradientSides:
         return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)
 
     def _peer_row(self, peer: Peer, found: PeerMeasurement) -> GradientRow:
-        answers = self.instances.answers
+        """Make the row of a measured peer.
+
+        Raises:
+            PeerError: the result of the peer has another shape than expected.
+        """
+        answers = self.programs.answers
         errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]
-        came = _check_peer_shape(found.arrays, self.instances.cost[: self.batch].shape, peer)
+        result, shape = found.arrays.get(peer.measures), self.programs.cost[: self.batch].shape
+        if result is None or result.shape != shape:
+            came = None if result is None else result.shape
+            raise PeerError(f"{peer.name} returned a {peer.measures} of shape {came}; expected {shape}")
         more = {"versions": found.versions, "measured": peer.measures, "loose": peer.loose}
-        return self._row(peer.title, False, found.seconds, errors(came), **more)
+        return self._row(peer.title, False, found.seconds, errors(result), **more)
 
     def _row(self, who: str, ours: bool, seconds: list[float], e: ErrorSummary, **more: Any) -> GradientRow:
-        self.forecasts.known[who] = self.batch, min(seconds)
+        """Make a row, and remember its time for the time limits."""
+        self.limits.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
-        structure, n = self.instances.structure.name, self.instances.n
+        structure, n = self.programs.structure.name, self.programs.n
         errors = e.median, e.q90, e.largest
         return GradientRow(who, ours, n, self.batch, *times, *errors, e.compared, structure=structure, **more)
-
-
-def _check_peer_shape(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
-    """Check the shape of a peer's result, and return it."""
-    found = arrays.get(peer.measures)
-    if found is None or found.shape != shape:
-        came = None if found is None else found.shape
-        raise PeerError(f"{peer.name} returned a {peer.measures} of shape {came}; expected {shape}")
-    return found

@@ -1,4 +1,4 @@
-"""The rows of the gradient benchmark, its tables and its figure."""
+"""The rows of the gradient benchmark, their tables and their series."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _LABELS = {structure.name: structure.label for structure in STRUCTURES}
 
 @dataclass(frozen=True)
 class GradientRow:
-    """The time and the errors of one side at one point.
+    """The time and the errors of PEAR or of a peer on one batch.
 
     Attributes:
-        who: one of ``OurSteps.steps``, or a peer's title.
-        ours: whether it is this package.
-        n, batch: the point.
-        seconds: the fastest measurement.
-        median_seconds: the median measurement. Both times are for the whole batch.
-        error_median, error_q90, error_largest: relative errors of the gradients against the reference.
-        compared: number of samples whose gradient was compared.
-        reuse_rate: share of samples for which no solver was called; None without warm starts.
-        versions: versions of a peer's packages, by name.
-        profile: the seconds of each phase, from a measurement of its own.
-        structure: name of the structure of the problems.
-        measured: "gradient", or "decision" where the errors are those of the decisions and there is no backward pass.
-        loose: whether it is a peer at a setting that gives up accuracy for time.
+        who: a name of ``OurSteps.steps``, or the title of a peer.
+        ours: whether the row is one of PEAR.
+        n, batch: the numbers of variables and of samples.
+        seconds: the time of the whole batch in the fastest measurement.
+        median_seconds: the time of the whole batch in the median measurement.
+        error_median, error_q90, error_largest: relative errors against the exact gradients.
+        compared: the number of compared samples.
+        reuse_rate: the share of the samples for which no solver was called; None without warm starts.
+        versions: the versions of a peer's packages, by name.
+        profile: the seconds of each phase, from a separate measurement.
+        structure: the name of the structure of the programs.
+        measured: "gradient", or "decision" if there is no backward pass and the errors are those of the decisions.
+        loose: whether the row is a peer with settings that trade accuracy for time.
     """
 
     who: str
@@ -57,75 +57,80 @@ class GradientRow:
 
     @property
     def exact(self) -> bool:
-        """True where there is a gradient and even its largest error is small."""
+        """Whether the row measures gradients and even the largest error is at most ``EXACT``."""
         return self.measured == "gradient" and self.error_largest <= EXACT
 
     @property
     def point(self) -> tuple[str, int, int]:
-        """The point of the row: structure, variables and batch."""
+        """The structure, the number of variables and the number of samples."""
         return self.structure, self.n, self.batch
 
 
-def structure_label(structure: str, n: int) -> str:
-    """A structure and its size in words.
+def label_gradient_point(structure: str, n: int) -> str:
+    """Return a structure and its number of variables in words.
 
     Example:
-        >>> structure_label("portfolio", 100), structure_label("path-5", 40)
+        >>> label_gradient_point("portfolio", 100), structure_label("path-5", 40)
         ('100 assets', '5×5 grid of 40 edges')
     """
     return _LABELS[structure].format(n=n)
 
 
-def time_ratio(theirs: float | None, ours: float | None) -> float:
-    """Return their time relative to ours; NaN if one of the two is not known.
+def gradient_time_ratio(theirs: float | None, ours: float | None) -> float:
+    """Return the time of another library relative to that of PEAR; NaN if one of the two is not known.
 
     Example:
-        >>> time_ratio(0.1, 0.02), time_ratio(None, 0.02)
+        >>> gradient_time_ratio(0.1, 0.02), time_ratio(None, 0.02)
         (5.0, nan)
     """
     return theirs / ours if theirs is not None and ours else math.nan
 
 
-def lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
-    """Return the time of the fastest exact peer relative to this row of ours; NaN if there is nothing to compare.
+def gradient_lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
+    """Return the time of the fastest exact peer on the same batch relative to a row of PEAR.
 
-    A peer is exact where its largest error at this point is small.
+    The result is NaN if the row is not exact or not one of PEAR, or if no peer is exact on this batch.
     """
     there = [one for one in rows if one.point == row.point and one.exact and one.compared]
     fastest = min((one.seconds for one in there if not one.ours), default=None)
-    return time_ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
+    return gradient_time_ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
 
 
-def ratio_to_pear(rows: list[GradientRow], row: GradientRow) -> float:
-    """Return the time of a row relative to ``pear`` at the same point."""
+def gradient_ratio_to_pear(rows: list[GradientRow], row: GradientRow) -> float:
+    """Return the time of a row relative to the row "pear" on the same batch; NaN without such a row."""
     base = next((r for r in rows if r.who == "pear" and r.point == row.point), None)
-    return time_ratio(row.seconds, base.seconds if base else None)
+    return gradient_time_ratio(row.seconds, base.seconds if base else None)
 
 
-def tables(rows: list[GradientRow]) -> list[TextTable]:
-    """The comparison, the profiles where there are any, and a summary where there are several structures."""
+def gradient_tables(rows: list[GradientRow]) -> list[TextTable]:
+    """Make the table of all rows.
+
+    Further tables show profiles, forward passes, and a summary of all structures, if the rows have them.
+    """
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
     errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
     headings = ("who", "n", "batch", "ms", *errors, "compared", "reuse", *ratios)
     title = f"Gradient of the regret of {what}, forward and backward\n"
     title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
-    cells = [(*([row.structure] if several else []), *_gradient_cells(rows, row)) for row in _sort_rows(rows)]
+    cells = [
+        (*([row.structure] if several else []), *_cells_of_gradient_row(rows, row)) for row in _sort_gradient_rows(rows)
+    ]
     left = 2 if several else 1
     tables = [TextTable(title, ("structure", *headings) if several else headings, cells, left)]
-    if spent := [row for row in _sort_rows(rows) if row.profile]:
-        in_ms = [(_name_cells(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
+    if spent := [row for row in _sort_gradient_rows(rows) if row.profile]:
+        in_ms = [(_cells_of_row_name(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
         who = ("structure", "who", "n", "batch") if several else ("who", "assets", "batch")
         tables.append(TextTable.of_profiles("Where the time goes, ms a batch", who, in_ms, left))
     if any(row.measured == "decision" for row in rows):
-        tables.append(forward_table(rows))
-    return [*tables, summary_of_structures(rows)] if several else tables
+        tables.append(table_of_forward_rows(rows))
+    return [*tables, summary_of_gradient_rows(rows)] if several else tables
 
 
-def forward_table(rows: list[GradientRow]) -> TextTable:
-    """Make a table of our layer and loss, forward and backward, beside solvers that have a forward pass alone.
+def table_of_forward_rows(rows: list[GradientRow]) -> TextTable:
+    """Make a table of PEAR's layer and loss, forward and backward, beside solvers that only have a forward pass.
 
-    Errors are the largest ones: of our gradients, and of their decisions.
+    Errors are the largest ones, of gradients for PEAR and of decisions for the solvers.
     """
     solvers = list(dict.fromkeys(row.who for row in rows if row.measured == "decision"))
     ours = (LAYER, "pear")
@@ -133,32 +138,36 @@ def forward_table(rows: list[GradientRow]) -> TextTable:
     title = "Forward and backward of ours beside the forward pass alone of other solvers, µs a sample\n"
     title += f"ahead: the fastest forward whose largest error is at most {EXACT:.0e}, relative to {LAYER}"
     table = TextTable(title, ("structure", "n", "batch", *headings, "ahead"))
-    for point in dict.fromkeys(row.point for row in _sort_rows(rows)):
+    for point in dict.fromkeys(row.point for row in _sort_gradient_rows(rows)):
         here = {row.who: row for row in rows if row.point == point and row.compared}
-        cells = [cell for who in (*ours, *solvers) for cell in _forward_cells(here.get(who))]
-        lead = lead_over_forwards(list(here.values()))
+        cells = [cell for who in (*ours, *solvers) for cell in _cells_of_forward_row(here.get(who))]
+        lead = gradient_lead_over_forwards(list(here.values()))
         table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", *cells, format_number(lead, 2)))
     return table
 
 
-def lead_over_forwards(here: list[GradientRow]) -> float:
-    """Return the time of the fastest accurate forward pass at one point relative to our layer; NaN without one."""
+def gradient_lead_over_forwards(here: list[GradientRow]) -> float:
+    """Return the time of the fastest accurate forward pass relative to PEAR's layer; NaN if one of the two is missing.
+
+    Args:
+        here: the rows of one batch.
+    """
     layer = next((row.seconds for row in here if row.who == LAYER and row.exact), None)
     forwards = (row.seconds for row in here if row.measured == "decision" and row.error_largest <= EXACT)
-    return time_ratio(min(forwards, default=None), layer)
+    return gradient_time_ratio(min(forwards, default=None), layer)
 
 
-def _forward_cells(row: GradientRow | None) -> tuple[str, str]:
-    """Cells of one side: microseconds a sample, and the largest error."""
+def _cells_of_forward_row(row: GradientRow | None) -> tuple[str, str]:
+    """Make the cells of a row: microseconds per sample, and the largest error."""
     if row is None:
         return "–", "–"
     return format_number(1e6 * row.seconds / row.batch), format_error(row.error_largest)
 
 
-def summary_of_structures(rows: list[GradientRow]) -> TextTable:
-    """Make a table of our layer at every point, compared with the fastest peer, a loose peer, and one CPU core.
+def summary_of_gradient_rows(rows: list[GradientRow]) -> TextTable:
+    """Make a table of PEAR's layer beside the fastest peer, the fastest loose peer, and the layer on one CPU core.
 
-    Kinds of rows that were not measured at any point have no column.
+    Kinds of rows that were not measured have no column.
     """
     known = [row for row in rows if row.compared and row.measured == "gradient"]
     kinds: dict[str, Callable[[GradientRow], bool]] = {
@@ -170,58 +179,71 @@ def summary_of_structures(rows: list[GradientRow]) -> TextTable:
     beside = (heading for name in kinds for heading in (f"{name},\nms", "median\nerror", "÷ ours"))
     title = f"{LAYER} (ours) beside the peers that differentiate, and beside one CPU core"
     table = TextTable(title, ("structure", "n", "batch", "ours,\nms", *beside))
-    for point in dict.fromkeys(row.point for row in _sort_rows(rows)):
+    for point in dict.fromkeys(row.point for row in _sort_gradient_rows(rows)):
         here = [row for row in known if row.point == point]
         ours = next((row for row in here if row.who == LAYER), None)
         fastest = (min(filter(fits, here), key=lambda row: row.seconds, default=None) for fits in kinds.values())
-        cells = [cell for row in fastest for cell in _peer_cells(row, ours)]
-        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _milliseconds(ours), *cells))
+        cells = [cell for row in fastest for cell in _cells_beside_ours(row, ours)]
+        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _format_row_time(ours), *cells))
     return table
 
 
-def _peer_cells(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
-    """Cells of a row beside ours: milliseconds with the peer's name, median error, and time relative to ours."""
+def _cells_beside_ours(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
+    """Make the cells of a row: milliseconds with the peer's name, median error, and the time relative to PEAR."""
     if row is None:
         return "–", "–", "–"
     who = "" if row.ours else f" ({row.who})"
     return (
-        _milliseconds(row) + who,
+        _format_row_time(row) + who,
         format_error(row.error_median),
-        format_number(time_ratio(row.seconds, ours.seconds if ours else None)),
+        format_number(gradient_time_ratio(row.seconds, ours.seconds if ours else None)),
     )
 
 
-def _milliseconds(row: GradientRow | None) -> str:
-    # a gradient that could not be compared with the reference is shown without its time
+def _format_row_time(row: GradientRow | None) -> str:
+    """Format the milliseconds of a row; a dash if its gradients could not be compared."""
     return format_number(1e3 * row.seconds) if row is not None and row.compared else "–"
 
 
-def _sort_rows(rows: list[GradientRow]) -> list[GradientRow]:
+def _sort_gradient_rows(rows: list[GradientRow]) -> list[GradientRow]:
+    """Sort rows by structure, variables and samples."""
     return sorted(rows, key=lambda row: (_ORDER[row.structure], row.n, row.batch))
 
 
-def _gradient_cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
+def _cells_of_gradient_row(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
+    """Make the cells of a row from its name to its ratios."""
     errors = [format_error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
     ratios = [
         format_number(value) if row.compared else "–"
-        for value in (ratio_to_pear(rows, row), lead_over_peers(rows, row))
+        for value in (gradient_ratio_to_pear(rows, row), gradient_lead_over_peers(rows, row))
     ]
-    return (*_name_cells(row), _milliseconds(row), *errors, str(row.compared), format_share(row.reuse_rate), *ratios)
+    return (
+        *_cells_of_row_name(row),
+        _format_row_time(row),
+        *errors,
+        str(row.compared),
+        format_share(row.reuse_rate),
+        *ratios,
+    )
 
 
-def _name_cells(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
+def _cells_of_row_name(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
+    """Make the cells that name a row: its structure if asked for, its library, variables and samples."""
     return (*([row.structure] if with_structure else []), row.who, f"{row.n:,}", f"{row.batch:,}")
 
 
-def series(rows: list[GradientRow]) -> list[Series]:
-    """Seconds per batch over its size, a panel for every structure and size; inexact peers are marked."""
+def gradient_series(rows: list[GradientRow]) -> list[Series]:
+    """Make a series for each library: seconds per batch over its size.
+
+    Every structure and number of variables has a panel. Names of inexact libraries say how inexact they are.
+    """
     lines = []
-    for structure, n in dict.fromkeys((row.structure, row.n) for row in _sort_rows(rows)):
-        here = [row for row in _sort_rows(rows) if (row.structure, row.n) == (structure, n) and row.compared]
+    for structure, n in dict.fromkeys((row.structure, row.n) for row in _sort_gradient_rows(rows)):
+        here = [row for row in _sort_gradient_rows(rows) if (row.structure, row.n) == (structure, n) and row.compared]
         for who in dict.fromkeys(row.who for row in here):
             own = [row for row in here if row.who == who]
             worst = max(row.error_largest for row in own)
             remark = "" if all(row.exact for row in own) else f" (off by up to {format_error(worst)})"
             points = [row.batch for row in own], [row.seconds for row in own]
-            lines.append(Series(who, *points, own[0].ours, structure_label(structure, n), remark=remark))
+            lines.append(Series(who, *points, own[0].ours, label_gradient_point(structure, n), remark=remark))
     return lines

@@ -1,4 +1,4 @@
-"""Benchmark: the peak memory of several jobs, each in its own process, compared with ``import pear`` alone."""
+"""Benchmark: the peak memory of several jobs, each in its own process, compared with the process of ``import pear``."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pear.errors import PearError
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_number
 from pear_lab.benchmarks.process_memory import read_memory_entry
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.text_table import TextTable
 
 MIB = 2**20
-_ROOM = 0.8  # share of the memory that is free which a job may take
-
-
-LABELS = Labels("Largest resident memory", "seconds", "MiB")
+_ROOM = 0.8  # the share of the free memory that a job may take
 
 
 @dataclass(frozen=True)
-class MemorySettings(Settings):
+class MemorySettings(BenchSettings):
     """Measure the peak memory of a large grid, a large batch and a training, and of the import alone."""
 
-    grid: int = option(200, "The number of nodes on a side of the grid.", least=1, quick=5)
-    grid_batch: int = option(32, "The number of samples of the grid.", least=1, quick=4)
-    assets: int = option(100, "The number of assets of a portfolio.", least=1, quick=10)
-    portfolio_batch: int = option(4096, "The number of portfolios.", least=1, quick=16)
-    epochs: int = option(10_000, "The largest number of epochs of the training.", least=1, quick=1)
-    limit: float = option(600.0, "The time limit of a job, in seconds.", least=1)
-    cap: float | None = option(None, "The address space that a job may take, in MiB.", shown="80 % of what is free")
-    seed: int = option(0, "Seed of the data.")
+    grid: int = bench_setting(200, "The number of nodes on a side of the grid.", least=1, quick=5)
+    grid_batch: int = bench_setting(32, "The number of samples of the grid.", least=1, quick=4)
+    assets: int = bench_setting(100, "The number of assets of a portfolio.", least=1, quick=10)
+    portfolio_batch: int = bench_setting(4096, "The number of portfolios.", least=1, quick=16)
+    epochs: int = bench_setting(10_000, "The largest number of epochs of the training.", least=1, quick=1)
+    limit: float = bench_setting(600.0, "The time limit of a job, in seconds.", least=1)
+    cap: float | None = bench_setting(
+        None, "The address space that a job may take, in MiB.", shown="80 % of what is free"
+    )
+    seed: int = bench_setting(0, "Seed of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Name, description and options of every job; the import comes first."""
+        """Return the name, the description and the options of every job. The import comes first."""
         grid = {"side": self.grid, "batch": self.grid_batch, "seed": self.seed}
         portfolio = {"assets": self.assets, "batch": self.portfolio_batch, "seed": self.seed}
         return [
@@ -49,18 +48,15 @@ class MemorySettings(Settings):
         ]
 
 
-SETTINGS = MemorySettings
-
-
 @dataclass(frozen=True)
 class MemoryRow:
     """The memory and the time of one job.
 
     Attributes:
-        job: description of the job.
-        peak_mib: largest resident memory of the job's process.
-        import_mib: largest resident memory of a process that only imports pear.
-        seconds: duration of the job.
+        job: the description of the job.
+        peak_mib: the largest resident memory of the job's process.
+        import_mib: the largest resident memory of a process that only imports pear.
+        seconds: the duration of the job.
     """
 
     job: str
@@ -70,32 +66,54 @@ class MemoryRow:
 
     @property
     def above_mib(self) -> float:
-        """Memory of the job on top of the import."""
+        """The memory of the job in addition to that of the import."""
         return self.peak_mib - self.import_mib
 
 
-def run(settings: MemorySettings, callbacks: Callbacks) -> None:
-    """Measure every job, one after the other."""
-    alone: float | None = None
-    for name, words, options in settings.jobs():
-        callbacks.say(words)
-        try:
-            peak, seconds = measure_memory(name, options, settings.limit, settings.cap)
-        except PearError as error:
-            callbacks.on_note(f"{words}: not measured: {error}")
-            continue
-        alone = peak if alone is None else alone
-        callbacks.on_row(MemoryRow(words, peak, alone, seconds))
+class MemoryBenchmark(Benchmark[MemorySettings, MemoryRow]):
+    """The benchmark of peak memory."""
+
+    options = MemorySettings
+    labels = Labels("Largest resident memory", "seconds", "MiB")
+    table_title = "Largest resident memory, MiB"
+    columns: ClassVar = {
+        "job": lambda row: row.job,
+        "peak": lambda row: f"{row.peak_mib:,.0f}",
+        "import\npear": lambda row: f"{row.import_mib:,.0f}",
+        "above\nit": lambda row: f"{row.above_mib:,.0f}",
+        "s": lambda row: format_number(row.seconds),
+    }
+
+    def run(self) -> None:
+        """Measure every job, one after the other. A job that fails is noted and left out."""
+        for name, words, options in self.settings.jobs():
+            self.callbacks.say(words)
+            try:
+                peak, seconds = measure_job_memory(name, options, self.settings.limit, self.settings.cap)
+            except PearError as error:
+                self.callbacks.on_note(f"{words}: not measured: {error}")
+                continue
+            self.add_row(MemoryRow(words, peak, self.rows[0].peak_mib if self.rows else peak, seconds))
+
+    @classmethod
+    def series(cls, rows: list[MemoryRow]) -> list[Series]:
+        """Make a series for each job: a point with its memory over its seconds."""
+        return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]
 
 
-def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
-    """Measure the peak resident memory in MiB and the seconds of one job.
+BENCHMARK = MemoryBenchmark
+
+
+def measure_job_memory(
+    name: str, options: dict[str, Any], limit: float, cap: float | None = None
+) -> tuple[float, float]:
+    """Run one job in a process, and return its peak resident memory in MiB and its seconds.
 
     Args:
-        name: name of the job, a key of ``memory_job.JOBS``.
-        options: arguments of the job.
-        limit: time limit in seconds.
-        cap: MiB of address space it may take; None for most of what is free.
+        name: the name of the job, a key of ``memory_job.JOBS``.
+        options: the arguments of the job.
+        limit: the time limit in seconds.
+        cap: the address space that the process may take, in MiB. None means most of the free memory.
 
     Raises:
         PearError: the job failed, ran out of memory or took too long.
@@ -106,7 +124,7 @@ def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float 
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, check=False, env=_job_environment()
+            command, capture_output=True, text=True, timeout=limit, check=False, env=_memory_job_environment()
         )
     except subprocess.TimeoutExpired as error:
         raise PearError(f"it took more than {limit:g} s (--limit)") from error
@@ -118,25 +136,8 @@ def measure_memory(name: str, options: dict[str, Any], limit: float, cap: float 
     return found["peak"] / MIB, found["seconds"]
 
 
-def _job_environment() -> dict[str, str]:
-    """Environment of the job: one thread, and this copy of the package."""
+def _memory_job_environment() -> dict[str, str]:
+    """Return the environment variables of a job: one thread, and this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def tables(rows: list[MemoryRow]) -> list[TextTable]:
-    """One line for each job."""
-    columns = {
-        "job": lambda row: row.job,
-        "peak": lambda row: f"{row.peak_mib:,.0f}",
-        "import\npear": lambda row: f"{row.import_mib:,.0f}",
-        "above\nit": lambda row: f"{row.above_mib:,.0f}",
-        "s": lambda row: format_number(row.seconds),
-    }
-    return [TextTable.of("Largest resident memory, MiB", rows, columns)]
-
-
-def series(rows: list[MemoryRow]) -> list[Series]:
-    """Memory over time, one point for each job."""
-    return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

@@ -1,7 +1,7 @@
-"""One job of the memory benchmark in a process of its own: ``python -m pear_lab.benchmarks.memory_job NAME JSON``.
+"""One job of the memory benchmark, to be run as ``python -m pear_lab.benchmarks.memory_job NAME JSON``.
 
-Prints one line of JSON: the largest resident memory of this process, and the seconds of the job. Everything but pear
-itself is imported by the job that needs it, so that "import" shows what the library alone takes.
+The process prints one line of JSON: its largest resident memory, and the seconds of the job. A job imports what it
+needs besides pear, so that the job "import" shows the memory of the library alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pear_lab.benchmarks.process_memory import peak_process_memory
 _log = logging.getLogger(__name__)
 
 
-def main() -> None:
-    """Run the job that the command line names."""
+def run_memory_job() -> None:
+    """Run the job that the command line names, and print its memory and its seconds."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
     cap = options.pop("cap", None)
     if cap is not None:
-        import resource  # not on Windows, where nothing says how much is free and no cap is set
+        import resource  # not on Windows, where no cap is set because the free memory is not known
 
-        # beyond it allocation fails with an error that names it, instead of the system ending some process
+        # beyond the cap an allocation raises an error; without a cap the system might end any process
         resource.setrlimit(resource.RLIMIT_AS, (int(cap), int(cap)))
     began = time.perf_counter()
     JOBS[name](**options)
@@ -33,13 +33,13 @@ def main() -> None:
     sys.stdout.write(json.dumps({"peak": peak_process_memory(), "seconds": seconds}) + "\n")
 
 
-def import_only() -> None:
-    """Import the library's losses and tasks, which every job needs, and do nothing."""
+def run_import_job() -> None:
+    """Import the library's losses and tasks, and do nothing else."""
     _log.debug("imported %s and %s", pear.losses.__name__, pear.tasks.__name__)
 
 
-def solve_grid(side: int, batch: int, seed: int = 0) -> None:
-    """Compute the regret of a batch of paths through a square grid, and its gradient."""
+def run_grid_job(side: int, batch: int, seed: int = 0) -> None:
+    """Compute the regret of a batch of paths through a square grid, and the gradient of the regret."""
     import torch
 
     task = pear.tasks.shortest_path((side, side))
@@ -49,8 +49,8 @@ def solve_grid(side: int, batch: int, seed: int = 0) -> None:
     pear.PEARLoss(task.problem)(predicted, true).backward()
 
 
-def solve_portfolios(assets: int, batch: int, seed: int = 0) -> None:
-    """Compute the regret of a batch of portfolios and its gradient. Each portfolio has its own covariance."""
+def run_portfolio_job(assets: int, batch: int, seed: int = 0) -> None:
+    """Compute the regret of a batch of portfolios with own covariances, and the gradient of the regret."""
     import numpy as np
     import torch
 
@@ -63,20 +63,20 @@ def solve_portfolios(assets: int, batch: int, seed: int = 0) -> None:
     pear.PEARLoss(problem, smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 
 
-def train_on_paths(epochs: int, seed: int = 0) -> None:
-    """The paper's training on paths, degree 8."""
-    from pear_lab.benchmarks.training_benchmark import TrainingSettings, train_once
+def run_training_job(epochs: int, seed: int = 0) -> None:
+    """Train on paths of degree 8 as the paper does."""
+    from pear_lab.benchmarks.training_benchmark import TrainingSettings, train_as_benchmark
 
     (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
-    train_once(run)
+    train_as_benchmark(run)
 
 
 JOBS: dict[str, Any] = {
-    "import": import_only,
-    "grid": solve_grid,
-    "portfolio": solve_portfolios,
-    "training": train_on_paths,
+    "import": run_import_job,
+    "grid": run_grid_job,
+    "portfolio": run_portfolio_job,
+    "training": run_training_job,
 }
 
 if __name__ == "__main__":
-    main()
+    run_memory_job()

@@ -1,7 +1,7 @@
-"""Benchmark: the time of one training step, forward and backward, of every method, compared with PyEPO's own.
+"""Benchmark: the time of one training step, forward and backward, of every method, compared with that of PyEPO.
 
-Both sides get the same programs, true costs and forecasts in float32, and know the best decisions under the true costs,
-as they do after the first epoch of a training. Forecasts are new in every step, so that no decision is known already.
+PEAR and PyEPO get the same programs, true costs and forecasts in float32. Both know the best decisions under the true
+costs, as after the first epoch of a training. Forecasts are new in every step, so that no decision is known already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from torch import nn
 from pear.errors import ProblemError
 from pear.losses import MSELoss, make_loss, method
 from pear.losses.methods import METHODS
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Callbacks, Labels
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
@@ -50,34 +51,32 @@ PYEPO: dict[str, tuple[str, dict[str, str]]] = {
     "ltr-pairwise": ("prLTR", {"solve_ratio": "solve_ratio"}),
     "ltr-listwise": ("lsLTR", {"solve_ratio": "solve_ratio"}),
 }
-"""For each of our methods PyEPO's class, and its options with the attributes of our loss that they are taken from."""
+"""For each method the class of PyEPO, and its options with the attributes of our loss that hold their values."""
 
 COMPARED = ("spo+", "dbb", "nid")
-"""Methods whose gradient depends on no draw and no unit, so that both sides must agree."""
+"""Methods whose gradient depends on no random draw and no unit of costs, so that both libraries must agree."""
 
 PEAR = "pear"
-PEERS = "methods"
-LABELS = Labels("A training step", "in the order of the table", "seconds a step")
-_NOISE = 0.25  # of the forecasts, relative to the spread of the costs
+_NOISE = 0.25  # the error of forecasts, relative to the spread of the costs
 
 Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class MethodsSettings(Settings):
+class MethodsSettings(BenchSettings):
     """Time a training step of every method, and of PyEPO's own implementation with open solvers."""
 
-    tasks: tuple[str, ...] = option(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
-    methods: tuple[str, ...] = option(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
-    batch: int = option(32, "The number of samples of a step.", least=1)
-    repeats: int = option(15, "The number of steps of each library in a round.", least=1, quick=3)
-    rounds: int = option(
+    tasks: tuple[str, ...] = bench_setting(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
+    methods: tuple[str, ...] = bench_setting(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
+    batch: int = bench_setting(32, "The number of samples of a step.", least=1)
+    repeats: int = bench_setting(15, "The number of steps of each library in a round.", least=1, quick=3)
+    rounds: int = bench_setting(
         3, "The number of rounds over all libraries; the median of all steps counts.", least=1, quick=1
     )
-    limit: float = option(10.0, "The time limit of the steps of a method in a round, in seconds.", positive=True)
-    clock: str = option("wall", "wall, or processor for processor time, if other programs use the machine.")
-    seed: int = option(0, "Seed of programs and costs.")
-    threads: int = option(1, "Threads for each library.")
+    limit: float = bench_setting(10.0, "The time limit of the steps of a method in a round, in seconds.", positive=True)
+    clock: str = bench_setting("wall", "wall, or processor for processor time, if other programs use the machine.")
+    seed: int = bench_setting(0, "Seed of programs and costs.")
+    threads: int = bench_setting(1, "Threads for each library.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,27 +90,24 @@ class MethodsSettings(Settings):
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The methods to time, by name."""
+        """The names of the methods to time."""
         return tuple(row.name for row in METHODS) if "all" in self.methods else self.methods
-
-
-SETTINGS = MethodsSettings
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """The time of one method on one task, by one side.
+    """The time of one method on one task, by PEAR or by a peer.
 
     Attributes:
-        task: name of the task.
-        method: name of the method.
-        who: "pear" or a peer's title.
-        solver: the peer's solver; empty for ours.
-        seconds: median of a step.
-        steps: number of steps that were timed.
-        ratio: the peer's seconds relative to ours; NaN for ours.
-        difference: largest difference of the gradients, relative to the largest entry of ours; NaN where they depend on
-            draws or units.
+        task: the name of the task.
+        method: the name of the method.
+        who: "pear" or the title of the peer.
+        solver: the solver of the peer; empty for PEAR.
+        seconds: the median time of a step.
+        steps: the number of timed steps.
+        ratio: the seconds of the peer relative to those of PEAR; NaN for PEAR.
+        difference: the largest difference of the gradients, relative to the largest entry of PEAR's gradient; NaN if
+            the gradients depend on random draws or on the unit of costs.
     """
 
     task: str
@@ -124,23 +120,59 @@ class MethodRow:
     difference: float = math.nan
 
 
-def run(settings: MethodsSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Time our steps and those of each peer, in turns; each peer comes with the Python that it runs in."""
-    for name in settings.tasks:
-        task = STEP_TASKS[name](np.random.default_rng([settings.seed, len(name)]))
-        sides = _TaskSteps(settings, name, task, callbacks)
-        for _ in range(settings.rounds):
-            sides.play_round(peers)
-        for row in sides.rows():
-            callbacks.on_row(row)
+class MethodsBenchmark(Benchmark[MethodsSettings, MethodRow]):
+    """The benchmark of a training step of every method."""
+
+    options = MethodsSettings
+    labels = Labels("A training step", "in the order of the table", "seconds a step")
+    peer_command = "methods"
+
+    def run(self) -> None:
+        """Time the steps of PEAR and of each peer, in turns, task by task."""
+        for name in self.settings.tasks:
+            task = STEP_TASKS[name](np.random.default_rng([self.settings.seed, len(name)]))
+            steps = _MethodSteps(self.settings, name, task, self.callbacks)
+            for _ in range(self.settings.rounds):
+                steps.play_round(self.peers)
+            for row in steps.rows():
+                self.add_row(row)
+
+    @classmethod
+    def tables(cls, rows: list[MethodRow]) -> list[TextTable]:
+        """Make a table with a line for each task and method: the time of PEAR, and that of the fastest peer."""
+        columns: dict[str, Callable[[tuple[MethodRow, MethodRow | None]], str]] = {
+            "task": lambda pair: pair[0].task,
+            "method": lambda pair: pair[0].method,
+            "fastest peer": lambda pair: "–" if pair[1] is None else f"{pair[1].who}: {pair[1].solver}",
+            "pear,\nms": lambda pair: format_number(1e3 * pair[0].seconds),
+            "peer,\nms": lambda pair: "–" if pair[1] is None else format_number(1e3 * pair[1].seconds),
+            "peer /\npear": lambda pair: "–" if pair[1] is None else format_number(pair[1].ratio),
+            "difference": lambda pair: "–" if pair[1] is None else format_error(pair[1].difference),
+        }
+        return [TextTable.of("A training step, forward and backward", pair_with_fastest_method(rows), columns, left=3)]
+
+    @classmethod
+    def series(cls, rows: list[MethodRow]) -> list[Series]:
+        """Make a series of step times for each library. Each task has a panel, and each method a point."""
+        found = []
+        for task in dict.fromkeys(row.task for row in rows):
+            for who in dict.fromkeys(row.who for row in rows):
+                own = [row for row in rows if (row.task, row.who) == (task, who)]
+                places = [list(dict.fromkeys(r.method for r in rows)).index(row.method) + 1.0 for row in own]
+                if own:
+                    found.append(Series(who, places, [row.seconds for row in own], who == PEAR, task, joined=False))
+        return found
 
 
-class _TaskSteps:
-    """Times the training steps of our losses and of all peers on one task, round after round.
+BENCHMARK = MethodsBenchmark
+
+
+class _MethodSteps:
+    """The timed training steps of all losses of PEAR, and of all peers, on one task.
 
     Args:
-        settings: the options.
-        name: name of the task.
+        settings: what to measure.
+        name: the name of the task.
         task: the task.
         callbacks: receive notes and progress.
     """
@@ -156,7 +188,7 @@ class _TaskSteps:
         self.differences: dict[str, float] = {}
 
     def _make_loss(self, name: str) -> nn.Module | None:
-        """Make a loss that knows the best decisions of all samples; None where the task leaves the method out."""
+        """Make a loss that knows the best decisions of all samples; None if the task leaves the method out."""
         if name in self.task.left_out:
             self.callbacks.on_note(f"{self.name}: {name} left out, {self.task.left_out[name]}")
             return None
@@ -169,12 +201,13 @@ class _TaskSteps:
         return loss
 
     def _draw_forecasts(self) -> Array:
+        """Draw forecasts of the true costs, (R, B, n)."""
         noise = self.random.standard_normal(self.true.shape)
         forecasts: Array = self.true + (_NOISE * self.true.std() * noise).astype(np.float32)
         return forecasts
 
     def play_round(self, peers: Sequence[tuple[Peer, Path]]) -> None:
-        """Let each side take its steps, all on the same new forecasts."""
+        """Let PEAR and each peer take their steps, all on the same new forecasts."""
         predicted = self._draw_forecasts()
         ours = {}
         for name, loss in self.losses.items():
@@ -189,7 +222,11 @@ class _TaskSteps:
                 self.callbacks.on_note(f"{peer.title}, {self.name}: left out: {error}")
 
     def _time_ours(self, loss: nn.Module, predicted: Array) -> tuple[list[float], list[Array]]:
-        """Time one step for each batch, after some that do not count; return the seconds and the gradients (B, n)."""
+        """Time a step of PEAR on each batch, after some steps that do not count.
+
+        Returns:
+            The seconds and the gradient (B, n) of each step. A run beyond the time limit ends early.
+        """
         now, began, count = CLOCKS[self.settings.clock], time.perf_counter(), len(self.true)
         seconds, gradients = [], []
         for r in (*warm_up_steps(count), *range(count)):
@@ -205,7 +242,7 @@ class _TaskSteps:
         return seconds[WARM_UP:], gradients[WARM_UP:]
 
     def _time_peer(self, peer: Peer, python: Path, predicted: Array, ours: dict[str, list[Array]]) -> None:
-        """Let a peer take the same steps, and compare its gradients with ours."""
+        """Let a peer take the same steps, and compare its gradients with those of PEAR, ``ours``."""
         limit, losses = self.settings.limit, {}
         for name in (name for name in self.losses if name in PYEPO):
             kind, options = PYEPO[name]
@@ -222,11 +259,11 @@ class _TaskSteps:
             self.seconds.setdefault((name, peer.title), []).extend(found.arrays[f"seconds {name}"].tolist())
             if name in COMPARED:
                 pairs = zip(ours[name], found.arrays[f"gradient {name}"], strict=False)
-                off = max(relative_difference(one, other) for one, other in pairs)
+                off = max(gradient_difference_of_methods(one, other) for one, other in pairs)
                 self.differences[name] = max(off, self.differences.get(name, 0.0))
 
     def rows(self) -> list[MethodRow]:
-        """Return a row for each method and side, with the medians of all rounds."""
+        """Make a row for each method and library, with the median of all rounds."""
         found = []
         for (name, who), seconds in sorted(self.seconds.items(), key=lambda item: list(self.losses).index(item[0][0])):
             middle, ours = median(seconds), median(self.seconds[name, PEAR])
@@ -235,52 +272,26 @@ class _TaskSteps:
         return found
 
 
-def relative_difference(one: Array, other: Array) -> float:
-    """Return the largest difference of two gradients, relative to the largest entry of the first.
+def gradient_difference_of_methods(one: Array, other: Array) -> float:
+    """Return the largest difference of two gradients, relative to the largest entry of the first one.
 
-    Where a method that is flat has a gradient of zero, any other is infinitely far from it.
+    If the first gradient is zero, the difference is zero or infinite.
 
     Example:
-        >>> relative_difference(np.array([2.0, 1.0]), np.array([2.0, 0.5]))
+        >>> gradient_difference_of_methods(np.array([2.0, 1.0]), np.array([2.0, 0.5]))
         0.25
-        >>> relative_difference(np.zeros(2), np.zeros(2))
+        >>> gradient_difference_of_methods(np.zeros(2), np.zeros(2))
         0.0
     """
     gap, size = float(np.abs(one - other).max()), float(np.abs(one).max())
     return gap / size if size > 0 else (math.inf if gap > 0 else 0.0)
 
 
-def tables(rows: list[MethodRow]) -> list[TextTable]:
-    """One line for each method on each task: our time, and that of the fastest peer."""
-    columns: dict[str, Callable[[tuple[MethodRow, MethodRow | None]], str]] = {
-        "task": lambda pair: pair[0].task,
-        "method": lambda pair: pair[0].method,
-        "fastest peer": lambda pair: "–" if pair[1] is None else f"{pair[1].who}: {pair[1].solver}",
-        "pear,\nms": lambda pair: format_number(1e3 * pair[0].seconds),
-        "peer,\nms": lambda pair: "–" if pair[1] is None else format_number(1e3 * pair[1].seconds),
-        "peer /\npear": lambda pair: "–" if pair[1] is None else format_number(pair[1].ratio),
-        "difference": lambda pair: "–" if pair[1] is None else format_error(pair[1].difference),
-    }
-    return [TextTable.of("A training step, forward and backward", pair_with_fastest(rows), columns, left=3)]
-
-
-def pair_with_fastest(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow | None]]:
-    """Return each row of ours with that of the fastest peer on the same task and method, where there is one."""
+def pair_with_fastest_method(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow | None]]:
+    """Pair each row of PEAR with the row of the fastest peer on the same task and method, or with None."""
     pairs = []
     for row in rows:
         if row.who == PEAR:
             others = [one for one in rows if (one.task, one.method) == (row.task, row.method) and one.who != PEAR]
             pairs.append((row, min(others, key=lambda one: one.seconds, default=None)))
     return pairs
-
-
-def series(rows: list[MethodRow]) -> list[Series]:
-    """Return the seconds of a step, a panel for each task and a point for each method."""
-    found = []
-    for task in dict.fromkeys(row.task for row in rows):
-        for who in dict.fromkeys(row.who for row in rows):
-            own = [row for row in rows if (row.task, row.who) == (task, who)]
-            places = [list(dict.fromkeys(r.method for r in rows)).index(row.method) + 1.0 for row in own]
-            if own:
-                found.append(Series(who, places, [row.seconds for row in own], who == PEAR, task, joined=False))
-    return found

@@ -1,4 +1,4 @@
-"""Our side of the gradient benchmark: the steps that are timed, and how their time is spent."""
+"""``OurSteps``: the steps of PEAR that the gradient benchmark times, and how their time is spent."""
 
 from __future__ import annotations
 
@@ -16,61 +16,66 @@ from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.regret_call import RegretCall
-from pear_lab.benchmarks.exact_gradients import ExactGradients, GradientBatch
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.gradient_batch import GradientBatch
 from pear_lab.benchmarks.timing import Step, synchronize, timed_gradient, times_curvature
 
-_UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
+_UNTIL_REPLAYED = 3  # calls of a CUDA graph: one without it, one that captures it, and one that replays it
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
 class OurSteps:
-    """Our rows at one point. Problems and losses are new in every measurement, so that there is no warm start.
+    """The steps of PEAR on one batch. Problems and losses are new in every measurement, without warm starts.
 
     Args:
-        instances: the programs.
-        batch: how many of them.
+        programs: the programs.
+        batch: the number of samples.
         device: "cpu" or "cuda".
 
     Attributes:
-        steps: function that prepares each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
-            ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
+        steps: for each name of a row the function that prepares a measurement. "pear" is ``PEARLoss``. "pear layer" is
+            the true objective of the decisions of ``DecisionLayer``. "pear warm" is ``PEARLoss`` at the second visit of
+            every sample, with warm starts.
     """
 
-    def __init__(self, instances: GradientBatch, batch: int, device: str) -> None:
-        self.instances, self.device = instances, device
-        parts = (part[:batch] for part in (instances.cost, instances.true, instances.moved))
+    def __init__(self, programs: GradientBatch, batch: int, device: str) -> None:
+        self.programs, self.device = programs, device
+        parts = (part[:batch] for part in (programs.cost, programs.true, programs.moved))
         self.cost, self.true, self.moved = (torch.from_numpy(part).to(device) for part in parts)
-        self.fields, lam = instances.tensors(batch, device), instances.smoothing
-        self.Q = torch.from_numpy(instances.curvature(batch)).to(device) if lam else self.fields["Q"]
+        self.fields, lam = programs.tensors(batch, device), programs.smoothing
+        self.Q = torch.from_numpy(programs.curvature(batch)).to(device) if lam else self.fields["Q"]
         self.loss: PEARLoss | None = None
         self.steps: dict[str, Callable[[], Step]] = {"pear": self._pear, LAYER: self._layer}
-        if instances.structure.warm:
+        if programs.structure.warm:
             self.steps[WARM] = self._warm
 
     def answers(self, who: str) -> ExactGradients:
-        """The exact gradients at the costs of the row."""
-        moved = self.instances.moved_answers
-        return moved if who == WARM and moved is not None else self.instances.answers
+        """Return the exact gradients at the predicted costs of a row."""
+        moved = self.programs.moved_answers
+        return moved if who == WARM and moved is not None else self.programs.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Reuse rate of the last measurement; None for rows without warm starts."""
+        """Return the reuse rate of the last measurement; None for a row without warm starts."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Measure once more, and return the seconds by phase: those the loss counts, the others, and the set-up.
+        """Measure once more, and return the seconds of the phases that the loss counts, of the rest, and of the set-up.
 
-        Empty for a row without a loss.
+        The result is empty for a row without a loss.
         """
         wait, self.loss = synchronize(self.device), None
         began = time.perf_counter()
         step = self.steps[who]()
         wait()
         before = time.perf_counter() - began
-        return {**_profile_step(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
+        return (
+            {**_profile_our_step(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
+        )
 
     def _make_loss(self) -> PEARLoss:
-        lam = self.instances.smoothing
+        """Make a new loss, ready to be timed."""
+        lam = self.programs.smoothing
         loss = PEARLoss(Problem(**self.fields), smoothing=lam, injection=0.0, guidance=0.0, reduction="sum")
         self._prepare(lambda cost: loss(cost, self.true))
         self.loss = loss
@@ -79,35 +84,40 @@ class OurSteps:
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
         """Do the one-time work of a problem before the clock starts.
 
-        This prepares what depends on the problem alone, where all samples share one. On a GPU it also captures the CUDA
-        graph that a training replays in every step, as the compilation of a peer's code is not timed either.
+        If all samples share a problem, everything that depends on the problem alone is prepared. On a GPU, the CUDA
+        graph is captured that a training replays in every step. The compilation of a peer's code is not timed either.
+
+        Args:
+            value: the function whose gradient is timed.
         """
-        for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.instances.is_shared)):
-            _backward_pass(self.moved, value)
+        for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.programs.is_shared)):
+            _our_gradient(self.moved, value)
 
     def _pear(self) -> Step:
+        """Prepare a step of the loss."""
         loss = self._make_loss()
-        return lambda: _backward_pass(self.cost, lambda cost: loss(cost, self.true))
+        return lambda: _our_gradient(self.cost, lambda cost: loss(cost, self.true))
 
     def _warm(self) -> Step:
+        """Prepare a step of the loss whose samples have been solved for other costs."""
         loss, keys = self._make_loss(), torch.arange(len(self.cost))
-        _backward_pass(self.cost, lambda cost: loss(cost, self.true, keys=keys))
-        return lambda: _backward_pass(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+        _our_gradient(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _our_gradient(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
-        """Return a step that differentiates the true objective through ``DecisionLayer``."""
-        layer = DecisionLayer(Problem(**self.fields), smoothing=self.instances.smoothing)
+        """Prepare a step that differentiates the true objective through ``DecisionLayer``."""
+        layer = DecisionLayer(Problem(**self.fields), smoothing=self.programs.smoothing)
 
         def true_objective(cost: Tensor) -> Tensor:
             z = layer(cost)
             return 0.5 * (z * times_curvature(self.Q, z)).sum() + (self.true * z).sum()
 
         self._prepare(true_objective)
-        return lambda: _backward_pass(self.cost, true_objective)
+        return lambda: _our_gradient(self.cost, true_objective)
 
 
-def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
-    """Time the parts of one step: those that the loss counts, the phases of its kernel, and the rest."""
+def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+    """Time the phases of one step: those that the loss counts, those of its compiled kernel, and the rest."""
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()
@@ -115,14 +125,14 @@ def _profile_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[
     parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
     rest = max(0.0, total - sum(parts.values()))
     if isinstance(loss.decider.fused, CompiledPass) and loss.last is not None:
-        for name, seconds in _time_phases(loss.decider.fused, loss.last._call).items():
+        for name, seconds in _time_our_phases(loss.decider.fused, loss.last._call).items():
             parts[name] = min(seconds, parts["solve"])
             parts["solve"] -= parts[name]
     return {**parts, "rest": rest}
 
 
-def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
-    """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
+def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
+    """Return the seconds that the compiled kernel takes to verify a batch at its solution, and to project there."""
     prepared = compiled.programs.prepare(
         call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q}
     )
@@ -132,7 +142,7 @@ def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     kept, slots = compiled.store.states(call.keys, len(call.predicted))
     states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
     cost = np.ascontiguousarray(call.predicted.double().numpy())
-    batch.call_kernel_to_solve(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
+    batch.call_kernel_to_solve(P, cost, at, states, rows, default)  # to the solution, if there is no warm start
     began = time.perf_counter()
     batch.call_kernel_to_solve(P, cost, at, states, rows, default)
     verified = time.perf_counter()
@@ -140,5 +150,6 @@ def _time_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 
-def _backward_pass(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _our_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """Compute the gradient of a function at costs, under the name "gradient"."""
     return {"gradient": timed_gradient(cost, value).cpu().numpy()}

@@ -1,4 +1,4 @@
-"""How much memory a process has, and the machine has left."""
+"""The memory of this process, and the memory entries of Linux."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 
 
 def read_memory_entry(file: str, name: str) -> int | None:
-    """The bytes that a file below /proc states under a name; None where the system does not say."""
+    """Read an entry of a file below /proc, in bytes; None if the system has no such file or entry.
+
+    Example:
+        >>> read_memory_entry("meminfo", "NoSuchEntry") is None
+        True
+    """
     try:
         lines = Path("/proc", file).read_text("utf-8").splitlines()
     except OSError:
@@ -16,10 +21,10 @@ def read_memory_entry(file: str, name: str) -> int | None:
 
 
 def peak_process_memory() -> int:
-    """Largest resident memory of this process so far, in bytes.
+    """Return the largest resident memory of this process so far, in bytes.
 
-    On Linux it is read from the kernel's files. ``ru_maxrss`` would be wrong there, because a new process inherits the
-    value of the process that started it.
+    Linux states the number in a file of the kernel. Its ``ru_maxrss`` would be wrong, because a new process inherits
+    that of the process that started it.
     """
     known = read_memory_entry("self/status", "VmHWM")
     if known is not None:
@@ -30,6 +35,6 @@ def peak_process_memory() -> int:
 
 
 def resident_process_memory() -> int:
-    """Resident memory of this process now, in bytes; where the system does not tell it, the largest so far."""
+    """Return the resident memory of this process now, in bytes, or the largest so far if nothing else is known."""
     known = read_memory_entry("self/status", "VmRSS")
     return peak_process_memory() if known is None else known

@@ -42,29 +42,44 @@ class Structure:
 
 
 STRUCTURES: tuple[Structure, ...] = (
-    Structure("portfolio", "{n:,} assets", draws.draw_portfolios, 100, (64, 512, 4096), warm=True),
-    Structure("box", "box QP of {n:,} variables", draws.draw_boxes, 100, (64, 512, 1024)),
+    Structure("portfolio", "{n:,} assets", draws.draw_portfolio_programs, 100, (64, 512, 4096), warm=True),
+    Structure("box", "box QP of {n:,} variables", draws.draw_box_programs, 100, (64, 512, 1024)),
     Structure(
-        "rows", f"QP of {{n:,}} variables with {draws.SHARED_ROWS} rows", draws.draw_shared_rows, 100, (64, 512, 1024)
+        "rows",
+        f"QP of {{n:,}} variables with {draws.SHARED_ROWS} rows",
+        draws.draw_shared_row_programs,
+        100,
+        (64, 512, 1024),
     ),
     Structure(
         "own-rows",
         f"QP of {{n:,}} variables with {draws.OWN_ROWS} rows of its own",
-        draws.draw_own_rows,
+        draws.draw_own_row_programs,
         60,
         (64, 512, 1024),
     ),
     Structure(
-        "knapsack", f"knapsack of {{n:,}} items, {draws.KNAPSACK_ROWS} rows", draws.draw_knapsacks, 100, (64, 512, 4096)
+        "knapsack",
+        f"knapsack of {{n:,}} items, {draws.KNAPSACK_ROWS} rows",
+        draws.draw_knapsack_programs,
+        100,
+        (64, 512, 4096),
     ),
-    Structure("path-5", "5×5 grid of {n:,} edges", partial(draws.draw_paths, 5), 40, (64, 512, 4096), any_size=False),
     Structure(
-        "path-12", "12×12 grid of {n:,} edges", partial(draws.draw_paths, 12), 264, (64, 512, 1024), any_size=False
+        "path-5", "5×5 grid of {n:,} edges", partial(draws.draw_path_programs, 5), 40, (64, 512, 4096), any_size=False
+    ),
+    Structure(
+        "path-12",
+        "12×12 grid of {n:,} edges",
+        partial(draws.draw_path_programs, 12),
+        264,
+        (64, 512, 1024),
+        any_size=False,
     ),
     Structure(
         "sectors",
         f"{{n:,}} assets with {draws.SECTORS} sector limits",
-        draws.draw_sectors,
+        draws.draw_sector_programs,
         100,
         (64, 512, 2048),
         any_size=False,
@@ -72,7 +87,7 @@ STRUCTURES: tuple[Structure, ...] = (
     Structure(
         "assignment",
         "assignment of {n:,} pairs",
-        draws.draw_assignments,
+        draws.draw_assignment_programs,
         draws.WORKERS**2,
         (64, 512, 2048),
         any_size=False,
@@ -80,7 +95,7 @@ STRUCTURES: tuple[Structure, ...] = (
     Structure(
         "transport",
         "transport of {n:,} routes",
-        draws.draw_transports,
+        draws.draw_transport_programs,
         draws.ORIGINS * draws.DESTINATIONS,
         (64, 512, 2048),
         any_size=False,
@@ -88,7 +103,7 @@ STRUCTURES: tuple[Structure, ...] = (
     Structure(
         "dense-300",
         "dense QP of {n:,} variables with 100 rows",
-        partial(draws.draw_dense, 100),
+        partial(draws.draw_dense_programs, 100),
         300,
         (64, 1024),
         any_size=False,
@@ -96,7 +111,7 @@ STRUCTURES: tuple[Structure, ...] = (
     Structure(
         "dense-100",
         "dense QP of {n:,} variables with 30 rows",
-        partial(draws.draw_dense, 30),
+        partial(draws.draw_dense_programs, 30),
         100,
         (64, 512, 2048),
         any_size=False,
@@ -104,16 +119,18 @@ STRUCTURES: tuple[Structure, ...] = (
     Structure(
         "battery",
         "battery of {n:,} variables",
-        draws.draw_batteries,
+        draws.draw_battery_programs,
         3 * draws.HOURS + 1,
         (64, 512, 2048),
         any_size=False,
     ),
-    Structure("turnover", "turnover of {n:,} variables", draws.draw_turnover, 120, (64, 512, 2048), any_size=False),
+    Structure(
+        "turnover", "turnover of {n:,} variables", draws.draw_turnover_programs, 120, (64, 512, 2048), any_size=False
+    ),
     Structure(
         "polytope",
         f"polytope of {{n:,}} variables with {draws.POLYTOPE_ROWS} rows",
-        draws.draw_polytope,
+        draws.draw_polytope_programs,
         40,
         (64, 512, 2048),
     ),

@@ -1,4 +1,7 @@
-"""Benchmark: our sparse interior-point method compared with packaged solvers on large programs."""
+"""Benchmark: PEAR's sparse interior-point method compared with packaged solvers on large sparse programs.
+
+Settings may scale the sizes of all structures, which the functions below state for a scale of 1.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,48 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
+from pear.compile.thread_pools import one_thread
 from pear.decisions import solve
 from pear.errors import SolveError
 from pear.problem import Problem
 from pear.tasks import shortest_path
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.text_table import TextTable
 
 Program = tuple[Problem, np.ndarray, float]
 """A problem, costs (B, n) and the smoothing λ."""
 
-LABELS = Labels("pear.solve", "variables", "processor seconds a sample")
-
 
 @dataclass(frozen=True)
-class SparseSolverSettings(Settings):
+class SparseSolverSettings(BenchSettings):
     """Time the solution of large sparse programs by several solvers, each to a verified solution."""
 
-    structures: tuple[str, ...] = option(
+    structures: tuple[str, ...] = bench_setting(
         ("paths", "batteries", "transport", "coupling"), "Structures, of paths, batteries, transport, coupling."
     )
-    scale: float = option(1.0, "Factor for the sizes of all structures.", positive=True)
-    solvers: tuple[str, ...] = option(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
-    batch: int = option(2, "The number of samples of a measurement.", least=1)
-    repeats: int = option(3, "The number of measurements of each point; the fastest counts.", least=1)
-    seed: int = option(0, "Seed of costs and programs.")
-
-
-SETTINGS = SparseSolverSettings
+    scale: float = bench_setting(1.0, "Factor for the sizes of all structures.", positive=True)
+    solvers: tuple[str, ...] = bench_setting(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
+    batch: int = bench_setting(2, "The number of samples of a measurement.", least=1)
+    repeats: int = bench_setting(3, "The number of measurements of each point; the fastest counts.", least=1)
+    seed: int = bench_setting(0, "Seed of costs and programs.")
 
 
 @dataclass(frozen=True)
 class SparseSolverRow:
-    """One structure and one solver.
+    """The time and the accuracy of one solver on one structure.
 
     Attributes:
-        structure, solver: their names.
-        n: number of variables.
-        processor: the least processor seconds a sample.
-        kkt_residual: the largest of the batch.
+        structure, solver: the names of the structure and of the solver.
+        n: the number of variables.
+        processor: the smallest processor seconds per sample.
+        kkt_residual: the largest residual of the batch.
     """
 
     structure: str
@@ -61,29 +60,49 @@ class SparseSolverRow:
     kkt_residual: float
 
 
-def run(settings: SparseSolverSettings, callbacks: Callbacks) -> None:
-    """Measure every structure with every solver, one thread each."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for structure, solver in itertools.product(settings.structures, settings.solvers):
-            callbacks.say(f"{structure} by {solver}")
-            rng = np.random.default_rng(settings.seed)
-            problem, costs, smoothing = STRUCTURES[structure](rng, settings.scale, settings.batch)
-            try:
-                seconds, residual = _measure_sparse_solver(settings, problem, costs, smoothing, solver)
-            except SolveError as reason:
-                callbacks.on_note(f"{structure} by {solver} failed: {reason}")
-                continue
-            callbacks.on_row(SparseSolverRow(structure, solver, problem.n, seconds / settings.batch, residual))
-    finally:
-        torch.set_num_threads(before)
+class SparseSolversBenchmark(Benchmark[SparseSolverSettings, SparseSolverRow]):
+    """The benchmark of solvers on large sparse programs."""
+
+    options = SparseSolverSettings
+    labels = Labels("pear.solve", "variables", "processor seconds a sample")
+    columns: ClassVar = {
+        "structure": lambda row: row.structure,
+        "solver": lambda row: row.solver,
+        "variables": lambda row: f"{row.n:,}",
+        "processor\ns a sample": lambda row: format_number(row.processor),
+        "KKT\nresidual": lambda row: format_error(row.kkt_residual),
+    }
+
+    def run(self) -> None:
+        """Measure every structure with every solver, on one thread."""
+        settings = self.settings
+        with one_thread():
+            for structure, solver in itertools.product(settings.structures, settings.solvers):
+                self.callbacks.say(f"{structure} by {solver}")
+                rng = np.random.default_rng(settings.seed)
+                problem, costs, smoothing = SPARSE_STRUCTURES[structure](rng, settings.scale, settings.batch)
+                try:
+                    seconds, residual = _measure_sparse_solver(settings, problem, costs, smoothing, solver)
+                except SolveError as reason:
+                    self.callbacks.on_note(f"{structure} by {solver} failed: {reason}")
+                    continue
+                self.add_row(SparseSolverRow(structure, solver, problem.n, seconds / settings.batch, residual))
+
+    @classmethod
+    def series(cls, rows: list[SparseSolverRow]) -> list[Series]:
+        """Make a series for each solver: processor seconds over variables."""
+        solvers = dict.fromkeys(row.solver for row in rows)
+        mine = {name: [row for row in rows if row.solver == name] for name in solvers}
+        return [Series(name, [r.n for r in points], [r.processor for r in points]) for name, points in mine.items()]
+
+
+BENCHMARK = SparseSolversBenchmark
 
 
 def _measure_sparse_solver(
     settings: SparseSolverSettings, problem: Problem, costs: np.ndarray, smoothing: float, solver: str
 ) -> tuple[float, float]:
-    """The least processor seconds of several solves, and the largest KKT residual."""
+    """Solve a program several times, and return the least processor seconds and the largest KKT residual."""
     seconds, residual = [], 0.0
     for k in range(settings.repeats + 1):  # the first is the warm-up
         began = time.process_time()
@@ -93,15 +112,15 @@ def _measure_sparse_solver(
     return min(seconds[1:]), residual
 
 
-def path_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Shortest paths on a grid of 100×100."""
+def draw_sparse_paths(rng: np.random.Generator, scale: float, batch: int) -> Program:
+    """Draw shortest paths on a grid of 100×100 nodes."""
     side = max(2, round(100 * scale))
     problem = shortest_path((side, side)).problem
     return problem, rng.uniform(0.5, 2.0, (batch, problem.n)), 0.1
 
 
-def battery_programs(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
-    """Batteries over 168 hours behind one connection: charge, discharge and level of each."""
+def draw_sparse_batteries(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
+    """Draw 20 batteries behind one connection, with charge, discharge and level in each of 168 hours."""
     units = max(1, round(20 * scale))
     eye, before = sp.eye_array(hours), sp.diags_array(np.ones(hours - 1), offsets=-1, shape=(hours, hours))
     A = sp.kron(sp.eye_array(units), sp.hstack([-0.95 * eye, eye / 0.95, eye - before]))
@@ -115,8 +134,8 @@ def battery_programs(rng: np.random.Generator, scale: float, batch: int, hours: 
     return problem, costs, 0.01
 
 
-def transport_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Transport from 50 sources to 100 destinations."""
+def draw_sparse_transport(rng: np.random.Generator, scale: float, batch: int) -> Program:
+    """Draw a transport problem from 50 sources to 100 destinations."""
     sources, targets = max(2, round(50 * scale)), max(2, round(100 * scale))
     out, into = (
         sp.kron(sp.eye_array(sources), np.ones((1, targets))),
@@ -128,8 +147,8 @@ def transport_programs(rng: np.random.Generator, scale: float, batch: int) -> Pr
     return problem, rng.uniform(1.0, 3.0, (batch, problem.n)), 0.1
 
 
-def coupled_programs(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Curvature that couples 4,000 variables at random, so that factors fill up."""
+def draw_sparse_coupling(rng: np.random.Generator, scale: float, batch: int) -> Program:
+    """Draw a QP whose curvature couples 4,000 variables at random, so that its factors are not sparse."""
     n = max(20, round(4_000 * scale))
     factor = sp.random_array((n, n), density=2 / n, rng=rng)
     A = sp.csr_array(sp.random_array((n // 10, n), density=5 / n, rng=rng))
@@ -138,26 +157,9 @@ def coupled_programs(rng: np.random.Generator, scale: float, batch: int) -> Prog
     return problem, rng.normal(size=(batch, n)), 0.0
 
 
-STRUCTURES: dict[str, Callable[[np.random.Generator, float, int], Program]] = {
-    "paths": path_programs,
-    "batteries": battery_programs,
-    "transport": transport_programs,
-    "coupling": coupled_programs,
+SPARSE_STRUCTURES: dict[str, Callable[[np.random.Generator, float, int], Program]] = {
+    "paths": draw_sparse_paths,
+    "batteries": draw_sparse_batteries,
+    "transport": draw_sparse_transport,
+    "coupling": draw_sparse_coupling,
 }
-
-
-def tables(rows: list[SparseSolverRow]) -> list[TextTable]:
-    """One line for each structure and solver."""
-    table = TextTable("pear.solve", ("structure", "solver", "variables", "processor\ns a sample", "KKT\nresidual"))
-    for row in rows:
-        table.rows.append(
-            (row.structure, row.solver, f"{row.n:,}", format_number(row.processor), format_error(row.kkt_residual))
-        )
-    return [table]
-
-
-def series(rows: list[SparseSolverRow]) -> list[Series]:
-    """Processor time over the number of variables, one series for each solver."""
-    solvers = dict.fromkeys(row.solver for row in rows)
-    mine = {name: [row for row in rows if row.solver == name] for name in solvers}
-    return [Series(name, [r.n for r in points], [r.processor for r in points]) for name, points in mine.items()]

@@ -1,4 +1,4 @@
-"""The tasks of ``pear bench methods``: linear programs whose costs are forecast."""
+"""The tasks whose training steps ``pear bench methods`` times: linear programs whose costs are forecast."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ from pear.tasks import random_knapsack, shortest_path
 from pear_lab.benchmarks.random_programs import Rng
 
 ITEMS, CAPACITIES = 32, 2
-"""Items and capacities of a knapsack."""
+"""The numbers of items and of capacities of a knapsack."""
 WORKERS = 12
-"""Workers, and as many jobs, of an assignment."""
+"""The number of workers, and of jobs, of an assignment."""
 ASSETS, SECTORS, MOST_WEIGHT, MOST_IN_SECTOR = 50, 5, 0.2, 0.4
-"""Assets and sectors of a portfolio, with at most a fifth in each asset and two fifths in each sector."""
-
-_FIELDS = {"A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
+"""The numbers of assets and sectors of a portfolio, and the largest weights of an asset and of a sector."""
 
 
 @dataclass(frozen=True)
 class StepTask:
-    """A task whose steps are timed.
+    """A task whose training steps are timed.
 
     Attributes:
-        decider: its problem, with the decisions that methods train on.
-        grid: rows and columns where it is a grid.
-        left_out: methods that are not timed on it, with the reason.
+        decider: the problem, with the decisions that methods train on.
+        grid: the numbers of rows and columns if the problem is a path through a grid, else None.
+        left_out: for each method that is not timed on this task the reason.
     """
 
     decider: MethodTask
@@ -50,11 +48,11 @@ class StepTask:
         return random.uniform(1.0, 5.0, shape)
 
     def arrays(self) -> dict[str, Any]:
-        """Return the program as arrays for a peer; absent rows have length zero, absent bounds are infinite."""
+        """Return the program as arrays for a peer. Absent rows have length zero, and absent bounds are infinite."""
         problem, n = split_cost_model(self.decider.problem)[0], self.n
         empty = {"A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n)), "h": np.zeros(0)}
         given: dict[str, Any] = {**empty, "lb": np.full(n, -np.inf), "ub": np.full(n, np.inf)}
-        for name in _FIELDS:
+        for name in given:
             value = getattr(problem, name)
             if value is not None:
                 given[name] = (
@@ -64,23 +62,25 @@ class StepTask:
         return {**given, **grid, "integer": problem.is_integer, "sense": problem.sense}
 
 
-def _path(size: int, left_out: dict[str, str] | None = None) -> Callable[[Rng], StepTask]:
+def _path_step_task(size: int, left_out: dict[str, str] | None = None) -> Callable[[Rng], StepTask]:
+    """Return a function that makes the task of paths through a grid of ``size`` × ``size`` nodes."""
     return lambda random: StepTask(shortest_path((size, size)), (size, size), left_out or {})
 
 
-def _knapsack(random: Rng) -> StepTask:
+def _knapsack_step_task(random: Rng) -> StepTask:
+    """Make a knapsack with random weights."""
     return StepTask(random_knapsack(ITEMS, CAPACITIES, seed=int(random.integers(1000))))
 
 
-def _assignment(random: Rng) -> StepTask:
-    """Workers and jobs, each with one partner."""
+def _assignment_step_task(random: Rng) -> StepTask:
+    """Make an assignment in which every worker has one job and every job has one worker."""
     one = np.eye(WORKERS)
     A = np.vstack([np.kron(one, np.ones(WORKERS)), np.kron(np.ones(WORKERS), one)])
     return StepTask(OwnProblem(Problem(A=A, b=np.ones(2 * WORKERS), lb=0.0)))
 
 
-def _portfolio(random: Rng) -> StepTask:
-    """The greatest forecast return of a portfolio with limits for assets and for sectors, without a risk term."""
+def _portfolio_step_task(random: Rng) -> StepTask:
+    """Make a portfolio of the greatest forecast return, without a risk term, with limits for assets and sectors."""
     sectors = np.eye(SECTORS)[random.permutation(np.arange(ASSETS) % SECTORS)].T
     limits = {"A": np.ones((1, ASSETS)), "b": np.ones(1), "G": sectors, "h": np.full(SECTORS, MOST_IN_SECTOR)}
     return StepTask(OwnProblem(Problem(**limits, lb=0.0, ub=MOST_WEIGHT, sense="max")))
@@ -89,10 +89,10 @@ def _portfolio(random: Rng) -> StepTask:
 _TOO_MANY = {"lava": "because a path through this grid has too many neighbours to list"}
 
 STEP_TASKS: dict[str, Callable[[Rng], StepTask]] = {
-    "path-5": _path(5),
-    "path-12": _path(12, _TOO_MANY),
-    "knapsack": _knapsack,
-    "assignment": _assignment,
-    "portfolio": _portfolio,
+    "path-5": _path_step_task(5),
+    "path-12": _path_step_task(12, _TOO_MANY),
+    "knapsack": _knapsack_step_task,
+    "assignment": _assignment_step_task,
+    "portfolio": _portfolio_step_task,
 }
-"""Each task, made from a random generator."""
+"""For each task the function that makes it from a random generator."""

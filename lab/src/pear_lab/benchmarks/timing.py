@@ -1,4 +1,4 @@
-"""Timing that is the same for all compared libraries: loop, number of threads, synchronisation."""
+"""Timing that is the same for all compared libraries: the loop, the clocks, the number of threads, synchronisation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ __all__ = [
 
 @contextmanager
 def use_timing_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads in torch and in compiled loops within the block; None changes nothing."""
+    """Make a context within which torch and compiled loops use ``count`` threads; None changes nothing.
+
+    Raises:
+        ProblemError: this machine has fewer cores.
+    """
     if count is None:
         yield
         return
@@ -45,15 +49,15 @@ def use_timing_threads(count: int | None) -> Iterator[None]:
 
 
 def timed_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """Compute the gradient of the scalar function ``value`` at ``cost`` by one backward pass."""
+    """Compute the gradient of the scalar function ``value`` at ``cost``: the forward and backward pass to be timed."""
     moving = cost.clone().requires_grad_()
     value(moving).backward()
     assert moving.grad is not None
     return moving.grad
 
 
-def check_timing_device(device: str) -> str:
-    """Check that the device can be used here, and return it.
+def check_timing_device(device: str) -> None:
+    """Check that a device can be used here.
 
     Raises:
         ProblemError: the name is not a device, or the machine has no such device.
@@ -62,4 +66,3 @@ def check_timing_device(device: str) -> str:
         raise ProblemError(f"--device must be cpu or cuda; got {device!r}")
     if device == "cuda" and not torch.cuda.is_available():
         raise ProblemError("--device cuda: torch sees no CUDA device here; use --device cpu")
-    return device

@@ -1,4 +1,4 @@
-"""Benchmark: the time of an epoch and of a whole run, PEAR compared with a plain loop under the paper's protocol."""
+"""Benchmark: the time of an epoch and of a whole training under the paper's protocol: PEAR, a plain loop and peers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_number, format_share
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
@@ -29,30 +30,26 @@ from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerError, measure_peer
 
 NAMES = {"paths": "shortest_path", "knapsack": "knapsack"}
-"""Tasks as the command line calls them, and as the experiments do."""
+"""For each task of the command line its name in the experiments."""
 
 PLAIN, PEAR = "plain loop", "pear"
 MASKED = "pear, {:g} % infeasible, from the second epoch on"
 
 
-PEERS = "training"
-LABELS = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
-
-
 @dataclass(frozen=True)
-class TrainingSettings(Settings):
+class TrainingSettings(BenchSettings):
     """Time training with PEAR and with a plain loop over single samples, and compare the regrets of both."""
 
-    tasks: tuple[str, ...] = option(("paths", "knapsack"), "paths, knapsack, separated by commas.")
-    degree: int = option(8, "The degree of the costs: 2, 4, 6 or 8.")
-    seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "Seeds, such as 0-4 or 0,2.", quick=(0,), shown="0-4")
-    epochs: int = option(5, "The number of epochs to time.", least=1)
-    full: bool = option(False, "Time whole runs with early stopping, of at most 10,000 epochs.")
-    cap: float = option(600.0, "The time limit of a run, in seconds.", positive=True)
-    threads: int = option(1, "Threads for each library.")
-    profile: bool = option(False, "Also show what the time is spent on.")
-    infeasible: float = option(0.0, "Also train with and without this share of infeasible samples.")
-    quick: bool = option(False, "Use smaller problems and one seed.")
+    tasks: tuple[str, ...] = bench_setting(("paths", "knapsack"), "paths, knapsack, separated by commas.")
+    degree: int = bench_setting(8, "The degree of the costs: 2, 4, 6 or 8.")
+    seeds: tuple[int, ...] = bench_setting((0, 1, 2, 3, 4), "Seeds, such as 0-4 or 0,2.", quick=(0,), shown="0-4")
+    epochs: int = bench_setting(5, "The number of epochs to time.", least=1)
+    full: bool = bench_setting(False, "Time whole runs with early stopping, of at most 10,000 epochs.")
+    cap: float = bench_setting(600.0, "The time limit of a run, in seconds.", positive=True)
+    threads: int = bench_setting(1, "Threads for each library.")
+    profile: bool = bench_setting(False, "Also show what the time is spent on.")
+    infeasible: float = bench_setting(0.0, "Also train with and without this share of infeasible samples.")
+    quick: bool = bench_setting(False, "Use smaller problems and one seed.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +64,7 @@ class TrainingSettings(Settings):
             )
 
     def runs(self, task: str) -> list[RunSpec]:
-        """The trainings of a task, one for each seed."""
+        """Return the trainings of a task, one for each seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
         runs = expand(["lp-degree"], selection)
         if self.full:
@@ -75,25 +72,22 @@ class TrainingSettings(Settings):
         return [replace(run, settings={**run.settings, "max_epochs": self.epochs}) for run in runs]
 
 
-SETTINGS = TrainingSettings
-
-
 @dataclass(frozen=True)
 class TrainingRow:
-    """The time and the regret of one side of one training.
+    """The time and the regret of one training by PEAR, by the plain loop or by a peer.
 
     Attributes:
         task: one of ``NAMES``.
-        seed: seed of the run.
-        who: "pear", "plain loop" or a peer's title.
-        epochs: number of trained epochs.
-        epoch_seconds: seconds per epoch, without the checks.
-        seconds: total seconds, checks included; None for a peer, which makes no checks.
-        regret: normalised regret on the test samples, with the weights at the end of the training.
-        reuse_rate: share of the samples for which no solver was called.
-        profile: the seconds of each phase, where that was asked for.
+        seed: the seed of the run.
+        who: "pear", "plain loop" or the title of a peer.
+        epochs: the number of trained epochs.
+        epoch_seconds: the seconds per epoch, without the checks on validation samples.
+        seconds: the total seconds, checks included; None for a peer, which makes no checks.
+        regret: the normalised regret on the test samples, with the weights at the end of the training.
+        reuse_rate: the share of the samples for which no solver was called; None if it is not known.
+        profile: the seconds of each phase; empty unless the settings ask for it.
         versions: the versions of a peer's packages.
-        whole: whether it ran until it stopped early.
+        whole: whether the training ran until early stopping ended it.
     """
 
     task: str
@@ -109,57 +103,97 @@ class TrainingRow:
     whole: bool = False
 
 
-def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
-    """Train every side of every run, one after the other; each peer with the Python that it runs in."""
-    for name in settings.tasks:
-        if settings.runs(name):
-            # what is compiled or loaded on first use is no part of any measurement
-            train_once(replace(settings, quick=True, full=False, epochs=1, infeasible=0.0).runs(name)[0])
-        for one in settings.runs(name):
-            for row in _train_sides(settings, name, one, peers, callbacks):
-                shown = row if settings.profile else replace(row, profile={})
-                callbacks.on_row(replace(shown, whole=settings.full))
+class TrainingBenchmark(Benchmark[TrainingSettings, TrainingRow]):
+    """The benchmark of training under the paper's protocol."""
+
+    options = TrainingSettings
+    labels = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
+    peer_command = "training"
+
+    def run(self) -> None:
+        """Carry out every training with PEAR, the plain loop and the peers, one after the other."""
+        settings = self.settings
+        for name in settings.tasks:
+            if settings.runs(name):
+                # what is compiled or loaded on first use is no part of any measurement
+                train_as_benchmark(replace(settings, quick=True, full=False, epochs=1, infeasible=0.0).runs(name)[0])
+            for one in settings.runs(name):
+                for row in self._train_all(name, one):
+                    shown = row if settings.profile else replace(row, profile={})
+                    self.add_row(replace(shown, whole=settings.full))
+
+    def _train_all(self, name: str, one: RunSpec) -> Iterator[TrainingRow]:
+        """Carry out one training of the task ``name`` with PEAR, the plain loop and the peers, and yield the rows."""
+        task = lp.make_task(one)
+        compared = _TrainingComparison(name, one, task, lp.make_split(one, task))
+        limit = one.settings["max_epochs"]
+
+        def at(who: str) -> Callable[[int], None]:
+            return lambda epoch: self.callbacks.say(
+                f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}"
+            )
+
+        ours = compared.ours(at(PEAR))
+        yield ours
+        yield compared.plain(at(PLAIN))
+        for part in (0.0, self.settings.infeasible) if self.settings.infeasible else ():
+            yield compared.masked(part, at(MASKED.format(100 * part)))
+        for peer, python in self.peers:
+            # a peer makes no checks: in whole runs it trains for as many epochs as ours did
+            at(peer.title)(ours.epochs)
+            try:
+                yield compared.peer(self.settings, ours.epochs, peer, python)
+            except PeerError as error:
+                self.callbacks.on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
+
+    @classmethod
+    def tables(cls, rows: list[TrainingRow]) -> list[TextTable]:
+        """Make a table that compares the libraries and, if rows have profiles, a table of where the time goes."""
+        full = any(row.whole for row in rows)
+        runs = ("s a run", "time /\npear") if full else ()
+        headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
+        table = TextTable("Training under the paper's protocol, means over seeds", headings, left=2)
+        table.rows.extend(_training_summary_cells(one, full) for one in summarize_training_seeds(rows))
+        spent = {
+            key: [row.profile for row in own]
+            for key, own in _group_training_rows([row for row in rows if row.profile]).items()
+        }
+        means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
+        title = "Where the time goes, seconds a run"
+        return [table, TextTable.of_profiles(title, ("task", "who"), means, left=2)] if means else [table]
+
+    @classmethod
+    def series(cls, rows: list[TrainingRow]) -> list[Series]:
+        """Make a series for each library: test regret over seconds per epoch.
+
+        Each task has a panel, and each seed a point. Low and left is best.
+        """
+        return [
+            Series(
+                who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False
+            )
+            for (task, who), own in _group_training_rows(rows).items()
+        ]
 
 
-def train_once(run: RunSpec) -> None:
-    """Train as the run says, and measure nothing."""
+BENCHMARK = TrainingBenchmark
+
+
+def train_as_benchmark(run: RunSpec) -> None:
+    """Train as the benchmark trains with PEAR, without measuring anything."""
     task = lp.make_task(run)
     lp.train_as_published(run, task, lp.make_split(run, task))
 
 
-def _train_sides(
-    settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
-) -> Iterator[TrainingRow]:
-    task = lp.make_task(one)
-    training = _TrainingSides(name, one, task, lp.make_split(one, task))
-    limit = one.settings["max_epochs"]
-
-    def at(who: str) -> Callable[[int], None]:
-        return lambda epoch: callbacks.say(f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}")
-
-    ours = training.ours(at(PEAR))
-    yield ours
-    yield training.plain(at(PLAIN))
-    for part in (0.0, settings.infeasible) if settings.infeasible else ():
-        yield training.masked(part, at(MASKED.format(100 * part)))
-    for peer, python in peers:
-        # a peer makes no checks: in whole runs it trains for as many epochs as ours did
-        at(peer.title)(ours.epochs)
-        try:
-            yield training.peer(settings, ours.epochs, peer, python)
-        except PeerError as error:
-            callbacks.on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
-
-
 @dataclass(frozen=True)
-class _TrainingSides:
-    """One run, which every side trains from the same samples and first weights.
+class _TrainingComparison:
+    """One training, which PEAR, the plain loop and the peers carry out with the same samples and first weights.
 
     Attributes:
-        name: name of the task.
-        run: specification of the training.
+        name: the name of the task.
+        run: the specification of the training.
         task: the task.
-        split: training, validation and test samples.
+        split: the training, validation and test samples.
     """
 
     name: str
@@ -168,7 +202,7 @@ class _TrainingSides:
     split: Split
 
     def ours(self, progress: Callable[[int], None]) -> TrainingRow:
-        """Train with PEAR by the published protocol, and return its times and regret."""
+        """Train with PEAR by the published protocol, and return the row."""
         loss = lp.make_run_loss(self.run, self.task)
         model, history = lp.train_as_published(
             self.run, self.task, self.split, lambda report: progress(report.epoch), loss
@@ -183,6 +217,7 @@ class _TrainingSides:
         return self._row(PEAR, model, history.epochs, seconds, history.seconds, reuse_rate=reuse, profile=profile)
 
     def plain(self, progress: Callable[[int], None]) -> TrainingRow:
+        """Train with the plain loop, and return the row."""
         s, task = self.run.settings, lp.make_task(self.run)
         options = (self.run.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
         model, history = plain_loop.train_plain_loop(task.problem, self.split, task.normalized_regret, *options)
@@ -190,9 +225,13 @@ class _TrainingSides:
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
     def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
-        """Train on samples with right-hand sides of their own, of which the share ``part`` is infeasible.
+        """Train with PEAR on samples that each have their own right-hand sides, and return the row.
 
         The time is that of the median epoch.
+
+        Args:
+            part: the share of the samples that are infeasible.
+            progress: called with the number of each epoch.
         """
         own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
         name = "h" if own.b is None else "b"
@@ -208,14 +247,14 @@ class _TrainingSides:
             ends.append(time.perf_counter())
             progress(report.epoch)
 
-        with warnings.catch_warnings():  # which name every sample once
+        with warnings.catch_warnings():  # they name every failed sample once
             warnings.simplefilter("ignore", FailedSamplesWarning)
             model, history = lp.train_as_published(self.run, self.task, self.split, ended, loss)
-        seconds = float(np.median(np.diff(ends)))  # the first one names the failures; few of the others make a check
+        seconds = float(np.median(np.diff(ends)))  # the first epoch names the failures; few of the others make a check
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
     def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
-        """Train with a peer for as many epochs, from the same weights, and return its times and regret."""
+        """Train with a peer for a number of epochs, from the same first weights, and return the row."""
         model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         data: dict[str, Any] = {
             "features": self.split.train.features.numpy(),
@@ -239,12 +278,13 @@ class _TrainingSides:
     def _row(
         self, who: str, model: nn.Module, epochs: int, epoch_seconds: float, seconds: float | None, **more: Any
     ) -> TrainingRow:
+        """Make a row with the test regret of a model."""
         with torch.no_grad():
             regret = self.task.normalized_regret(model(self.split.test.features), self.split.test.costs)
         return TrainingRow(self.name, self.run.seed, who, epochs, epoch_seconds, seconds, regret, **more)
 
     def _network_seconds(self) -> float:
-        """Seconds of one epoch of the same network, optimizer and batches with a loss that costs nothing."""
+        """Time one epoch of the same network, optimizer and batches with a loss that takes no time."""
         model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         began = time.perf_counter()
@@ -257,18 +297,18 @@ class _TrainingSides:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """All seeds of one side on one task.
+    """The rows of all seeds of one library on one task, in one line.
 
     Attributes:
         task, who: as in the rows.
-        seeds: how many.
-        epochs: trained on average.
-        epoch_seconds: median over the seeds.
-        seconds: mean of whole runs, None where unknown.
-        ratio: median over the seeds of its time per epoch to that of ``pear`` with the same seed.
-        run_ratio: the same for whole runs.
-        regret, regret_std: mean and sample deviation.
-        reuse_rate: mean.
+        seeds: the number of seeds.
+        epochs: the mean number of trained epochs.
+        epoch_seconds: the median seconds per epoch.
+        seconds: the mean of the total seconds; None if no row has them.
+        ratio: the median of the time per epoch relative to that of PEAR with the same seed.
+        run_ratio: the median of the total time relative to that of PEAR with the same seed.
+        regret, regret_std: the mean and the sample deviation of the test regret.
+        reuse_rate: the mean reuse rate; None if no row has one.
     """
 
     task: str
@@ -284,21 +324,21 @@ class TrainingSummary:
     reuse_rate: float | None
 
 
-def summarize_seeds(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
-    """One line for every side of every task, over the seeds measured so far."""
-    return [_summarize_side(own, rows) for own in _group_by_side(rows).values()]
+def summarize_training_seeds(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
+    """Summarise the rows of every task and library over the seeds measured so far."""
+    return [_summarize_training_rows(own, rows) for own in _group_training_rows(rows).values()]
 
 
-def _group_by_side(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
-    """The rows of every side of every task."""
+def _group_training_rows(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+    """Group rows by task and library."""
     found: dict[tuple[str, str], list[TrainingRow]] = {}
     for row in rows:
         found.setdefault((row.task, row.who), []).append(row)
     return found
 
 
-def _summarize_side(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
-    """Summarise the rows of one side over the seeds; ratios are to PEAR with the same seed."""
+def _summarize_training_rows(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
+    """Summarise the rows ``own`` of one library on one task. Ratios need the rows of PEAR among ``rows``."""
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
@@ -312,44 +352,23 @@ def _summarize_side(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Trai
         epochs=float(np.mean([row.epochs for row in own])),
         epoch_seconds=float(np.median([row.epoch_seconds for row in own])),
         seconds=float(np.mean(whole)) if whole else None,
-        ratio=_median([row.epoch_seconds / ours.epoch_seconds for row, ours in pairs]),
-        run_ratio=_median(runs),
+        ratio=_median_of_seeds([row.epoch_seconds / ours.epoch_seconds for row, ours in pairs]),
+        run_ratio=_median_of_seeds(runs),
         regret=float(np.mean(regrets)),
         regret_std=float(np.std(regrets, ddof=1)) if len(regrets) > 1 else float("nan"),
         reuse_rate=float(np.mean(reuse)) if reuse else None,
     )
 
 
-def _median(values: Sequence[float]) -> float:
+def _median_of_seeds(values: Sequence[float]) -> float:
+    """Return the median; NaN without a value."""
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def tables(rows: list[TrainingRow]) -> list[TextTable]:
-    """The comparison and, where there are profiles, where the time goes."""
-    full = any(row.whole for row in rows)
-    runs = ("s a run", "time /\npear") if full else ()
-    headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
-    table = TextTable("Training under the paper's protocol, means over seeds", headings, left=2)
-    table.rows.extend(_summary_cells(one, full) for one in summarize_seeds(rows))
-    spent = {
-        key: [row.profile for row in own] for key, own in _group_by_side([row for row in rows if row.profile]).items()
-    }
-    means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
-    title = "Where the time goes, seconds a run"
-    return [table, TextTable.of_profiles(title, ("task", "who"), means, left=2)] if means else [table]
-
-
-def _summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
+def _training_summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
+    """Make the cells of a summary; ``full`` adds those of whole runs."""
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
     epoch = (format_number(1e3 * one.epoch_seconds), format_number(one.ratio))
     run = (format_number(one.seconds), format_number(one.run_ratio)) if full else ()
     counts = (str(one.seeds), format_number(one.epochs))
     return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", format_share(one.reuse_rate))
-
-
-def series(rows: list[TrainingRow]) -> list[Series]:
-    """Test regret over seconds per epoch: a point for every seed, a panel for every task; low and left is best."""
-    return [
-        Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
-        for (task, who), own in _group_by_side(rows).items()
-    ]

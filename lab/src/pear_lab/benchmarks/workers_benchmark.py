@@ -1,4 +1,4 @@
-"""Benchmark: data-parallel training. A few workers are measured, and the times of more are predicted."""
+"""Benchmark: data-parallel training. The rates of a few workers are measured, and those of more are predicted."""
 
 from __future__ import annotations
 
@@ -22,45 +22,49 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_long_duration, format_number
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.streams_benchmark import ProgressMarks, WithoutKeys
+from pear_lab.benchmarks.streams_benchmark import StreamLoss, StreamMarks
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import use_timing_threads
 
 HIDDEN = 64
-"""Width of the forecaster."""
-_LARGE = 2**20  # numbers of the large sum that the bandwidth is taken from
-_SUMS = 30  # of each size
-_OWN = tuple(one.name for one in STRUCTURES if one.name in ("portfolio", "box", "rows", "own-rows"))  # Q of each sample
-
-
-LABELS = Labels("Data-parallel training", "workers", "samples a second")
+"""The number of hidden units of the forecaster."""
+_LARGE = 2**20  # the count of numbers in the large sum, from which the bandwidth is computed
+_SUMS = 30  # the number of measured sums of each size
+_OWN = tuple(
+    one.name for one in STRUCTURES if one.name in ("portfolio", "box", "rows", "own-rows")
+)  # each sample has its own Q
 
 
 @dataclass(frozen=True)
-class WorkerSettings(Settings):
+class WorkerSettings(BenchSettings):
     """Measure training on one worker and on several, and predict time and core hours for more of both."""
 
-    structures: tuple[str, ...] = option(("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12.")
-    batch_size: int = option(512, "The number of samples of a step on each worker.", least=1, quick=64)
-    steps: int = option(8, "The number of steps of each measurement.", least=2, quick=3)
-    rounds: int = option(
+    structures: tuple[str, ...] = bench_setting(
+        ("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12."
+    )
+    batch_size: int = bench_setting(512, "The number of samples of a step on each worker.", least=1, quick=64)
+    steps: int = bench_setting(8, "The number of steps of each measurement.", least=2, quick=3)
+    rounds: int = bench_setting(
         5, "The number of measurements, of one worker and of all in turn; the fastest count.", least=1, quick=1
     )
-    local: int = option(2, "The number of processes on this machine, one thread each.", least=2)
-    workers: tuple[int, ...] = option(
+    local: int = bench_setting(2, "The number of processes on this machine, one thread each.", least=2)
+    workers: tuple[int, ...] = bench_setting(
         (1, 2, 8, 64, 1024), "Numbers of workers for which the time is estimated.", least=1
     )
-    samples: tuple[float, ...] = option(
+    samples: tuple[float, ...] = bench_setting(
         (1e6, 1e8, 1e10), "Numbers of samples for which the time is estimated.", least=1
     )
-    latency: float | None = option(None, "The time of a message between workers, in seconds.", shown="measured")
-    bandwidth: float | None = option(None, "The bandwidth between workers, in bytes per second.", shown="measured")
-    price: float | None = option(None, "The price of a core hour, in your currency.", shown="no costs")
-    seed: int = option(0, "Seed of samples and weights.")
+    latency: float | None = bench_setting(None, "The time of a message between workers, in seconds.", shown="measured")
+    bandwidth: float | None = bench_setting(
+        None, "The bandwidth between workers, in bytes per second.", shown="measured"
+    )
+    price: float | None = bench_setting(None, "The price of a core hour, in your currency.", shown="no costs")
+    seed: int = bench_setting(0, "Seed of samples and weights.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,19 +75,16 @@ class WorkerSettings(Settings):
                 )
 
 
-SETTINGS = WorkerSettings
-
-
 @dataclass(frozen=True)
-class Network:
-    """The network between the workers, which add up numbers round a ring.
+class WorkerNetwork:
+    """The network between the workers, which sum numbers around a ring.
 
     Attributes:
-        latency: seconds a message.
-        bandwidth: bytes a second.
+        latency: the seconds of a message.
+        bandwidth: the bytes per second.
 
     Example:
-        >>> round(Network(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
+        >>> round(WorkerNetwork(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
         0.0012
     """
 
@@ -91,7 +92,7 @@ class Network:
     bandwidth: float
 
     def seconds(self, workers: int, size: float) -> float:
-        """Seconds of one sum of ``size`` bytes: 2 (N − 1) messages of 1/N of the bytes each."""
+        """Predict the seconds of a sum of ``size`` bytes over N workers: 2 (N − 1) messages of size / N bytes each."""
         return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
 
 
@@ -100,20 +101,20 @@ class WorkerRow:
     """The measured rates of one structure, and the settings of the prediction.
 
     Attributes:
-        structure: name of the structure.
-        n: number of variables.
-        parameters: number of parameters of the forecaster.
-        step_bytes: bytes that each worker sums with the others in a step.
-        batch_size: samples a step on each worker.
-        alone: samples per second of one worker while the others wait.
-        busy: samples per second of the slowest worker while each trains by itself.
-        local: number of workers on this machine.
-        together: samples per second of all local workers, trained together.
-        latency: seconds per message between workers.
-        bandwidth: bytes per second between workers.
-        workers: numbers of workers to predict for.
-        samples: numbers of samples to predict for.
-        price: price of a core hour, or None.
+        structure: the name of the structure.
+        n: the number of variables.
+        parameters: the number of parameters of the forecaster.
+        step_bytes: the bytes that each worker contributes to the sums of a step.
+        batch_size: the samples of a step on each worker.
+        alone: the samples per second of one worker while the others wait.
+        busy: the samples per second of the slowest worker while all workers train separately.
+        local: the number of workers on this machine.
+        together: the samples per second of all local workers in a joint training.
+        latency: the seconds of a message between workers.
+        bandwidth: the bytes per second between workers.
+        workers: the numbers of workers to predict for.
+        samples: the numbers of samples to predict for.
+        price: the price of a core hour, or None.
     """
 
     structure: str
@@ -132,65 +133,95 @@ class WorkerRow:
     price: float | None
 
     def rate(self, workers: int) -> float:
-        """Predicted samples per second: a step takes the time of its computation and of two sums, one of them small.
+        """Predict the samples per second of a number of workers.
 
-        With several workers, computation takes as long as measured while all of them compute: they share the memory.
+        A step takes the time of its computation and of two sums, of which one is small. The computation of several
+        workers takes as long as measured while all workers were busy, because workers share the memory.
         """
-        network = Network(self.latency, self.bandwidth)
+        network = WorkerNetwork(self.latency, self.bandwidth)
         step = self.batch_size / (self.busy if workers > 1 else self.alone)
         step += network.seconds(workers, self.step_bytes) + network.seconds(workers, 0)
         return workers * self.batch_size / step
 
 
-def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
-    """Measure every structure, all in the same processes."""
-    if settings.local > core_count():
-        raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
-    callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
-    for structure, found in zip(choose_structures(settings.structures), _run_workers(settings), strict=True):
-        found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
-        found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
-        row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
-        callbacks.on_row(row)
-        message, rate = f"{row.latency * 1e6:.0f} µs", f"{row.bandwidth / 1e6:,.0f} MB/s"
-        callbacks.on_note(f"{row.structure}: a message {message}, {rate} between the workers")
-    callbacks.on_note(
-        "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy worker, "
-        "and two sums round a ring, one of them of all gradients"
-    )
+class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
+    """The benchmark of data-parallel training."""
+
+    options = WorkerSettings
+    labels = Labels("Data-parallel training", "workers", "samples a second")
+
+    def run(self) -> None:
+        """Measure every structure, all of them in the same processes."""
+        settings, callbacks = self.settings, self.callbacks
+        if settings.local > core_count():
+            raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
+        callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
+        for structure, found in zip(choose_structures(settings.structures), _run_workers(settings), strict=True):
+            found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
+            found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
+            row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
+            self.add_row(row)
+            message, rate = f"{row.latency * 1e6:.0f} µs", f"{row.bandwidth / 1e6:,.0f} MB/s"
+            callbacks.on_note(f"{row.structure}: a message {message}, {rate} between the workers")
+        callbacks.on_note(
+            "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy "
+            "worker, and two sums round a ring, one of them of all gradients"
+        )
+
+    @classmethod
+    def tables(cls, rows: list[WorkerRow]) -> list[TextTable]:
+        """Make a table of measured rates and, if there are rows, a table of predictions for more workers."""
+        return [_table_of_measured_workers(rows), *([_table_of_predicted_workers(rows)] if rows else [])]
+
+    @classmethod
+    def series(cls, rows: list[WorkerRow]) -> list[Series]:
+        """Make the series of samples per second over workers: lines of predictions, and points of measurements."""
+        lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
+        points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
+        return lines + points
+
+
+BENCHMARK = WorkersBenchmark
 
 
 def _run_workers(settings: WorkerSettings) -> list[dict[str, Any]]:
-    """The measurements of rank 0 for every structure. The processes find each other through a file."""
+    """Start the workers, and return the measurements of the first one for every structure.
+
+    The processes find each other through a file.
+    """
     with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
         meeting = (Path(folder) / "meeting").as_uri()
-        first, *others = [pool.submit(worker_job, rank, meeting, settings) for rank in range(settings.local)]
+        first, *others = [pool.submit(run_worker, rank, meeting, settings) for rank in range(settings.local)]
         for one in others:
             one.result()
         return first.result()
 
 
-def worker_job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
-    """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
+def run_worker(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
+    """Do the work of one process: train alone and with the others, in turns, and time sums over all workers.
 
     Args:
-        rank: rank of this worker.
-        meeting: file through which the workers find each other.
-        settings: settings of the benchmark.
+        rank: the number of this worker.
+        meeting: the address of the file through which the workers find each other.
+        settings: what to measure.
+
+    Returns:
+        For each structure the arguments of ``WorkerRow`` that are measured.
     """
     wait = datetime.timedelta(seconds=300)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=settings.local, timeout=wait)
     try:
         with use_timing_threads(1):
             return [
-                _measure_structure(rank, settings, structure) for structure in choose_structures(settings.structures)
+                _measure_worker_structure(rank, settings, structure)
+                for structure in choose_structures(settings.structures)
             ]
     finally:
         dist.destroy_process_group()
 
 
-def _measure_structure(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
-    """Measure one structure; all ranks take part."""
+def _measure_worker_structure(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
+    """Measure one structure. All workers must call this function."""
     data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
@@ -201,7 +232,7 @@ def _measure_structure(rank: int, settings: WorkerSettings, structure: Structure
         busy.append(float(slowest))
         together.append(data.rate(settings.local))
         dist.barrier()
-    small, large = _seconds_of_sum(1), _seconds_of_sum(_LARGE)
+    small, large = _time_worker_sum(1), _time_worker_sum(_LARGE)
     messages, share = 2 * (settings.local - 1), 4 * _LARGE / settings.local
     network = {"latency": small / messages, "bandwidth": messages * share / max(large - small, 1e-9)}
     rates = {"alone": max(alone), "busy": max(busy), "together": max(together)}
@@ -209,7 +240,7 @@ def _measure_structure(rank: int, settings: WorkerSettings, structure: Structure
 
 
 class WorkerTraining:
-    """Training on samples of a structure in memory; the features are costs with an error."""
+    """A training on samples of a structure in memory. The features of a sample are its predicted costs."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
@@ -217,27 +248,28 @@ class WorkerTraining:
         draw = structure.draw(np.random.default_rng(settings.seed), structure.size, count)
         self.problem, self.smoothing = Problem(**draw.fields), draw.smoothing
         self.samples = tuple(torch.from_numpy(part).float() for part in (draw.cost, draw.true))
-        self.parameters = sum(parameter.numel() for parameter in self._model().parameters())
+        self.parameters = sum(parameter.numel() for parameter in self._make_model().parameters())
 
-    def _model(self) -> nn.Module:
+    def _make_model(self) -> nn.Module:
+        """Make the forecaster, with the same weights on every worker."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
             return nn.Sequential(nn.Linear(self.n, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, self.n))
 
     def rate(self, workers: int) -> float:
-        """Samples a second of all workers together, from the second step on; no warm starts, as in one long epoch."""
+        """Train an epoch without warm starts, and return the samples per second of all workers after the first step."""
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
-        model, loss = self._model(), WithoutKeys(PEARLoss(self.problem, smoothing=self.smoothing))
-        marks = ProgressMarks(self.settings.batch_size * steps, every=1)
+        model, loss = self._make_model(), StreamLoss(PEARLoss(self.problem, smoothing=self.smoothing))
+        marks = StreamMarks(self.settings.batch_size * steps, every=1)
         model.register_forward_hook(marks.hook)
         config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
         fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)
         return workers * marks.row("", 0, 1 / steps).rate
 
 
-def _seconds_of_sum(count: int) -> float:
-    """Median seconds of a sum of ``count`` float32 numbers over all workers."""
+def _time_worker_sum(count: int) -> float:
+    """Return the median seconds of a sum of ``count`` float32 numbers over all workers."""
     numbers, found = torch.zeros(count), []
     for _ in range(_SUMS):
         dist.barrier()
@@ -247,30 +279,27 @@ def _seconds_of_sum(count: int) -> float:
     return float(np.median(found))
 
 
-def tables(rows: list[WorkerRow]) -> list[TextTable]:
-    """Measured and predicted rates, then predicted times and core hours for more workers."""
-    return [_measured_table(rows), _predicted_table(rows)] if rows else [_measured_table(rows)]
-
-
-def _measured_table(rows: Iterable[WorkerRow]) -> TextTable:
-    """Make the table that compares measured rates with estimated ones."""
+def _table_of_measured_workers(rows: Iterable[WorkerRow]) -> TextTable:
+    """Make the table that compares measured with predicted rates."""
     headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
     table = TextTable("Samples a second, measured and reckoned", headings)
     for row in rows:
         reckoned = row.rate(row.local)
         rates = (f"{row.alone:,.0f}", f"{row.busy:,.0f}", str(row.local), f"{row.together:,.0f}", f"{reckoned:,.0f}")
         table.rows.append(
-            (row.structure, str(row.n), f"{row.step_bytes / 1e3:,.0f}", *rates, _prediction_error(row, reckoned))
+            (
+                row.structure,
+                str(row.n),
+                f"{row.step_bytes / 1e3:,.0f}",
+                *rates,
+                f"{reckoned / row.together - 1:+.0%}".replace("%", " %"),
+            )
         )
     return table
 
 
-def _prediction_error(row: WorkerRow, reckoned: float) -> str:
-    return f"{reckoned / row.together - 1:+.0%}".replace("%", " %")
-
-
-def _predicted_table(rows: list[WorkerRow]) -> TextTable:
-    """Make the table of estimated times and core hours for more workers and samples."""
+def _table_of_predicted_workers(rows: list[WorkerRow]) -> TextTable:
+    """Make the table of predicted times and core hours for more workers and samples."""
     samples, price = rows[0].samples, rows[0].price
     times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)
     costs = ("cost",) if price is not None else ()
@@ -291,10 +320,3 @@ def _predicted_table(rows: list[WorkerRow]) -> TextTable:
             )
             table.rows.append((*cells, format_number(hours), *spent))
     return table
-
-
-def series(rows: list[WorkerRow]) -> list[Series]:
-    """Samples per second over the number of workers: predicted as lines, measured as points."""
-    lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
-    points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
-    return lines + points

@@ -38,8 +38,10 @@ class BenchCommands(LazyCommands):
         from pear_lab.cli.benchmark_commands import benchmark_command, exactness_command
 
         command = typer.Typer(add_completion=False)
-        module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}_benchmark")
-        command.command(name)(exactness_command if name == "exactness" else benchmark_command(module))
+        module = f"{name.replace('-', '_')}_benchmark"
+        found = import_module(f"pear_lab.benchmarks.{module}")
+        make = exactness_command if name == "exactness" else benchmark_command(module, found.BENCHMARK)
+        command.command(name)(make)
         return typer.main.get_command(command)
 
 

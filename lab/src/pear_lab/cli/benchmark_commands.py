@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
@@ -18,7 +17,8 @@ from pear.cli.csv_table import split_at_commas
 from pear.cli.output_files import writable_output_file, writable_output_folder, write_output_json
 from pear.errors import PearError
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
-from pear_lab.benchmarks.bench_settings import Callbacks, Settings
+from pear_lab.benchmarks.bench_settings import BenchSettings
+from pear_lab.benchmarks.benchmark import Benchmark, Callbacks
 from pear_lab.benchmarks.series_plot import draw_series
 from pear_lab.benchmarks.timing import use_timing_threads
 from pear_lab.cli.dataclass_options import (
@@ -85,38 +85,38 @@ class BenchmarkCommandPeers:
         return ready
 
 
-def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
+def benchmark_command(name: str, benchmark: type[Benchmark[Any, Any]]) -> Callable[..., None]:
     """Make the command of a benchmark, with an option for every field of its settings, and the common options.
 
     Args:
-        benchmark: a module with the names that ``pear_lab.benchmarks.bench_settings`` describes.
+        name: the name of the folder that the results are written to by default.
+        benchmark: the benchmark.
     """
-    name = benchmark.__name__.rpartition(".")[2]
-    peers = getattr(benchmark, "PEERS", None)
+    peers = benchmark.peer_command
 
     def run_benchmark_command(to: Path | None, quick: bool, **given: Any) -> None:
         others = BenchmarkCommandPeers(
             **{one.name: given.pop(one.name) for one in fields(BenchmarkCommandPeers)} if peers else {}
         )
-        settings = _benchmark_command_settings(benchmark.SETTINGS, given, quick)
+        settings = _benchmark_command_settings(benchmark.options, given, quick)
         device = getattr(settings, "device", "cpu")
         folder = writable_output_folder(Path("pear-output/bench") / name if to is None else to)
         record = BenchmarkRecord(name, folder, asdict(settings), benchmark.tables, device)
         with use_timing_threads(getattr(settings, "threads", 1)):
-            ready = [others.prepare(peers, device, record.note)] if peers else []
+            ready = others.prepare(peers, device, record.note) if peers else []
             with _recording_benchmark_command(record, benchmark) as say:
-                benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
-        if hasattr(benchmark, "failed") and (reason := benchmark.failed(record.rows)):
+                benchmark(settings, Callbacks(record.add, record.note, say), ready).run()
+        if reason := benchmark.failed(record.rows):
             err.print(Text(reason, style="red"), soft_wrap=True)
             raise typer.Exit(1)
 
-    options = [_benchmark_command_option(one, kind) for one, kind in _benchmark_command_fields(benchmark.SETTINGS)]
+    options = [_benchmark_command_option(one, kind) for one, kind in _benchmark_command_fields(benchmark.options)]
     options += dataclass_parameters(BenchmarkCommandPeers) if peers else []
     options += [option_parameter("quick", Quick, False), option_parameter("to", Out, None)]
-    return make_option_command(run_benchmark_command, benchmark.SETTINGS.__doc__, options)
+    return make_option_command(run_benchmark_command, benchmark.options.__doc__, options)
 
 
-def _benchmark_command_fields(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
+def _benchmark_command_fields(settings: type[BenchSettings]) -> list[tuple[Field[Any], str]]:
     """Return all fields of the settings except ``quick``, each with its type as text."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
@@ -139,7 +139,7 @@ def _benchmark_command_option(one: Field[Any], kind: str) -> inspect.Parameter:
     return option_parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
 
 
-def _benchmark_command_settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
+def _benchmark_command_settings(cls: type[BenchSettings], given: dict[str, Any], quick: bool) -> BenchSettings:
     """Make the settings from the given options. Other fields have their defaults, or their values for ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
     for one, kind in _benchmark_command_fields(cls):
@@ -161,7 +161,9 @@ def _parse_benchmark_command_option(name: str, text: str, kind: str) -> tuple[An
 
 
 @contextmanager
-def _recording_benchmark_command(record: BenchmarkRecord, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+def _recording_benchmark_command(
+    record: BenchmarkRecord, benchmark: type[Benchmark[Any, Any]]
+) -> Iterator[Callable[[str], None]]:
     """Save and print the rows that the body of the with statement adds to the record, even if the body fails.
 
     Yields:
@@ -185,9 +187,9 @@ def _recording_benchmark_command(record: BenchmarkRecord, benchmark: ModuleType)
         raise typer.Exit(1)
 
 
-def _finish_benchmark_command(record: BenchmarkRecord, benchmark: ModuleType) -> None:
+def _finish_benchmark_command(record: BenchmarkRecord, benchmark: type[Benchmark[Any, Any]]) -> None:
     """Save a benchmark's record, print tables and notes, and draw the figure."""
-    files, labels = record.save(), benchmark.LABELS
+    files, labels = record.save(), benchmark.labels
     if record.rows:
         for table in record.tables(record.rows):
             print_terminal_table(table)

@@ -1,9 +1,11 @@
-"""Solve models from files with our solvers and others: status, residuals from the file's own arrays, time.
+"""Benchmark: models from files, solved by PEAR and by other solvers, with status, accuracy and time.
 
-``file_arrays`` reads the arrays of a file. ``file_solvers`` solves it in a separate process.
-``pear_lab.judge`` rates the answers. ``write_models`` writes files.
+``file_arrays`` reads the arrays of a file. ``file_solvers`` solves a file in a separate process. ``run_files`` measures
+all solvers, and ``pear_lab.judge`` rates their answers. ``write_models`` writes files.
 """
 
-from pear_lab.benchmarks.files_benchmark.run_files import LABELS, SETTINGS, failed, run, series, tables
+from pear_lab.benchmarks.files_benchmark.run_files import FilesBenchmark
 
-__all__ = ["LABELS", "SETTINGS", "failed", "run", "series", "tables"]
+__all__ = ["BENCHMARK"]
+
+BENCHMARK = FilesBenchmark

@@ -1,4 +1,4 @@
-"""Solve every model in a folder with several solvers, and judge their answers."""
+"""Benchmark: solve every model in a folder with several solvers, and judge their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.problem.importers import IMPORTERS, has_importer
-from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
 from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, is_ours
 from pear_lab.benchmarks.files_benchmark.write_models import write_once
@@ -21,43 +22,42 @@ from pear_lab.judge.answer_accuracy import RIGHT, VERDICTS, Accuracy, SolverAnsw
 from pear_lab.judge.judged_program import JudgedProgram
 from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasible, prove_sparse_unbounded
 
-LABELS = Labels("Files", "non-zeros", "seconds")
-
 
 @dataclass(frozen=True)
-class FilesSettings(Settings):
+class FilesSettings(BenchSettings):
     """Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers."""
 
-    folder: str = option("", "The folder with the files; its subfolders are searched, too.", argument=True)
-    solvers: tuple[str, ...] = option(
+    folder: str = bench_setting("", "The folder with the files; its subfolders are searched, too.", argument=True)
+    solvers: tuple[str, ...] = bench_setting(
         ("pear", "highs", "clarabel"), "pear, pear:NAME, highs, scipy, or any that qpsolvers finds here."
     )
-    tol: float = option(1e-8, "The accuracy to which the other solvers solve.", positive=True)
-    time_limit: float = option(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
-    generate: bool = option(False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones.")
+    tol: float = bench_setting(1e-8, "The accuracy to which the other solvers solve.", positive=True)
+    time_limit: float = bench_setting(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
+    generate: bool = bench_setting(
+        False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones."
+    )
     quick: bool = False
-
-
-SETTINGS = FilesSettings
 
 
 @dataclass(frozen=True)
 class FileRow:
-    """The answer of one solver to one file, and its verdict.
+    """The answer of one solver to one file, and the verdict of the judge.
 
     Attributes:
-        file: path of the file in the folder.
+        file: the path of the file below the folder.
         kind: "lp", "qp", "milp" or "miqp"; empty if the file could not be read.
-        n: number of variables.
-        rows: number of rows, bounds not counted.
-        nonzeros: number of non-zeros of the rows.
-        solver: name of the solver.
-        status: status that the solver reports.
+        n: the number of variables.
+        rows: the number of rows, without bounds.
+        nonzeros: the number of non-zeros of the rows and of the curvature.
+        solver: the name of the solver.
+        status: the status that the solver reports.
         verdict: one of ``answer_accuracy.VERDICTS``.
-        primal, dual, gap, objective: fields of ``answer_accuracy.Accuracy``, recomputed from the file's arrays.
-        seconds: seconds of one solve, without reading the file.
-        ratio: seconds relative to the fastest other solver that is right; NaN if there is none or no answer.
-        note: reason why the file is not solved.
+        primal, dual, gap: the fields of ``answer_accuracy.Accuracy``, recomputed from the arrays of the file.
+        objective: the recomputed objective in the file's own sense, with its constant.
+        seconds: the seconds of one solve, without reading the file.
+        ratio: the seconds relative to those of the fastest other solver that is right; NaN without one or without an
+            answer in time.
+        note: the reason why the file is not solved.
     """
 
     file: str
@@ -77,46 +77,99 @@ class FileRow:
     note: str
 
 
-def run(settings: FilesSettings, callbacks: Callbacks) -> None:
-    """Solve every file with every solver, file by file.
+class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
+    """The benchmark of models from files."""
+
+    options = FilesSettings
+    labels = Labels("Files", "non-zeros", "seconds")
+
+    def run(self) -> None:
+        """Solve every file with every solver, file by file.
+
+        Raises:
+            DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
+            UnknownSolverError: the name of a solver is unknown.
+        """
+        settings, callbacks = self.settings, self.callbacks
+        folder = Path(settings.folder)
+        if not settings.solvers:
+            raise ProblemError("--solvers names no solver; expected some, such as pear,highs")
+        for name in settings.solvers:
+            check_file_solver(name)
+        if settings.generate:
+            callbacks.say(f"writing models into {folder}")
+            written = write_once(folder, hard_instances(settings.quick))
+            callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
+        paths = _find_model_files(folder)
+        with SolverProcess() as solvers:
+            for k, path in enumerate(paths):
+                name = str(path.relative_to(folder))
+                callbacks.say(f"{k + 1}/{len(paths)} {name}: reading")
+                try:
+                    model = read_model_file(path)
+                except PearError as refusal:
+                    callbacks.on_note(f"{name} is left out: {refusal}")
+                    for solver in settings.solvers:
+                        self.add_row(_make_file_row(name, None, solver, SolverAnswer("refused", note=str(refusal))))
+                    continue
+                answers = []
+                for solver in settings.solvers:
+                    callbacks.say(f"{k + 1}/{len(paths)} {name}: {solver}")
+                    answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
+                for row in _judge_file_answers(name, model, settings, answers):
+                    self.add_row(row)
+                    if row.note and is_ours(row.solver):
+                        callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
+
+    @classmethod
+    def tables(cls, rows: list[FileRow]) -> list[TextTable]:
+        """Make three tables: the answers, their recomputed accuracies, and how often each solver is right."""
+        answers = TextTable(
+            "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
+            ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
+            left=4,
+        )
+        measured = TextTable(
+            "Recomputed from the arrays of the file",
+            ("file", "kind", "n", "rows", "nonzeros", "solver", "primal", "dual", "gap", "objective"),
+            left=1,
+        )
+        for row in rows:
+            errors = (row.primal, row.dual, row.gap)
+            largest = max((value for value in errors if not math.isnan(value)), default=math.nan)
+            times = (format_error(largest), format_number(row.seconds), format_number(row.ratio))
+            answers.rows.append((row.file, row.solver, row.status, row.verdict, *times))
+            if not math.isnan(row.objective):
+                sizes = (row.kind, f"{row.n:,}", f"{row.rows:,}", f"{row.nonzeros:,}")
+                measured.rows.append(
+                    (row.file, *sizes, row.solver, *map(format_error, errors), format_number(row.objective, 7))
+                )
+        return [answers, measured, _summarise_file_solvers(rows)]
+
+    @classmethod
+    def failed(cls, rows: list[FileRow]) -> str:
+        """Say which answers of PEAR are wrong or crashed. The text is empty if there are none."""
+        bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
+        named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
+        return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""
+
+    @classmethod
+    def series(cls, rows: list[FileRow]) -> list[Series]:
+        """Make a series for each solver: seconds over the number of non-zeros. Only right answers count."""
+        lines = []
+        for solver in dict.fromkeys(row.solver for row in rows):
+            mine = [row for row in rows if row.solver == solver and row.verdict == "right"]
+            x, y = [float(row.nonzeros) for row in mine], [row.seconds for row in mine]
+            lines.append(Series(solver, x, y, ours=is_ours(solver), joined=False))
+        return lines
+
+
+def _find_model_files(folder: Path) -> list[Path]:
+    """Find all model files in a folder and below it.
 
     Raises:
-        DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
-        UnknownSolverError: a solver name is unknown.
+        DataError: the folder does not exist or has no model.
     """
-    folder = Path(settings.folder)
-    if not settings.solvers:
-        raise ProblemError("--solvers names no solver; expected some, such as pear,highs")
-    for name in settings.solvers:
-        check_file_solver(name)
-    if settings.generate:
-        callbacks.say(f"writing models into {folder}")
-        written = write_once(folder, hard_instances(settings.quick))
-        callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
-    paths = _find_models(folder)
-    with SolverProcess() as solvers:
-        for k, path in enumerate(paths):
-            name = str(path.relative_to(folder))
-            callbacks.say(f"{k + 1}/{len(paths)} {name}: reading")
-            try:
-                model = read_model_file(path)
-            except PearError as refusal:
-                callbacks.on_note(f"{name} is left out: {refusal}")
-                for solver in settings.solvers:
-                    callbacks.on_row(_file_row(name, None, solver, SolverAnswer("refused", note=str(refusal))))
-                continue
-            answers = []
-            for solver in settings.solvers:
-                callbacks.say(f"{k + 1}/{len(paths)} {name}: {solver}")
-                answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
-            for row in _judge_answers(name, model, settings, answers):
-                callbacks.on_row(row)
-                if row.note and is_ours(row.solver):
-                    callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
-
-
-def _find_models(folder: Path) -> list[Path]:
-    """Return the paths of all model files in the folder and below it; raise if there are none."""
     if not folder.is_dir():
         raise DataError(
             f"{folder} is no folder; expected one with models in it: check the path, or make one with --generate"
@@ -128,16 +181,16 @@ def _find_models(folder: Path) -> list[Path]:
     return paths
 
 
-def _judge_answers(
+def _judge_file_answers(
     name: str, model: ModelFile, settings: FilesSettings, answers: Sequence[SolverAnswer]
 ) -> list[FileRow]:
-    """Judge what each solver answered for one model, and return one row for each solver."""
+    """Judge the answers of all solvers to one file, and make a row for each solver."""
     program = model.program
     accuracies = compare_accuracies(program, answers)
     proofs: dict[str, bool | None] = {}
     for answer in answers:
         if answer.status in ("infeasible", "unbounded") and answer.status not in proofs:
-            proofs[answer.status] = _is_claim_proven(answer.status, program, answers, accuracies, settings.time_limit)
+            proofs[answer.status] = _prove_file_claim(answer.status, program, answers, accuracies, settings.time_limit)
     convex = prove_indefinite(program.H) is not Proof.YES
     verdicts = [rate_accuracy(a, r, proofs.get(a.status), convex) for a, r in zip(answers, accuracies, strict=True)]
     rows = []
@@ -145,14 +198,25 @@ def _judge_answers(
         others = [a.seconds for k, a in enumerate(answers) if k != i and verdicts[k] == "right"]
         fastest = min((seconds for seconds in others if seconds > 0), default=math.nan)
         ratio = answer.seconds / fastest if verdicts[i] in ("right", "out of time") else math.nan
-        rows.append(_file_row(name, model, solver, answer, accuracies[i], verdicts[i], ratio))
+        rows.append(_make_file_row(name, model, solver, answer, accuracies[i], verdicts[i], ratio))
     return rows
 
 
-def _is_claim_proven(
+def _prove_file_claim(
     claim: str, program: JudgedProgram, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
-    """Whether a claim is true. True: a certificate confirms it. False: a solver's point refutes it. None: unknown."""
+    """Find out whether a program is infeasible or unbounded, as a solver claims.
+
+    Args:
+        claim: "infeasible" or "unbounded".
+        program: the program.
+        answers: the answers of all solvers.
+        found: the accuracy of each answer.
+        time_limit: seconds for each linear program.
+
+    Returns:
+        True if a certificate proves the claim, False if the point of a solver refutes it, else None.
+    """
     if (prove_sparse_infeasible if claim == "infeasible" else prove_sparse_unbounded)(program, time_limit):
         return True
     measured = [one for answer, one in zip(answers, found, strict=True) if answer.status == "solved"]
@@ -161,7 +225,7 @@ def _is_claim_proven(
     return None
 
 
-def _file_row(
+def _make_file_row(
     name: str,
     model: ModelFile | None,
     solver: str,
@@ -170,40 +234,15 @@ def _file_row(
     judged: str = "refused",
     ratio: float = math.nan,
 ) -> FileRow:
-    """Make the row of one solver on one model; ``model`` is None if the file could not be read."""
+    """Make the row of one solver on one file; ``model`` is None if the file could not be read."""
     sizes = ("", 0, 0, 0) if model is None else (model.kind, model.program.n, model.rows, model.nonzeros)
     objective = math.nan if model is None else model.sign * found.objective + model.offset
     measured = (found.primal, found.dual, found.gap, objective)
     return FileRow(name, *sizes, solver, answer.status, judged, *measured, answer.seconds, ratio, answer.note)
 
 
-def tables(rows: list[FileRow]) -> list[TextTable]:
-    """Make three tables: the answers, their recomputed accuracies, and how often each solver is right."""
-    answers = TextTable(
-        "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
-        ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
-        left=4,
-    )
-    measured = TextTable(
-        "Recomputed from the arrays of the file",
-        ("file", "kind", "n", "rows", "nonzeros", "solver", "primal", "dual", "gap", "objective"),
-        left=1,
-    )
-    for row in rows:
-        errors = (row.primal, row.dual, row.gap)
-        largest = max((value for value in errors if not math.isnan(value)), default=math.nan)
-        times = (format_error(largest), format_number(row.seconds), format_number(row.ratio))
-        answers.rows.append((row.file, row.solver, row.status, row.verdict, *times))
-        if not math.isnan(row.objective):
-            sizes = (row.kind, f"{row.n:,}", f"{row.rows:,}", f"{row.nonzeros:,}")
-            measured.rows.append(
-                (row.file, *sizes, row.solver, *map(format_error, errors), format_number(row.objective, 7))
-            )
-    return [answers, measured, _summary_of_solvers(rows)]
-
-
-def _summary_of_solvers(rows: list[FileRow]) -> TextTable:
-    """Make a table that counts, for each solver, the files by verdict."""
+def _summarise_file_solvers(rows: list[FileRow]) -> TextTable:
+    """Make a table with the number of files for each solver and verdict."""
     table = TextTable("Summary: files by verdict", ("solver", *VERDICTS, "largest\nratio"))
     for solver in dict.fromkeys(row.solver for row in rows):
         mine = [row for row in rows if row.solver == solver]
@@ -211,20 +250,3 @@ def _summary_of_solvers(rows: list[FileRow]) -> TextTable:
         ratios = [row.ratio for row in mine if row.verdict == "right" and not math.isnan(row.ratio)]
         table.rows.append((solver, *counts, format_number(max(ratios, default=math.nan))))
     return table
-
-
-def failed(rows: list[FileRow]) -> str:
-    """Say why the command fails: wrong answers or crashes of our solvers. The text is empty if there are none."""
-    bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
-    named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
-    return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""
-
-
-def series(rows: list[FileRow]) -> list[Series]:
-    """Return seconds over the number of non-zeros for each solver; only right answers count."""
-    lines = []
-    for solver in dict.fromkeys(row.solver for row in rows):
-        mine = [row for row in rows if row.solver == solver and row.verdict == "right"]
-        x, y = [float(row.nonzeros) for row in mine], [row.seconds for row in mine]
-        lines.append(Series(solver, x, y, ours=is_ours(solver), joined=False))
-    return lines

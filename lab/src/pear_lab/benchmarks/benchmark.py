@@ -1,0 +1,96 @@
+"""``Benchmark``: what every command of ``pear bench`` consists of, and the callbacks that receive its results.
+
+A module of a benchmark defines a subclass and names it ``BENCHMARK``. The command line does the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pear_lab.benchmarks.bench_settings import BenchSettings
+from pear_lab.benchmarks.series_plot import Series
+from pear_lab.benchmarks.text_table import TextTable
+from pear_lab.peers import Peer
+
+Settings = TypeVar("Settings", bound=BenchSettings)
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """The functions that receive the results of a benchmark.
+
+    Attributes:
+        on_row: called with every row as soon as it is measured.
+        on_note: called with a sentence on what was left out, on what failed, or on what the rows mean.
+        say: called with a line on what is being measured now.
+    """
+
+    on_row: Callable[[Any], None]
+    on_note: Callable[[str], None] = lambda text: None
+    say: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The title and the axis labels of the figure."""
+
+    title: str
+    x: str
+    y: str
+
+
+class Benchmark(ABC, Generic[Settings, Row]):
+    """A benchmark: its settings, its measurements, and the tables and the figure of its rows.
+
+    Args:
+        settings: what to measure.
+        callbacks: receive rows, notes and progress.
+        peers: the other libraries to measure, each with the path of a Python interpreter that can import it.
+
+    Attributes:
+        options: the class of the settings.
+        labels: the labels of the figure.
+        columns: for each heading of the table the function that makes its cell from a row.
+        table_title: the title of the table; the title of the figure if empty.
+        peer_command: the name of this benchmark in the table of peers; None if no other library takes part.
+        rows: the rows that were added so far.
+    """
+
+    options: ClassVar[type[BenchSettings]]
+    labels: ClassVar[Labels]
+    columns: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    table_title: ClassVar[str] = ""
+    peer_command: ClassVar[str | None] = None
+
+    def __init__(self, settings: Settings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+        self.settings, self.callbacks, self.peers = settings, callbacks, peers
+        self.rows: list[Row] = []
+
+    def add_row(self, row: Row) -> None:
+        """Keep a row, and hand it on to the callbacks."""
+        self.rows.append(row)
+        self.callbacks.on_row(row)
+
+    @abstractmethod
+    def run(self) -> None:
+        """Measure everything that the settings ask for."""
+
+    @classmethod
+    def tables(cls, rows: list[Row]) -> list[TextTable]:
+        """Make the tables of the rows: by default a single one, with a line for each row."""
+        return [TextTable.of(cls.table_title or cls.labels.title, rows, cls.columns)]
+
+    @classmethod
+    @abstractmethod
+    def series(cls, rows: list[Row]) -> list[Series]:
+        """Make the series of the figure."""
+
+    @classmethod
+    def failed(cls, rows: list[Row]) -> str:
+        """Say why the command fails with these rows. The text is empty if it does not."""
+        return ""
