@@ -70,7 +70,7 @@ def label_gradient_point(structure: str, n: int) -> str:
     """Return a structure and its number of variables in words.
 
     Example:
-        >>> label_gradient_point("portfolio", 100), structure_label("path-5", 40)
+        >>> label_gradient_point("portfolio", 100), label_gradient_point("path-5", 40)
         ('100 assets', '5×5 grid of 40 edges')
     """
     return _LABELS[structure].format(n=n)
@@ -80,7 +80,7 @@ def gradient_time_ratio(theirs: float | None, ours: float | None) -> float:
     """Return the time of another library relative to that of PEAR; NaN if one of the two is not known.
 
     Example:
-        >>> gradient_time_ratio(0.1, 0.02), time_ratio(None, 0.02)
+        >>> gradient_time_ratio(0.1, 0.02), gradient_time_ratio(None, 0.02)
         (5.0, nan)
     """
     return theirs / ours if theirs is not None and ours else math.nan
