@@ -272,7 +272,7 @@ class _GradientPointRows:
         return self._row(peer.title, False, found.seconds, errors(result), **more)
 
     def _row(self, who: str, ours: bool, seconds: list[float], e: ErrorSummary, **more: Any) -> GradientRow:
-        """Make a row, and remember its time for the time limits."""
+        """Make a row, and keep its time for the time limits."""
         self.limits.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
         structure, n = self.programs.structure.name, self.programs.n
