@@ -5,7 +5,7 @@ import pytest
 
 import pear
 from pear.errors import ProblemError
-from pear.evaluation.time_splits import read_folds
+from pear.evaluation.time_splits import read_time_splits
 
 
 def as_lists(folds):
@@ -53,7 +53,7 @@ def test_every_kind_of_splits_is_read():
     rows, pairs = np.zeros((6, 1)), [([0, 1], [2, 3]), ([0, 1, 2, 3], [4, 5])]
     masks = [(np.arange(6) < 2, np.isin(np.arange(6), [2, 3])), (np.arange(6) < 4, np.arange(6) >= 4)]
     for splits in (2, np.int64(2), pear.TimeSplits(2), pairs, iter(pairs), masks, np.array([[[0], [1]]])):
-        folds = as_lists(read_folds(splits, rows, rows, 6))
+        folds = as_lists(read_time_splits(splits, rows, rows, 6))
         assert folds == ([([0], [1])] if isinstance(splits, np.ndarray) else pairs)
 
 
@@ -82,7 +82,7 @@ def test_every_kind_of_splits_is_read():
 def test_what_is_refused(splits, message):
     rows = np.zeros((6, 1))
     with pytest.raises(ProblemError, match=message):
-        read_folds(splits, rows, rows, 6)
+        read_time_splits(splits, rows, rows, 6)
 
 
 @pytest.mark.parametrize("wrong", [{"gap": -1}, {"window": 0}, {"test_rows": 0}, {"folds": 2.5}, {"gap": True}])

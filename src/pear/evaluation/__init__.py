@@ -1,1 +1,1 @@
-"""Comparison of forecasters by what their decisions cost over time."""
+"""``pear.walk_forward``: forecasters compared by what their decisions cost over time."""

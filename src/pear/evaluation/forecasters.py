@@ -1,4 +1,4 @@
-"""What ``walk_forward`` compares: estimators, functions and tables of forecasts, behind one interface."""
+"""The forecasters that ``walk_forward`` compares: estimators, functions and tables of forecasts, with one interface."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ import numpy as np
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.evaluation.time_splits import Fold
-from pear.evaluation.walk_samples import Array, FeatureTable, Samples
+from pear.evaluation.time_splits import TimeFold
+from pear.evaluation.walk_samples import Array, WalkFeatures, WalkSamples
 from pear.problem import Model, Problem
 from pear.problem.known_samples import insert_known_samples
 from pear.problem.pandas_data import check_pandas_order, has_pandas_index
 from pear.problem.sample_keys import count_keyed_samples
 
 _REFUSALS = (ValueError, TypeError)
-"""What estimators for a single output raise for targets of several columns; LightGBM raises either of them."""
+"""The errors of estimators with a single output if targets have several columns."""
 
 
 class Forecaster(Protocol):
-    """Something that forecasts the test samples of a fold."""
+    """An object that forecasts the T test samples of a fold."""
 
-    def forecast(self, samples: Samples, fold: Fold) -> Any:
-        """Return forecasts of the test samples, (T, k) or (T·k,), learnt from the training samples alone."""
+    def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
+        """Return forecasts of the test samples, (T, k) or (T·k,), learnt from the training samples only."""
 
 
 class EstimatorForecaster:
-    """An estimator with ``fit`` and ``predict``; a fresh copy is trained on each fold.
+    """An estimator with ``fit`` and ``predict``, of which a new copy is trained on each fold.
 
     Args:
-        estimator: the estimator, which stays as it is. Its ``fit`` gets the groups of a long table if it takes them.
+        estimator: the estimator, which is not changed. If its ``fit`` has an argument ``groups``, the argument gets the
+            groups of a long table.
         features: the features to train on and to forecast from.
 
     Attributes:
-        models_per_fold: 1, or k where the estimator takes a single output and each column gets a copy of its own.
+        models_per_fold: the number of copies trained on a fold: 1, or k if the estimator has a single output.
     """
 
-    def __init__(self, estimator: Any, features: FeatureTable) -> None:
+    def __init__(self, estimator: Any, features: WalkFeatures) -> None:
         self.estimator, self.features, self.models_per_fold = estimator, features, 1
 
-    def forecast(self, samples: Samples, fold: Fold) -> Any:
-        """Train copies on the training samples and predict the test samples.
+    def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
+        """Train a copy on the training samples and predict the test samples.
 
-        An estimator that refuses targets of k columns, with a ValueError or TypeError, is trained for each column.
+        If the copy raises a ValueError or TypeError for targets of k columns, a copy is trained for each column.
         """
         if self.models_per_fold > 1:
             return self._forecast_columns(samples, fold, None)
@@ -56,17 +57,17 @@ class EstimatorForecaster:
         try:
             fitted = fresh.fit(self.features.take(fold.train), targets, **options)
         except _REFUSALS as refused:
-            if targets.ndim == 1 or says_many_outputs(self.estimator):
+            if targets.ndim == 1 or _forecaster_takes_many_outputs(self.estimator):
                 raise
             found = self._forecast_columns(samples, fold, refused)
             self.models_per_fold = found.shape[1]
             return found
-        if _was_interrupted(fitted):
+        if _forecaster_was_interrupted(fitted):
             raise KeyboardInterrupt
         return fitted.predict(self.features.take(fold.test))
 
-    def _forecast_columns(self, samples: Samples, fold: Fold, refused: Exception | None) -> Array:
-        """Train a copy for each column; ``refused`` is what the estimator said to all columns together."""
+    def _forecast_columns(self, samples: WalkSamples, fold: TimeFold, refused: Exception | None) -> Array:
+        """Train a copy for each column; ``refused`` is the error of the estimator for all columns together."""
         features, ahead = self.features.take(fold.train), self.features.take(fold.test)
         found = []
         for j in range(samples.true.shape[1]):
@@ -77,10 +78,11 @@ class EstimatorForecaster:
             found.append(np.asarray(fitted.predict(ahead), dtype=np.float64).reshape(len(fold.test)))
         return np.stack(found, axis=1)
 
-    def _copy(self, samples: Samples, fold: Fold) -> Any:
-        """Return an untrained copy.
+    def _copy(self, samples: WalkSamples, fold: TimeFold) -> Any:
+        """Return an untrained copy of the estimator.
 
-        If a parameter is a problem with a row per sample, or with known values, it gets those of the training samples.
+        If a parameter is a problem with fields per sample or with known values, the copy's parameter is the problem of
+        the training samples.
         """
         if not hasattr(self.estimator, "get_params"):
             return copy.deepcopy(self.estimator)
@@ -94,8 +96,8 @@ class EstimatorForecaster:
                 fresh.set_params(**{name: value[fold.train.tolist()]})
         return fresh
 
-    def _group_option(self, fresh: Any, fold: Fold) -> dict[str, Any]:
-        """Return the argument ``groups`` of ``fit``, or of the last step of a pipeline, where it takes one."""
+    def _group_option(self, fresh: Any, fold: TimeFold) -> dict[str, Any]:
+        """Return the argument ``groups`` for ``fit``, if the estimator or the last step of a pipeline takes groups."""
         name, last = fresh.steps[-1] if hasattr(fresh, "steps") else ("", fresh)
         if "groups" not in inspect.signature(last.fit).parameters:
             return {}
@@ -106,25 +108,25 @@ class EstimatorForecaster:
 class FunctionForecaster:
     """A forecaster that calls the user's function with training features, training costs and test features."""
 
-    def __init__(self, function: Callable[[Any, Any, Any], Any], features: FeatureTable) -> None:
+    def __init__(self, function: Callable[[Any, Any, Any], Any], features: WalkFeatures) -> None:
         self.function, self.features = function, features
 
-    def forecast(self, samples: Samples, fold: Fold) -> Any:
-        """Call the function with the rows of the fold."""
+    def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
+        """Call the function with the training features, training costs and test features of the fold."""
         targets = samples.targets(fold.train, self.features.is_long)
         return self.function(self.features.take(fold.train), targets, self.features.take(fold.test))
 
 
 class TableForecaster:
-    """Forecasts of all samples that were made elsewhere; samples that are never tested may have NaN.
+    """A forecaster whose forecasts were made elsewhere.
 
     Args:
-        name: the user's name for it, for messages.
-        table: (N, k), or (N·k,) in a long table.
+        name: the user's name of the forecaster, for messages.
+        table: (N, k) forecasts of all samples, or (N·k,) in a long table. Samples that are not tested may have NaN.
         samples: all samples.
     """
 
-    def __init__(self, name: str, table: Any, samples: Samples) -> None:
+    def __init__(self, name: str, table: Any, samples: WalkSamples) -> None:
         check_pandas_order(samples.problem, table, samples.C)
         samples.check_pairing(f"the forecasts of {name!r}", table)
         self.values = samples.read_values(table, f"the forecasts of {name!r}")
@@ -134,29 +136,29 @@ class TableForecaster:
                 "give it a row for each, with NaN where none was made"
             )
 
-    def forecast(self, samples: Samples, fold: Fold) -> Any:
-        """Return the table's rows of the fold's test samples."""
+    def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
+        """Return the forecasts of the test samples from the table."""
         return self.values[fold.test]
 
 
 class MeanForecaster:
-    """The mean of the training costs, for every sample."""
+    """A forecaster that forecasts the mean of the training costs for every sample."""
 
-    def forecast(self, samples: Samples, fold: Fold) -> Array:
-        """Return the mean, once for each test sample."""
+    def forecast(self, samples: WalkSamples, fold: TimeFold) -> Array:
+        """Return the mean of the training costs for each test sample, (T, k)."""
         return np.tile(samples.true[fold.train].mean(axis=0), (len(fold.test), 1))
 
 
-def as_forecaster(name: str, given: Any, samples: Samples) -> Forecaster:
-    """Return what the user passed as a forecaster.
+def as_forecaster(name: str, given: Any, samples: WalkSamples) -> Forecaster:
+    """Return the forecaster that the user's object stands for.
 
     Args:
-        name: the user's name for it, for messages.
-        given: an estimator, a function, a pair of one of these and features of its own, or a table of forecasts.
+        name: the user's name of the forecaster, for messages.
+        given: an estimator, a function, a pair of one of these and its own features, or a table of forecasts.
         samples: all samples.
 
     Raises:
-        ProblemError: it is none of these.
+        ProblemError: ``given`` is none of these.
     """
     features = samples.features
     if isinstance(given, tuple) and len(given) == 2 and (hasattr(given[0], "predict") or callable(given[0])):
@@ -185,14 +187,14 @@ def as_forecaster(name: str, given: Any, samples: Samples) -> Forecaster:
     )
 
 
-def says_many_outputs(estimator: Any) -> bool:
-    """Whether scikit-learn's tags of an estimator say that it takes targets of several columns."""
+def _forecaster_takes_many_outputs(estimator: Any) -> bool:
+    """Return whether the scikit-learn tags of an estimator say that targets may have several columns."""
     if not hasattr(estimator, "__sklearn_tags__"):
         return False
     return bool(estimator.__sklearn_tags__().target_tags.multi_output)
 
 
-def _was_interrupted(fitted: Any) -> bool:
-    """Whether Ctrl-C ended the training of a ``DecisionRegressor``, which keeps the best weights so far."""
+def _forecaster_was_interrupted(fitted: Any) -> bool:
+    """Return whether Ctrl-C ended the training of a ``DecisionRegressor``, which does not raise an error then."""
     last = fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted
     return bool(getattr(getattr(last, "history_", None), "interrupted", False))

@@ -1,4 +1,4 @@
-"""``TimeSplits``: rows to train on and later rows to test on, again and again; and the folds of other splitters."""
+"""``TimeSplits`` and other splitters: folds, each with rows to train on and rows to test on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pear.train.samples.sample_rows import count_sample_rows
 
 Rows = NDArray[np.intp]
 
-_LISTED = 3  # rows that a message names
+_LISTED = 3  # rows in a message
 
 
-class Fold(NamedTuple):
-    """The rows that forecasters are trained on and those that they are tested on.
+class TimeFold(NamedTuple):
+    """A fold: rows to train forecasters on, and rows to test them on.
 
     Attributes:
         train: row numbers.
@@ -32,16 +32,16 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True)
 class TimeSplits:
-    """Folds in time order: training rows come first, then a gap, then test rows. A splitter of scikit-learn.
+    """A splitter, as in scikit-learn, into folds in time order: training rows, then a gap, then test rows.
 
-    The test folds lie one behind the other at the end of the rows. Without a window each training takes all rows before
-    the gap, so that training sets grow.
+    The test rows of the folds follow each other and end at the last row. Without a window, each training uses all rows
+    before the gap.
 
     Args:
-        folds: the number of test folds.
-        gap: rows left out before each test fold, for targets that become known this many rows later.
-        window: at most this many rows to train on, the last ones before the gap; None takes all.
-        test_rows: rows of a test fold; None stands for ``N // (folds + 1)``, as in ``TimeSeriesSplit``.
+        folds: the number of folds.
+        gap: the number of rows left out before the test rows, for targets that become known this many rows later.
+        window: the largest number of training rows; the last rows before the gap are used. None for all rows.
+        test_rows: the number of test rows of a fold; None for ``N // (folds + 1)``, as in ``TimeSeriesSplit``.
 
     Example:
         >>> [(train.tolist(), test.tolist()) for train, test in TimeSplits(2, window=3).split(range(9))]
@@ -60,10 +60,10 @@ class TimeSplits:
                 check_count_setting(f"{name} of TimeSplits", value, least)
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the row numbers of each fold: those to train on and those to test on.
+        """Yield the training rows and the test rows of each fold, as row numbers.
 
         Args:
-            X: (N, p) the rows, of which only the number counts.
+            X: (N, p) the rows. Only their number matters.
             y, groups: ignored; scikit-learn passes them.
 
         Raises:
@@ -83,21 +83,22 @@ class TimeSplits:
             yield np.arange(begin, end), np.arange(start, start + size)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds, as scikit-learn's searches ask for it."""
+        """Return the number of folds. Arguments are ignored; scikit-learn passes them."""
         return self.folds
 
 
-def read_folds(splits: Any, X: Any, C: Any, count: int) -> list[Fold]:
-    """Return the folds that the user asks for, checked.
+def read_time_splits(splits: Any, X: Any, C: Any, count: int) -> list[TimeFold]:
+    """Check the argument ``splits`` of ``walk_forward``, and return its folds.
 
     Args:
-        splits: a number of folds, a ``TimeSplits``, a splitter of scikit-learn, or pairs of row numbers (or of masks
-            of N bools) to train on and to test on.
-        X, C: what a splitter is called with.
+        splits: a number of folds, a ``TimeSplits``, a splitter of scikit-learn, or pairs of rows to train on and rows
+            to test on, each as row numbers or as a mask of N bools.
+        X, C: the arguments with which a splitter is called.
         count: N, the number of rows.
 
     Raises:
-        ProblemError: it is none of these, a row is tested twice, is in no table, or is trained and tested on.
+        ProblemError: ``splits`` is none of these, a row is tested twice or used both to train and to test, or a row
+            number is out of range.
     """
     if isinstance(splits, (int, np.integer)) and not isinstance(splits, bool):
         splits = TimeSplits(int(splits))
@@ -112,29 +113,29 @@ def read_folds(splits: Any, X: Any, C: Any, count: int) -> list[Fold]:
             "splits must be a number of folds, pear.TimeSplits(…), a splitter of scikit-learn, or pairs of rows to "
             f"train on and rows to test on; got {splits!r}"
         )
-    folds = [_read_fold(pair, number, count) for number, pair in enumerate(pairs, 1)]
+    folds = [_read_time_fold(pair, number, count) for number, pair in enumerate(pairs, 1)]
     if not folds:
         raise ProblemError("splits gave no fold; at least one is needed")
-    _check_tested_once(folds)
+    _check_folds_disjoint(folds)
     return folds
 
 
-def _read_fold(pair: Any, number: int, count: int) -> Fold:
-    """Return a pair of rows as a fold with row numbers, checked."""
+def _read_time_fold(pair: Any, number: int, count: int) -> TimeFold:
+    """Check a pair of training and test rows, and return it as the fold with this number."""
     if not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2:
         raise ProblemError(f"fold {number} must be a pair, rows to train on and rows to test on; got {pair!r}")
-    train, test = (_row_numbers(rows, f"fold {number}", count) for rows in pair)
+    train, test = (_read_fold_rows(rows, f"fold {number}", count) for rows in pair)
     both = np.intersect1d(train, test)
     if len(both):
         raise ProblemError(
             f"fold {number} is trained and tested on the same rows, {both[:_LISTED].tolist()} among them; a forecaster "
             "must not see what it is tested on"
         )
-    return Fold(train, test)
+    return TimeFold(train, test)
 
 
-def _row_numbers(rows: Any, name: str, count: int) -> Rows:
-    """Return rows as distinct row numbers from 0 to ``count`` − 1, in their order."""
+def _read_fold_rows(rows: Any, name: str, count: int) -> Rows:
+    """Check that rows are distinct row numbers below ``count``, or a mask, and return them as row numbers."""
     given = np.asarray(rows)
     if given.dtype == bool and given.shape == (count,):
         given = np.flatnonzero(given)
@@ -148,8 +149,8 @@ def _row_numbers(rows: Any, name: str, count: int) -> Rows:
     return given.astype(np.intp)
 
 
-def _check_tested_once(folds: list[Fold]) -> None:
-    """Raise ProblemError where two folds test the same row."""
+def _check_folds_disjoint(folds: list[TimeFold]) -> None:
+    """Raise ``ProblemError`` if two folds test the same row."""
     rows, times = np.unique(np.concatenate([fold.test for fold in folds]), return_counts=True)
     twice = rows[times > 1]
     if len(twice):

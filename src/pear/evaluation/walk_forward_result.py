@@ -1,4 +1,4 @@
-"""``WalkForward``: what the decisions of several forecasters cost over time, as arrays, tables and sentences."""
+"""``WalkForward``: the result of ``pear.walk_forward`` as arrays, tables, sentences and a figure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 MEAN = "mean of the training costs"
-"""The name of the constant forecast that every comparison has."""
+"""The name of the constant forecast that is part of every comparison."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WalkForward:
-    """What ``pear.walk_forward`` found, for F forecasters, T tested rows and k forecast values.
+    """The losses of F forecasters over T tested rows, with k forecast values each.
 
-    The rows of arrays of shape (F, …) are in the order of ``names``; tested rows are in the order of X.
+    Arrays of shape (F, …) have a row for each forecaster, in the order of ``names``. Tested rows are in the order of X.
 
     Attributes:
         forecasts: (T, k) forecasts by the name of the forecaster; "mean of the training costs" comes last.
@@ -40,10 +40,10 @@ class WalkForward:
         regret: (F, T) what each decision loses to the best one, in the unit of the objective.
         best: (T,) the value of the best decision, in the problem's own sense.
         sample: (T,) row numbers in X.
-        label: (T,) the index of X or C, dates for example; the row numbers where neither has one.
+        label: (T,) the index of X or C, such as dates; row numbers if neither has an index.
         fold: (T,) the number of the test fold, from 1.
         sense: "min" or "max".
-        seconds: time to train and to forecast all folds, by name.
+        seconds: the time of training and forecasting over all folds, by the name of the forecaster.
         notes: sentences on how the comparison was made.
         reference: the name of the forecaster that the others are compared with.
         block: length of the blocks of the bootstrap; None for about the cube root of T.
@@ -71,7 +71,7 @@ class WalkForward:
 
     @property
     def cost(self) -> Array:
-        """(F, T) the objective of each decision at the true costs, in the problem's own sense, without a constant."""
+        """(F, T) the objective of each decision at the true costs, in the problem's own sense, without its constant."""
         return self.best + (-1 if self.sense == "max" else 1) * self.regret
 
     @property
@@ -91,15 +91,16 @@ class WalkForward:
 
     @cached_property
     def differences(self) -> dict[str, PairedDifference]:
-        """Regret less that of the reference, with standard error and 95 % interval, by name; below 0 is better."""
+        """The mean regret of each forecaster minus that of the reference, by name. A negative difference is better."""
         return self._differences_to(self.reference)
 
     @cached_property
     def differences_to_mean(self) -> dict[str, PairedDifference]:
-        """Regret less that of the constant forecast, by name; above 0 is worse than a constant."""
+        """The mean regret of each forecaster minus that of the constant forecast, by name."""
         return self._differences_to(MEAN)
 
     def _differences_to(self, reference: str) -> dict[str, PairedDifference]:
+        """Return the mean regret of each forecaster minus that of ``reference``, with its standard error, by name."""
         other = self.regret[self.names.index(reference)]
         return {
             name: paired_difference(own, other, self.block, seed=self.seed)
@@ -108,7 +109,7 @@ class WalkForward:
         }
 
     def against(self, reference: str, block: int | None = None, seed: int = 0) -> WalkForward:
-        """Return the same comparison with another reference; nothing is trained again.
+        """Return this comparison with another reference. Nothing is trained again.
 
         Args:
             reference: the name of the forecaster that the others are compared with.
@@ -121,12 +122,12 @@ class WalkForward:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A record for each forecaster.
+        """A dict for each forecaster.
 
-        Keys: ``forecaster``; ``regret`` and ``cost``, the mean of a tested row; ``normalized_regret``, as in
-        ``pear.normalized_regret``; ``squared_error``, the mean; ``difference`` to the reference in regret, its
-        ``standard_error`` and the ends ``low`` and ``high`` of its interval, which are None for the reference;
-        ``seconds``; and ``fold_1`` and so on, the mean regret in each fold.
+        The keys are ``forecaster``, the name; ``regret``, ``cost`` and ``squared_error``, means over the tested rows;
+        ``normalized_regret``, as in ``pear.normalized_regret``; ``difference``, the mean regret minus that of the
+        reference, with its ``standard_error`` and the ends ``low`` and ``high`` of its 95 % interval (None for the
+        reference); ``seconds``; and ``fold_1``, ``fold_2`` and so on, the mean regret in each fold.
         """
         columns = zip(self.names, self.regret, self.cost, self.squared_error, self.fold_regret, strict=True)
         found = []
@@ -154,17 +155,18 @@ class WalkForward:
     @property
     def sentences(self) -> list[str]:
         """The comparison in words, the most important first."""
-        from pear.evaluation.comparison_text import describe_comparison
+        from pear.evaluation.walk_forward_text import describe_walk_forward
 
-        return describe_comparison(self)
+        return describe_walk_forward(self)
 
     def to_frame(self, by: Literal["forecaster", "fold", "sample"] = "forecaster") -> pandas.DataFrame:
-        """Return a DataFrame.
+        """Return the comparison as a DataFrame.
 
         Args:
-            by: "forecaster" gives ``rows`` with the names as index; "fold" the mean regret of each fold, with a column
-                for each forecaster; "sample" a row for each forecaster and tested row: ``forecaster``, ``sample``,
-                ``label``, ``fold``, ``cost``, ``regret``, ``squared_error``.
+            by: "forecaster" for the attribute ``rows``, with a row for each forecaster; "fold" for mean regrets, with
+                a row for each fold and a column for each forecaster; "sample" for a row for each pair of forecaster and
+                tested row, with the columns ``forecaster``, ``sample``, ``label``, ``fold``, ``cost``, ``regret`` and
+                ``squared_error``.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -186,22 +188,22 @@ class WalkForward:
         """Draw the differences to the reference: cumulated over time, and their means with intervals.
 
         Args:
-            path: a file to save the picture to, in the format that its name ends with.
+            path: a file to save the figure to, in the format of its ending; None to save nothing.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.evaluation.comparison_figure import draw_comparison  # which needs an extra, and says so
+        from pear.evaluation.walk_forward_figure import draw_walk_forward  # matplotlib is optional
 
-        return draw_comparison(self, None if path is None else Path(path))
+        return draw_walk_forward(self, None if path is None else Path(path))
 
     def __str__(self) -> str:
-        from pear.evaluation.comparison_text import format_table
+        from pear.evaluation.walk_forward_text import format_walk_forward
 
-        return "\n".join([format_table(self), "", *self.sentences])
+        return "\n".join([format_walk_forward(self), "", *self.sentences])
 
     def _repr_html_(self) -> str:
-        """Show the table and the sentences in a notebook."""
+        """Return the table and the sentences as HTML for a notebook."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def __repr__(self) -> str:

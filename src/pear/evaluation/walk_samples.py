@@ -1,4 +1,7 @@
-"""The samples of a walk forward: features in wide or long tables, true values, and the labels of samples."""
+"""The samples of a walk forward: features, true values and labels.
+
+A wide table has a row for each sample. A long table has a row for each of the k values of each sample.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +25,32 @@ from pear.train.samples.sample_rows import read_sample_values
 Array = NDArray[np.float64]
 
 
-class FeatureTable:
-    """Features with a row for each sample, or, in a long table, with a row for each value of each sample.
+class WalkFeatures:
+    """The features of all samples, as a wide or a long table.
 
     Args:
         name: the name of the table in messages.
-        X: (N, p) or (N·k, p): an array, a DataFrame, a tensor, a sparse matrix or lists.
+        X: (N, p) a wide table or (N·k, p) a long table: an array, a DataFrame, a tensor, a sparse matrix or lists.
         count: N, the number of samples.
-        groups: the rows of each sample in long tables, or None where there are none.
+        groups: which rows of long tables belong to each sample, or None if the user gave no groups.
 
     Attributes:
-        is_long: whether there is a row for each value.
-        values_per_sample: k in a long table, otherwise 1.
+        is_long: whether the table is a long one.
+        values_per_sample: the number of rows of a sample: k in a long table, otherwise 1.
 
     Raises:
-        ProblemError: the table has another number of rows, dates that are not in order, or samples in another order.
+        ProblemError: the number of rows is wrong, or dates or samples are in a wrong order.
     """
 
     def __init__(self, name: str, X: Any, count: int, groups: LongTable | None) -> None:
-        self.X, self._groups = as_rows(X), groups
+        self.X, self._groups = to_walk_table(X), groups
         rows = self.X.shape[0]
         self.is_long = groups is not None and rows == groups.rows.size != count
         self.values_per_sample = groups.rows.shape[1] if self.is_long and groups is not None else 1
         if rows != count and not self.is_long:
             long = "" if groups is None else f", or {groups.rows.size}, one for each id of groups"
             raise ProblemError(f"{name} has {rows} rows; expected {count}, one for each sample of C{long}")
-        _check_dates(name, self.X)
+        _check_walk_dates(name, self.X)
         if groups is not None and not self.is_long and is_pandas_frame(self.X):
             ids = list(self.X.index)
             if ids != list(groups.ids) and set(ids) == set(groups.ids):
@@ -57,37 +60,37 @@ class FeatureTable:
                 )
 
     def take(self, samples: Rows) -> Any:
-        """Return the rows of these samples, in the type of the table; those of a long table sample by sample."""
+        """Return the rows of these samples, sample after sample, in the type of the table."""
         rows = self._groups.rows[samples].ravel() if self.is_long and self._groups is not None else samples
         return self.X.iloc[rows] if is_pandas_frame(self.X) else self.X[rows]
 
 
-class Samples:
-    """Features and true values of all samples.
+class WalkSamples:
+    """The features and true values of N samples.
 
     Args:
         problem: the decision problem.
         X: (N, p) features; with groups also (N·k, p).
-        C: (N, k) the true values, or (N,) where k is 1; with groups also (N·k,).
-        groups: (N·k,) the ids of the samples that rows of long tables belong to; None without long tables.
+        C: (N, k) the true values, or (N,) if k is 1; with groups also (N·k,).
+        groups: (N·k,) for each row of a long table, the id of its sample; None without long tables.
         known: the known values of each sample, if the problem is a model with known values.
 
     Attributes:
-        problem: the problem, with the known data of all samples in it.
-        known: (N, ·) known numbers, in the order of the model's ``known_map``; None where it has none.
-        true: (N, k) float64.
+        problem: the problem, which includes the known values of all samples.
+        known: (N, ·) the known values, in the order of the model's ``known_map``; None without known values.
+        true: (N, k) the true values in float64.
         features: the features.
-        groups: the rows of each sample in long tables, or None.
-        C: the true values as they came.
-        labels: (N,) the ids of groups, or the index of X or of C where one is a table of pandas, dates as local times;
-            otherwise the numbers of the samples.
+        groups: which rows of long tables belong to each sample, or None.
+        C: the true values as the user passed them.
+        labels: (N,) the ids of the groups, or the index of X or C if one of them is a pandas table, or the numbers of
+            the samples. Dates become local times.
 
     Raises:
         ProblemError: numbers of rows or columns do not fit, a value is not finite, or dates are not in order.
     """
 
     def __init__(self, problem: Problem | Model, X: Any, C: Any, groups: Any = None, known: Any = None) -> None:
-        self.problem, self.C = problem, as_rows(C)
+        self.problem, self.C = problem, to_walk_table(C)
         self._given = {"X": X, "C": C, "groups": groups, "known": known}
         self.groups = None if groups is None else group_long_table(groups, len(groups), model_input_count(problem))
         self.true = self.read_values(self.C, "C")
@@ -105,40 +108,41 @@ class Samples:
         self.known = read_known_samples(problem, known, count)
         self.problem = insert_known_samples(problem, self.known)
         self.features = self.read_features("X", X)
-        _check_dates("C", C)
+        _check_walk_dates("C", C)
         self.labels = self._find_labels([table for table in (X, C) if has_pandas_index(table)])
 
     def __len__(self) -> int:
         return len(self.true)
 
-    def read_features(self, name: str, X: Any) -> FeatureTable:
-        """Return features of all samples, checked."""
-        found = FeatureTable(name, X, len(self), self.groups)
+    def read_features(self, name: str, X: Any) -> WalkFeatures:
+        """Check features X of all samples, and return them as ``WalkFeatures``."""
+        found = WalkFeatures(name, X, len(self), self.groups)
         self.check_pairing(name, X)
         return found
 
     def check_pairing(self, name: str, table: Any) -> None:
-        """Raise ProblemError where a table has another index than X, C, groups or known with as many rows."""
+        """Raise ``ProblemError`` if a table's index differs from that of X, C, groups or known of the same length."""
         if has_pandas_index(table):
             as_long = {own: one for own, one in self._given.items() if has_pandas_index(one) and len(one) == len(table)}
             check_pandas_rows({**as_long, "known": self._given["known"], name: table})
 
     def read_values(self, values: Any, name: str) -> Array:
-        """Return forecasts or true values of all samples as float64 (N, k), those of a long table by sample."""
-        table = as_rows(values)
+        """Return forecasts or true values of all samples, from a wide or a long table, as float64 (N, k)."""
+        table = to_walk_table(values)
         if self.groups is not None and self.groups.rows.size == np.size(table) and len(table) != len(self.groups):
             table = self.groups.gather(np.asarray(table).reshape(-1))
         return read_sample_values(self.problem, table, name).astype(np.float64)
 
     def targets(self, samples: Rows, is_long: bool) -> Any:
-        """Return the true values of these samples as an estimator takes them.
+        """Return the true values of B samples in the form that estimators expect.
 
         Args:
-            samples: numbers of samples.
-            is_long: whether a value for each row of a long table is wanted, (B·k,).
+            samples: (B,) numbers of samples.
+            is_long: whether the estimator forecasts the rows of a long table.
 
         Returns:
-            A DataFrame where C is one with a row for each sample; (B,) where k is 1; otherwise (B, k).
+            (B·k,) for a long table; otherwise a DataFrame if C is a wide DataFrame, else an array (B, k). If k is 1,
+            the result has shape (B,).
         """
         if is_long:
             return self.true[samples].reshape(-1)
@@ -147,19 +151,19 @@ class Samples:
         return self.true[samples, 0] if self.true.shape[1] == 1 else self.true[samples]
 
     def _find_labels(self, tables: list[Any]) -> NDArray[Any]:
-        """Return a label for each sample, and refuse groups whose dates are not in order."""
+        """Return a label for each sample. Raise ``ProblemError`` if groups are dates that are not in order."""
         if self.groups is not None:
             pandas = sys.modules.get("pandas")
             if pandas is None:
                 return np.asarray(self.groups.ids)
             index = pandas.Index(self.groups.ids)
-            _check_dates("groups", pandas.DataFrame(index=index))
-            return _plain_labels(index)
-        return _plain_labels(tables[0].index) if tables else np.arange(len(self))
+            _check_walk_dates("groups", pandas.DataFrame(index=index))
+            return _read_walk_labels(index)
+        return _read_walk_labels(tables[0].index) if tables else np.arange(len(self))
 
 
-def as_rows(table: Any) -> Any:
-    """Return a table that can be indexed by row numbers: DataFrames and sparse matrices as they are, else an array."""
+def to_walk_table(table: Any) -> Any:
+    """Return a table that can be indexed by row numbers: a DataFrame, a CSR matrix or an array."""
     if isinstance(table, Tensor):
         return table.detach().cpu().numpy()
     if is_pandas_frame(table) or isinstance(table, np.ndarray):
@@ -169,14 +173,14 @@ def as_rows(table: Any) -> Any:
     return np.asarray(table)
 
 
-def _plain_labels(index: Any) -> NDArray[Any]:
-    """Return an index of pandas as an array (N,); dates become datetime64 in their local time."""
+def _read_walk_labels(index: Any) -> NDArray[Any]:
+    """Return a pandas index as an array (N,). Dates become datetime64 in their local time."""
     index = index.to_timestamp() if hasattr(index, "to_timestamp") else index
     return np.asarray(index if getattr(index, "tz", None) is None else index.tz_localize(None))
 
 
-def _check_dates(name: str, table: Any) -> None:
-    """Raise ProblemError where the rows of a table carry dates that are not in order."""
+def _check_walk_dates(name: str, table: Any) -> None:
+    """Raise ``ProblemError`` if the index of a table has dates that are not in order."""
     if not has_pandas_index(table):
         return
     import pandas

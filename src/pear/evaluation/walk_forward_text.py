@@ -1,4 +1,4 @@
-"""A walk forward in words: the table that is printed, and the sentences below it."""
+"""A walk forward in words: the printed table, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pear.evaluation.walk_forward_result import WalkForward
     from pear.losses.paired_difference import PairedDifference
 
-_MOST_DECIMALS = 6  # of numbers in tables; smaller ones are written with an exponent
+_MOST_DECIMALS = 6  # numbers that need more decimals get an exponent
 
 
-def format_table(found: WalkForward) -> str:
-    """Format the comparison as a table of plain text, with a line on what is compared above it."""
-    lines = table_lines(found)
+def format_walk_forward(found: WalkForward) -> str:
+    """Format a comparison as a table of plain text. The line above the table counts rows and folds."""
+    lines = walk_forward_lines(found)
     widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
     texts = [
         "  ".join([line[0].ljust(widths[0]), *(text.rjust(widths[j]) for j, text in enumerate(line) if j)]).rstrip()
@@ -27,8 +27,8 @@ def format_table(found: WalkForward) -> str:
     return "\n".join([f"{rows} in {folds}", *texts])
 
 
-def table_lines(found: WalkForward) -> list[tuple[str, ...]]:
-    """Return the texts of a table: the headings, and a line for each forecaster in the order of their losses."""
+def walk_forward_lines(found: WalkForward) -> list[tuple[str, ...]]:
+    """Return the cells of a table: the headings, then a line for each forecaster, the smallest loss first."""
     unit = "cost" if found.sense == "min" else "gain"
     headings = ("", "lost a row", "of the best", f"{unit} a row", f"minus {found.reference} (95 %)", "squared error")
     lines: list[tuple[str, ...]] = [headings]
@@ -47,7 +47,7 @@ def table_lines(found: WalkForward) -> list[tuple[str, ...]]:
 
 
 def format_difference(difference: PairedDifference | None) -> str:
-    """Format a difference and its interval with signs; a dash for the reference itself.
+    """Format a difference and its interval. None, the difference of the reference to itself, becomes a dash.
 
     Example:
         >>> from pear.losses.paired_difference import PairedDifference
@@ -60,44 +60,44 @@ def format_difference(difference: PairedDifference | None) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def describe_comparison(found: WalkForward) -> list[str]:
-    """Describe which forecaster loses least, which ones are worse than a constant, and how it was compared."""
-    return [*_describe_best(found), *_describe_worse_than_mean(found), *found.notes]
+def describe_walk_forward(found: WalkForward) -> list[str]:
+    """Say which forecaster loses least, which forecasters are worse than a constant, and how they were compared."""
+    return [*_describe_best_forecaster(found), *_describe_forecasters_below_mean(found), *found.notes]
 
 
-def _describe_best(found: WalkForward) -> list[str]:
-    """Compare the forecaster that loses least with the reference, or with the second best if it is the reference."""
+def _describe_best_forecaster(found: WalkForward) -> list[str]:
+    """Compare the best forecaster with the reference, or, if they are the same, with the second best forecaster."""
     order = sorted(found.names, key=lambda name: found.regret[found.names.index(name)].mean())
     best, lost = order[0], found.regret.mean(axis=1)[found.names.index(order[0])]
     text = f"{best} loses least, {format_amount(float(lost))} a row"
     if best == found.reference:
         other, difference = order[1], found.differences[order[1]]
-        gap, interval = _describe_gap(difference, 1)
+        gap, interval = _describe_difference(difference, 1)
         return [f"{text}; {other} loses {gap} more ({interval})."]
-    gap, interval = _describe_gap(found.differences[best], -1)
+    gap, interval = _describe_difference(found.differences[best], -1)
     return [f"{text}; {gap} less than {found.reference} ({interval})."]
 
 
-def _describe_worse_than_mean(found: WalkForward) -> list[str]:
-    """Name every forecaster that loses more than the constant forecast."""
+def _describe_forecasters_below_mean(found: WalkForward) -> list[str]:
+    """Say by how much each forecaster that loses more than the constant forecast does so."""
     sentences = []
     for name, difference in found.differences_to_mean.items():
         if difference.mean > 0:
-            gap, interval = _describe_gap(difference, 1)
+            gap, interval = _describe_difference(difference, 1)
             verdict = ": a constant forecast decides better" if difference.is_significant else ""
             sentences.append(f"{name} loses {gap} a row more than the {MEAN} ({interval}){verdict}.")
     return sentences
 
 
-def _describe_gap(difference: PairedDifference, sign: int) -> tuple[str, str]:
-    """Return a difference times ``sign`` as a text, and its interval as another."""
+def _describe_difference(difference: PairedDifference, sign: int) -> tuple[str, str]:
+    """Return two texts: a difference times ``sign``, and its interval."""
     ends = sorted(sign * end for end in difference.interval)
     mean, low, high = _round_alike(sign * difference.mean, *ends, error=difference.standard_error)
     return mean, f"95 % interval {low} to {high}{'' if difference.is_significant else ', which could be chance'}"
 
 
 def _round_alike(*numbers: float, error: float) -> list[str]:
-    """Write numbers with as many decimals as show two digits of their standard error, and a minus of full width."""
+    """Format numbers with equally many decimals, which show two digits of their standard error."""
     known = 0 < error < math.inf
     decimals = max(0, 1 - math.floor(math.log10(error))) if known else _MOST_DECIMALS + 1
     texts = [format_amount(one) if decimals > _MOST_DECIMALS else f"{one:,.{decimals}f}" for one in numbers]
