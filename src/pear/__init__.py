@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from pear.evaluation.time_splits import TimeSplits
     from pear.evaluation.walk_forward import walk_forward
     from pear.evaluation.walk_forward_result import WalkForward
-    from pear.intervals.bounded_decisions import BoundedDecisions, IntervalRecord
+    from pear.intervals.bounded_decisions import BoundedDecisions
     from pear.intervals.cost_intervals import CostIntervals
+    from pear.intervals.interval_record import IntervalRecord
     from pear.intervals.safe_policy import SafeDecisions, SafePolicy
     from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
     from pear.optimality.status import Status
@@ -139,8 +140,9 @@ _NAMES = {
     "pear.evaluation.time_splits": ("TimeSplits",),
     "pear.evaluation.walk_forward": ("walk_forward",),
     "pear.evaluation.walk_forward_result": ("WalkForward",),
-    "pear.intervals.bounded_decisions": ("BoundedDecisions", "IntervalRecord"),
+    "pear.intervals.bounded_decisions": ("BoundedDecisions",),
     "pear.intervals.cost_intervals": ("CostIntervals",),
+    "pear.intervals.interval_record": ("IntervalRecord",),
     "pear.intervals.safe_policy": ("SafeDecisions", "SafePolicy"),
     "pear.losses": ("DecisionLayer", "PEARLoss", "normalized_regret", "regret", "regret_gradient"),
     "pear.optimality.duals_and_active_sets": ("Status",),

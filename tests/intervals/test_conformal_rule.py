@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 
 from pear.errors import ProblemError
 from pear.intervals.conformal_rule import ConformalRule
-from pear.intervals.residual_scores import Residuals, Scores, fit_scales
+from pear.intervals.residual_scores import Residuals, ResidualScores, fit_residual_scales
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ def test_the_scale_is_the_least_squares_fit_without_negative_parts() -> None:
     for kind in range(3):
         size = rng.gamma(2.0, 1.0, 30)
         value = [3 + size, 4 * size - 2, 9 - size][kind] * rng.normal(size=30)
-        fits = fit_scales(Residuals(size, value))
+        fits = fit_residual_scales(Residuals(size, value))
         for t in (2, 11, 30):
             expected, _ = nnls(np.column_stack([np.ones(t), size[:t]]), np.abs(value[:t]))
             assert fits[t][:2] == pytest.approx(expected, abs=1e-9)
@@ -169,7 +169,7 @@ def test_samples_count_less_with_their_age() -> None:
     old = ConformalRule(rate=0).bounds(known, np.zeros(1), 0.8, two_sided=False)
     new = ConformalRule(rate=0, half_life=20).bounds(known, np.zeros(1), 0.8, two_sided=False)
     assert new.upper[0] < old.upper[0]
-    scores = Scores(half_life=2.0)
+    scores = ResidualScores(half_life=2.0)
     scores.extend(np.array([3.0, 1.0, 2.0]))
     weight = 0.5 ** (np.array([3, 1, 2]) / 2)  # of the scores 3 (the oldest), 2 and 1
     assert scores.quantiles(0.6)[1] == 2.0

@@ -1,1 +1,1 @@
-"""Bounds on what a decision may cost, calibrated on days whose costs are known, and a policy that uses them."""
+"""Bounds on what a decision may cost, calibrated on past samples, and a policy that uses such bounds."""

@@ -1,15 +1,16 @@
-"""Decisions with bounds on what they cost, and the record of such bounds over past samples."""
+"""``BoundedDecisions``: decisions with bounds on what they cost; and decisions as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pear.intervals.residual_scores import Array
-from pear.losses.paired_difference import PairedDifference, paired_difference
+from pear.problem import Model, Problem
+from pear.problem.pandas_data import is_pandas_frame
 from pear.wording import format_amount, format_percent
 
 Quantity = Literal["cost", "regret"]
@@ -17,18 +18,18 @@ Quantity = Literal["cost", "regret"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoundedDecisions:
-    """B decisions, and bounds on what they will have cost once the truth is known.
+    """B decisions, and bounds on what they will have cost when the truth is known.
 
-    All amounts are in the unit and in the sense of the objective: of a problem that maximises they are gains.
+    All amounts are values of the objective in the problem's own sense. If the problem maximises, they are gains.
 
     Attributes:
         decisions: (B, n) an array, or a DataFrame.
         planned: (B,) what each decision costs if its forecast comes true.
-        lower, upper: (B,) between these lies what it will have cost, or have lost to the best decision, with the
-            probability ``level``. A regret is bounded from above alone: its lower bound is 0.
-        level: the probability, for each decision by itself.
-        of: "cost" or "regret".
-        variables: n names.
+        lower, upper: (B,) bounds on the realised cost, or on the regret, of each decision. The lower bound of a regret
+            is 0.
+        level: the probability with which a cost or regret lies within its bounds, for each decision separately.
+        of: "cost" or "regret", the quantity that is bounded.
+        variables: names of the n variables.
     """
 
     decisions: Any
@@ -43,14 +44,9 @@ class BoundedDecisions:
         return len(self.planned)
 
     def to_frame(self) -> Any:
-        """A DataFrame with a row for each decision: planned cost, lower and upper bound, and then the variables."""
-        import pandas
-
-        table = self.decisions
-        if not isinstance(table, pandas.DataFrame):
-            table = pandas.DataFrame(np.asarray(table), columns=list(self.variables))
+        """Return a DataFrame with a row for each decision: planned cost, bounds, and then the variables."""
         bounds = {"planned cost": self.planned, f"lower {self.of}": self.lower, f"upper {self.of}": self.upper}
-        return pandas.concat([pandas.DataFrame(bounds, index=table.index), table], axis=1)
+        return tabulate_decisions(bounds, self.decisions, self.variables)
 
     def __repr__(self) -> str:
         n = len(self.variables)
@@ -60,75 +56,33 @@ class BoundedDecisions:
         )
 
     def _width(self) -> float:
+        """Return the mean distance between lower and upper bound; NaN without decisions."""
         return float(np.mean(self.upper - self.lower)) if len(self) else float("nan")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class IntervalRecord:
-    """Bounds for past samples, each computed from the samples before it, and the realised costs.
+def label_decisions(problem: Problem | Model, z: Array, rows: Any) -> tuple[Any, Sequence[Any]]:
+    """Give decisions the names of the variables, and the index of the user's rows if these are a DataFrame.
 
-    Attributes:
-        planned: (N,) what each decision costs if its forecast comes true.
-        realised: (N,) what it cost, or lost.
-        lower, upper: (N,) its bounds; NaN for the first samples, before which too few are known.
-        level: the probability that the bounds promise.
-        of: "cost" or "regret".
-        index: labels of the N samples; None where they have none.
+    Args:
+        problem: the decision problem.
+        z: (B, n) decisions.
+        rows: the user's features or forecasts.
+
+    Returns:
+        The decisions, as a DataFrame if ``rows`` is one with a row for each decision, and the names of the variables.
     """
+    names = problem.variables if isinstance(problem, Model) else tuple(f"x{i}" for i in range(z.shape[1]))
+    if not is_pandas_frame(rows) or len(rows) != len(z):
+        return z, names
+    import pandas
 
-    planned: Array
-    realised: Array
-    lower: Array
-    upper: Array
-    level: float
-    of: Quantity
-    index: Any = None
+    return pandas.DataFrame(z, rows.index, list(names)), names
 
-    @property
-    def bounded(self) -> Any:
-        """(N,) bool, whether a sample has bounds."""
-        return np.isfinite(self.upper)
 
-    @property
-    def covered(self) -> Any:
-        """(N,) bool, whether the realised cost lies within its bounds; False where there are none."""
-        return self.bounded & (self.realised >= self.lower) & (self.realised <= self.upper)
+def tabulate_decisions(columns: Mapping[str, Array], decisions: Any, variables: Sequence[Any]) -> Any:
+    """Return a DataFrame of some columns (B,), followed by decisions (B, n)."""
+    import pandas
 
-    @property
-    def coverage(self) -> float:
-        """The share of the samples with bounds that lie within them."""
-        return float(self.covered[self.bounded].mean())
-
-    @property
-    def mean_width(self) -> float:
-        """The mean distance of the bounds."""
-        return float((self.upper - self.lower)[self.bounded].mean())
-
-    def coverage_interval(self, block: int | None = None) -> PairedDifference:
-        """The coverage with its standard error and 95 % interval, from blocks of neighbouring samples.
-
-        Args:
-            block: the number of samples in a block; None for about the cube root of their number.
-        """
-        covered = self.covered[self.bounded].astype(float)
-        return paired_difference(covered, np.zeros_like(covered), block)
-
-    def to_frame(self) -> Any:
-        """A DataFrame with a row for each sample."""
-        import pandas
-
-        columns = {
-            "planned cost": self.planned,
-            f"realised {self.of}": self.realised,
-            f"lower {self.of}": self.lower,
-            f"upper {self.of}": self.upper,
-            "covered": self.covered,
-        }
-        return pandas.DataFrame(columns, index=self.index)
-
-    def __repr__(self) -> str:
-        count = int(self.bounded.sum())
-        return (
-            f"IntervalRecord({count} of {len(self.planned)} samples have bounds; {format_percent(self.coverage)} lie "
-            f"within them, {format_percent(self.level)} were promised; mean width {format_amount(self.mean_width)})"
-        )
+    if not isinstance(decisions, pandas.DataFrame):
+        decisions = pandas.DataFrame(decisions, columns=list(variables))
+    return pandas.concat([pandas.DataFrame(columns, index=decisions.index), decisions], axis=1)

@@ -1,15 +1,17 @@
-"""``ConformalRule``: bounds on new residuals from residuals that are known, on numbers alone.
+"""``ConformalRule``: bounds on the residuals of new samples from the residuals of known samples.
 
-A residual is the realised cost minus the planned cost. Divided by a scale that grows with the size of the plan, it is a
-score.
+A residual is the realised cost of a decision minus its planned cost. A score is a residual divided by a scale, which
+grows with the size of the planned cost. The bounds of a new residual are bounds on its score times its scale.
 
-*Exchangeable* samples: the scale is fitted to the first third of them, and the bounds are order statistics of the
-scores of the rest. The ``⌈(n + 1)(1 − tail)⌉``-th smallest of n scores is exceeded by a new one with a probability of
-at most ``tail`` and, without ties, of at least ``tail − 1/(n + 1)``, whatever their distribution is.
+*Exchangeable* samples: the scale is fitted to the first third of the samples, and the bounds on the score are order
+statistics of the other n scores. Let ``tail`` be the wanted probability that a new score exceeds its upper bound. The
+bound is the ``⌈(n + 1)(1 − tail)⌉``-th smallest score. For any distribution, a new score exceeds it with a probability
+of at most ``tail`` and, without ties, of at least ``tail − 1/(n + 1)``.
 
-Samples in *time order*: the scale of every sample is fitted to those before it, and later scores may count more. Each
-bound moves out by ``rate·spread·(1 − tail)`` after a sample that missed it, and in by ``rate·spread·tail`` after any
-other. The share of misses thus tends to ``tail`` for any sequence of bounded scores.
+Samples in *time order*: the scale of every sample is fitted to the samples before it, and later scores may have larger
+weights. ``spread`` is the distance between both bounds on the score. After a sample that misses a bound, this bound
+moves outwards by ``rate·spread·(1 − tail)``. After any other sample, it moves inwards by ``rate·spread·tail``. The
+share of misses therefore tends to ``tail`` for any sequence of bounded scores.
 """
 
 from __future__ import annotations
@@ -21,35 +23,58 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pear.errors import ProblemError
-from pear.intervals.residual_scores import ONE_SCALE, ROUNDING, SCALE_SAMPLES, Array, Residuals, Scores, fit_scales
+from pear.intervals.residual_scores import (
+    ONE_SCALE,
+    ROUNDING,
+    SCALE_SAMPLES,
+    Array,
+    Residuals,
+    ResidualScores,
+    fit_residual_scales,
+)
 
 Order = Literal["time", "exchangeable"]
 ORDERS = ("time", "exchangeable")
 
 RATE = 0.05
-"""How fast bounds in time order follow their misses, as a share of the spread of the scores."""
+"""The default of ``rate``: how fast bounds in time order follow their misses."""
 
 
 class ResidualBounds(NamedTuple):
-    """Bounds on residuals; NaN where too few samples were known.
+    """Bounds on the residuals of M samples; NaN for samples with too few known samples before them.
 
     Attributes:
-        lower: (M,); minus infinity where residuals are bounded from above alone.
-        upper: (M,).
+        lower: (M,) lower bounds; minus infinity if residuals are bounded only from above.
+        upper: (M,) upper bounds.
     """
 
     lower: Array
     upper: Array
 
+    @classmethod
+    def from_scores(cls, bounds: tuple[float, float] | Array, scale: Array, two_sided: bool) -> ResidualBounds:
+        """Return bounds on residuals from a lower and an upper bound on scores, and the scales (M,) of the residuals.
+
+        In time order, both bounds may move inwards until they cross. Crossed bounds are replaced by their middle.
+        """
+        low, high = bounds
+        if not two_sided:
+            return cls(np.where(np.isnan(scale * high), np.nan, -np.inf), scale * high)
+        lower, upper = scale * low, scale * high
+        crossed = lower > upper
+        middle = np.where(crossed, 0.5 * (lower + upper), 0.0)
+        return cls(np.where(crossed, middle, lower), np.where(crossed, middle, upper))
+
 
 @dataclass(frozen=True)
 class ConformalRule:
-    """How bounds follow from residuals.
+    """The rule by which bounds follow from residuals.
 
     Args:
-        order: "time" for samples in time order; "exchangeable" for samples whose order says nothing.
-        half_life: in time order, after how many samples a score counts half; None lets all count equally.
-        rate: in time order, how fast bounds follow their misses; 0 keeps them at the quantiles.
+        order: "time" for samples in time order; "exchangeable" for samples whose order has no meaning.
+        half_life: in time order, the number of samples after which the weight of a score has halved; None for equal
+            weights.
+        rate: in time order, how fast bounds follow their misses; with 0, bounds are quantiles of the scores.
 
     Example:
         >>> rule = ConformalRule("exchangeable")
@@ -72,13 +97,14 @@ class ConformalRule:
             raise ProblemError('half_life is for samples in time order; leave it out, or take order="time"')
 
     def samples_needed(self, level: float, two_sided: bool) -> int:
-        """The fewest calibration samples from which finite bounds of this level follow.
+        """Return the smallest number of calibration samples for finite bounds of this level.
 
         Raises:
-            ProblemError: the level is not a probability, or old samples have too little weight for it.
+            ProblemError: the level is not a probability, or the weights of all samples together are too small for the
+                level.
         """
-        tail = tail_of(level, two_sided)
-        weight = (1 - tail) / tail  # that all scores together must have beside a new one
+        tail = tail_probability(level, two_sided)
+        weight = (1 - tail) / tail  # the needed weight of all scores together
         if self.order == "exchangeable":
             return math.ceil(weight * (1 - ROUNDING))
         if self.half_life is None:
@@ -93,16 +119,16 @@ class ConformalRule:
         return math.ceil(math.log(left) / math.log(decay) * (1 - ROUNDING)) + SCALE_SAMPLES
 
     def bounds(self, known: Residuals, size: Array, level: float, two_sided: bool = True) -> ResidualBounds:
-        """Bounds on the residuals of new samples, which follow those that are known.
+        """Return bounds on the residuals of M new samples.
 
         Args:
             known: residuals of the calibration samples.
-            size: (M,) absolute values of the new plans.
+            size: (M,) absolute values of the planned costs of the new samples.
             level: the probability with which a residual lies within its bounds.
-            two_sided: False bounds residuals from above alone, with the whole probability.
+            two_sided: False for upper bounds only, which get the whole probability of a miss.
 
         Raises:
-            ProblemError: there are fewer samples than ``samples_needed``.
+            ProblemError: there are fewer calibration samples than ``samples_needed``.
         """
         needed, count = self.samples_needed(level, two_sided), len(known.value)
         if count < needed:
@@ -110,53 +136,80 @@ class ConformalRule:
                 f"an interval of level {level:g} needs {needed} calibration samples, and there are {count}; calibrate "
                 "with more, or ask for a lower level"
             )
-        tail = tail_of(level, two_sided)
+        tail = tail_probability(level, two_sided)
         if self.order == "exchangeable":
-            return _split_bounds(known, size, tail, two_sided)
-        scales = fit_scales(known)[count]
-        return _scaled(self._offsets(known, tail, gap=0)[count], scales.of(size), two_sided)
+            return self._exchangeable_bounds(known, size, tail, two_sided)
+        scale = fit_residual_scales(known)[count]
+        return ResidualBounds.from_scores(self._score_bounds(known, tail, gap=0)[count], scale.of(size), two_sided)
 
     def walk(self, known: Residuals, level: float, two_sided: bool = True, gap: int = 0) -> ResidualBounds:
-        """Bounds on every residual from those before it; NaN where there are too few.
+        """Return bounds on every residual from the residuals before it; NaN if these are too few.
 
         Args:
             known: residuals in time order.
             level, two_sided: as for ``bounds``.
-            gap: the number of samples just before one whose truth is not known yet when it is decided.
+            gap: the number of samples directly before each sample whose truth is not known yet when the sample is
+                decided.
         """
-        needed, tail, count = self.samples_needed(level, two_sided), tail_of(level, two_sided), len(known.value)
+        needed, tail, count = (
+            self.samples_needed(level, two_sided),
+            tail_probability(level, two_sided),
+            len(known.value),
+        )
         if self.order == "time":
-            return _scaled(self._offsets(known, tail, gap)[:count].T, _scales_before(known, gap), two_sided)
+            bounds = self._score_bounds(known, tail, gap)[:count].T
+            return ResidualBounds.from_scores(bounds, self._scales_before(known, gap), two_sided)
         lower, upper = np.full(count, np.nan), np.full(count, np.nan)
         for t in range(needed + gap, count):
-            found = _split_bounds(known.until(t - gap), known.size[t : t + 1], tail, two_sided)
+            found = self._exchangeable_bounds(known.until(t - gap), known.size[t : t + 1], tail, two_sided)
             lower[t], upper[t] = found.lower[0], found.upper[0]
         return ResidualBounds(lower, upper)
 
-    def _offsets(self, known: Residuals, tail: float, gap: int) -> Array:
-        """Lower and upper bounds in units of the scale, (N + 1, 2); NaN where too few samples are known.
+    def _score_bounds(self, known: Residuals, tail: float, gap: int) -> Array:
+        """Return lower and upper bounds on scores in time order, (N + 1, 2); NaN if too few samples are known.
 
-        Row t uses the samples before ``t − gap``. The last row, for later samples, uses all N.
+        Row t is for sample t and uses the samples before ``t − gap``. The last row is for later samples and uses all N
+        samples.
         """
         count, start = len(known.value), SCALE_SAMPLES + gap
-        values = known.value / _scales_before(known, gap)
-        offsets, spread, drift = np.full((count + 1, 2), np.nan), np.zeros(count + 1), np.zeros(2)
-        scores, end = Scores(self.half_life), start
+        values = known.value / self._scales_before(known, gap)
+        bounds, spread, drift = np.full((count + 1, 2), np.nan), np.zeros(count + 1), np.zeros(2)
+        scores, end = ResidualScores(self.half_life), start
         for t in range(start, count + 1):
             begin, end = end, max(end, count if t == count else t - gap)
             scores.extend(values[begin:end])
             for one in range(begin, end):
                 if spread[one] > 0:
-                    missed = np.array([values[one] < offsets[one, 0], values[one] > offsets[one, 1]])
+                    missed = np.array([values[one] < bounds[one, 0], values[one] > bounds[one, 1]])
                     drift += self.rate * spread[one] * (missed - tail)
             low, high = scores.quantiles(tail)
             if math.isfinite(high) and math.isfinite(low):
-                offsets[t], spread[t] = (low - drift[0], high + drift[1]), high - low
-        return offsets
+                bounds[t], spread[t] = (low - drift[0], high + drift[1]), high - low
+        return bounds
+
+    @staticmethod
+    def _scales_before(known: Residuals, gap: int) -> Array:
+        """Return the scale of each sample t, from the samples before ``t − gap``, (N,); NaN if these are too few."""
+        fits, found = fit_residual_scales(known), np.full(len(known.value), np.nan)
+        for t in range(SCALE_SAMPLES + gap, len(found)):
+            found[t] = fits[t - gap].of(known.size[t])
+        return found
+
+    @staticmethod
+    def _exchangeable_bounds(known: Residuals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
+        """Return bounds for new samples of sizes (M,), if the order of samples has no meaning."""
+        count = len(known.value)
+        third = count // 3
+        scale = ONE_SCALE
+        if third >= SCALE_SAMPLES and (count - third) * tail >= (1 - tail) * (1 - ROUNDING):  # enough are left to rank
+            scale, known = fit_residual_scales(known)[third], Residuals(known.size[third:], known.value[third:])
+        scores = ResidualScores()
+        scores.extend(known.value / scale.of(known.size))
+        return ResidualBounds.from_scores(scores.quantiles(tail), scale.of(size), two_sided)
 
 
-def tail_of(level: float, two_sided: bool) -> float:
-    """Return the probability that a value lies beyond a bound: 1 − level, of which two bounds take half each.
+def tail_probability(level: float, two_sided: bool) -> float:
+    """Return the probability that a residual misses a bound: 1 − level, or half of it if there are two bounds.
 
     Raises:
         ProblemError: the level does not lie between 0 and 1.
@@ -164,34 +217,3 @@ def tail_of(level: float, two_sided: bool) -> float:
     if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
         raise ProblemError(f"the level of an interval must lie between 0 and 1, such as 0.9; got {level!r}")
     return (1 - float(level)) / (2 if two_sided else 1)
-
-
-def _scales_before(known: Residuals, gap: int) -> Array:
-    """(N,) the scale of each sample from those before it, less ``gap``; NaN where these are too few."""
-    fits, found = fit_scales(known), np.full(len(known.value), np.nan)
-    for t in range(SCALE_SAMPLES + gap, len(found)):
-        found[t] = fits[t - gap].of(known.size[t])
-    return found
-
-
-def _split_bounds(known: Residuals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
-    """Bounds for samples in no order: a third of them scales the residuals, where the rest is enough to rank."""
-    count = len(known.value)
-    third = count // 3
-    scales = ONE_SCALE
-    if third >= SCALE_SAMPLES and (count - third) * tail >= (1 - tail) * (1 - ROUNDING):
-        scales, known = fit_scales(known)[third], Residuals(known.size[third:], known.value[third:])
-    scores = Scores()
-    scores.extend(known.value / scales.of(known.size))
-    return _scaled(scores.quantiles(tail), scales.of(size), two_sided)
-
-
-def _scaled(offsets: tuple[float, float] | Array, scale: Array, two_sided: bool) -> ResidualBounds:
-    """Bounds in the unit of residuals. Bounds that have crossed, as both are missed too rarely, meet in the middle."""
-    low, high = offsets
-    if not two_sided:
-        return ResidualBounds(np.where(np.isnan(scale * high), np.nan, -np.inf), scale * high)
-    lower, upper = scale * low, scale * high
-    crossed = lower > upper
-    middle = np.where(crossed, 0.5 * (lower + upper), 0.0)
-    return ResidualBounds(np.where(crossed, middle, lower), np.where(crossed, middle, upper))

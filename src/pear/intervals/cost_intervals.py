@@ -8,44 +8,45 @@ from typing import Any, Self
 import numpy as np
 
 from pear.errors import ProblemError
-from pear.intervals.bounded_decisions import BoundedDecisions, IntervalRecord, Quantity
+from pear.intervals.bounded_decisions import BoundedDecisions, Quantity, label_decisions
 from pear.intervals.conformal_rule import RATE, ConformalRule, Order, ResidualBounds
 from pear.intervals.decision_costs import (
     Array,
     cost_of_decisions,
-    plan_decisions,
-    read_pair,
-    regrets_of_costs,
+    plan_decision_costs,
+    read_forecasts_and_truth,
+    regrets_of_decision_costs,
 )
+from pear.intervals.interval_record import IntervalRecord
 from pear.intervals.residual_scores import Residuals
 from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import problem_of_model
-from pear.problem.pandas_data import check_pandas_rows, is_pandas_frame, shared_pandas_index
+from pear.problem.pandas_data import check_pandas_rows, shared_pandas_index
 
 _QUANTITIES = ("cost", "regret")
 
 
 class CostIntervals:
-    """Bounds on the cost or the regret of decisions, from samples whose costs are known.
+    """Bounds on the cost or the regret of decisions, from calibration samples whose true values are known.
 
-    The calibration samples must be new to the forecaster: it has neither been trained on them nor chosen by them. The
-    differences between realised and planned costs are ranked over these samples (conformal prediction). Nothing is
-    assumed about their distribution, nor about the forecaster: only its forecasts are used.
+    The calibration samples must be new to the forecaster: they have been used neither to train it nor to choose it. The
+    bounds follow from the ranks of the differences between realised and planned costs (conformal prediction). They need
+    only the forecasts, and assume nothing about the forecaster or about the distribution of these differences.
 
     Args:
-        problem: the decision problem; a ``Model`` maps predicted values to costs, and to right-hand sides with their
-            recourse.
-        of: "cost" bounds what a decision costs, from both sides; "regret" bounds from above what it loses to the best
-            one.
-        order: "time" for samples in time order: later ones decide more, and the bounds follow their own misses.
-            "exchangeable" for samples whose order says nothing: the promise then holds exactly, from few samples on.
-        half_life: in time order, after how many samples one counts half; None lets all count equally.
-        rate: in time order, how fast bounds follow their misses; 0 keeps them at the quantiles.
+        problem: the decision problem. A ``Model`` maps predicted values to costs and to right-hand sides.
+        of: "cost" for lower and upper bounds on what a decision costs; "regret" for upper bounds on its regret.
+        order: "time" for samples in time order. Bounds then follow their own misses, and later samples may have larger
+            weights (``half_life``). "exchangeable" for samples whose order has no meaning. The promised probability
+            then holds exactly, even with few samples.
+        half_life: in time order, the number of samples after which the weight of a sample has halved; None for equal
+            weights.
+        rate: in time order, how fast bounds follow their misses; with 0, bounds are quantiles.
 
     Attributes:
-        planned: (N,) planned costs of the calibration samples, in time order.
-        realised: (N,) what their decisions cost, or lost.
+        planned: (N,) planned costs of the calibration samples.
+        realised: (N,) realised costs, or regrets, of the calibration samples.
 
     Example:
         >>> import numpy as np, pear
@@ -69,7 +70,7 @@ class CostIntervals:
         half_life: float | None = None,
         rate: float = RATE,
     ) -> None:
-        problem_of_model(problem)  # which refuses what is no problem
+        problem_of_model(problem)  # raises for anything that is not a problem
         if of not in _QUANTITIES:
             raise ProblemError(f'of must be "cost" or "regret"; got {of!r}')
         self.problem, self.of, self.rule = problem, of, ConformalRule(order, half_life, rate)
@@ -85,14 +86,14 @@ class CostIntervals:
         known: Any = None,
         append: bool = False,
     ) -> Self:
-        """Learn from samples whose truth is known; in time order, the last one comes last.
+        """Learn from samples whose true values are known. In time order, the latest sample comes last.
 
         Args:
-            forecasts: (N, k) what was predicted.
-            true: (N, k) the true values.
-            problem: the problem of these samples, where they have fields of their own.
+            forecasts: (N, k) predicted values.
+            true: (N, k) true values.
+            problem: the problem of these samples, if they have fields of their own.
             known: the known values of each sample, if the model has any; see ``Model.with_known``.
-            append: keep earlier samples, which come before these.
+            append: True to keep the samples of earlier calls, which come before these samples.
 
         Raises:
             ProblemError: the shapes differ, or a number is not finite.
@@ -107,34 +108,27 @@ class CostIntervals:
     def bounds(
         self, forecasts: Any, level: float = 0.9, *, problem: Problem | Model | None = None, known: Any = None
     ) -> BoundedDecisions:
-        """Decide under forecasts, and bound what the decisions will have cost.
+        """Decide under forecasts, and bound the realised costs or the regrets of the decisions.
 
         Args:
-            forecasts: (B, k) predictions of samples that follow those of ``calibrate``.
-            level: the probability with which the cost of a decision lies within its bounds.
+            forecasts: (B, k) predicted values of samples that come after those of ``calibrate``.
+            level: the probability with which the cost or regret of a decision lies within its bounds.
             problem, known: as for ``calibrate``.
 
         Raises:
-            ProblemError: there are too few calibration samples for the level; the message says how many it needs.
+            ProblemError: there are too few calibration samples for the level; the message says how many are needed.
         """
         own = fill_known_samples(self.problem if problem is None else problem, known, forecasts)
-        made = plan_decisions(own, forecasts)
+        made = plan_decision_costs(own, forecasts)
         lower, upper = self.amounts(made.planned, level)
-        z = made.z.cpu().numpy()
-        names = own.variables if isinstance(own, Model) else tuple(f"x{i}" for i in range(z.shape[1]))
-        if is_pandas_frame(forecasts):
-            import pandas
-
-            return BoundedDecisions(
-                pandas.DataFrame(z, forecasts.index, list(names)), made.planned, lower, upper, level, self.of, names
-            )
-        return BoundedDecisions(z, made.planned, lower, upper, level, self.of, names)
+        decisions, names = label_decisions(own, made.z.cpu().numpy(), forecasts)
+        return BoundedDecisions(decisions, made.planned, lower, upper, level, self.of, names)
 
     def amounts(self, planned: Array, level: float) -> tuple[Array, Array]:
-        """Lower and upper bounds (B,) for decisions of these planned costs (B,).
+        """Return lower and upper bounds, (B,) each, for decisions with planned costs (B,).
 
         Raises:
-            ProblemError: nothing is calibrated, or too little.
+            ProblemError: there are no calibration samples, or too few for the level.
         """
         if not len(self.planned):
             raise ProblemError("nothing is calibrated; call calibrate(…) with samples that the forecaster has not seen")
@@ -152,15 +146,16 @@ class CostIntervals:
         problem: Problem | Model | None = None,
         known: Any = None,
     ) -> IntervalRecord:
-        """Go through past samples in time order, bound each by those before it, and compare with the true values.
+        """Bound the cost of each past sample by the samples before it, and compare the bounds with the realised costs.
 
-        What ``calibrate`` has learnt is neither used nor changed.
+        The samples of ``calibrate`` are neither used nor changed.
 
         Args:
-            forecasts: (N, k) what was predicted, by forecasters that had not seen the sample.
-            true: (N, k) the true values.
+            forecasts: (N, k) predicted values, by forecasters that had not seen the sample. Samples are in time order.
+            true: (N, k) true values.
             level: the probability that the bounds promise.
-            gap: the number of samples before each one whose truth is not known yet when it is decided.
+            gap: the number of samples directly before each sample whose truth is not known yet when the sample is
+                decided.
             problem, known: as for ``calibrate``.
         """
         if isinstance(gap, bool) or not isinstance(gap, (int, np.integer)) or gap < 0:
@@ -177,14 +172,14 @@ class CostIntervals:
         return IntervalRecord(planned, realised, *bounds, level, self.of, shared_pandas_index(true, forecasts))
 
     def content(self) -> dict[str, Any]:
-        """The settings and the calibration as numbers, texts and arrays, for a model file; ``restore`` reads them."""
+        """Return settings and calibration as a dict of numbers, texts and arrays, for a model file; see ``restore``."""
         rule = self.rule
         settings = {"of": self.of, "order": rule.order, "half_life": rule.half_life, "rate": rule.rate}
         return settings | {"planned": self.planned, "realised": self.realised}
 
     @classmethod
     def restore(cls, problem: Problem | Model, content: Mapping[str, Any]) -> Self:
-        """The intervals that a result of ``content`` describes."""
+        """Return the intervals whose ``content`` is given."""
         said = dict(content)
         planned, realised = (np.asarray(said.pop(name), dtype=np.float64) for name in ("planned", "realised"))
         if planned.ndim != 1 or planned.shape != realised.shape or not np.isfinite([planned, realised]).all():
@@ -194,21 +189,21 @@ class CostIntervals:
         return made
 
     def _past(self, forecasts: Any, true: Any, problem: Any, known: Any) -> tuple[Array, Array]:
-        """Planned and realised costs (or regrets) of samples whose truth is known, (N,) each."""
+        """Return planned costs, and realised costs or regrets, of samples whose truth is known, (N,) each."""
         check_pandas_rows({"forecasts": forecasts, "true": true, "known": known})
         own = fill_known_samples(self.problem if problem is None else problem, known, forecasts)
-        predicted, came_true = read_pair(own, forecasts, true)
-        made = plan_decisions(own, predicted)
+        predicted, came_true = read_forecasts_and_truth(own, forecasts, true)
+        made = plan_decision_costs(own, predicted)
         cost = cost_of_decisions(own, made.z, came_true)
-        return made.planned, cost if self.of == "cost" else regrets_of_costs(own, cost, came_true)
+        return made.planned, cost if self.of == "cost" else regrets_of_decision_costs(own, cost, came_true)
 
     def _residuals(self, planned: Array, realised: Array) -> Residuals:
-        """Compute the realised minus the planned cost, for minimisation. For regrets, the planned value is 0."""
+        """Return residuals: realised minus planned costs of the minimised problem, or regrets."""
         value = realised if self.of == "regret" else self._sign * (realised - planned)
         return Residuals(np.abs(planned), value)
 
     def _in_own_sense(self, planned: Array, found: ResidualBounds) -> tuple[Array, Array]:
-        """Lower and upper bounds of the cost in the problem's own sense, or of the regret."""
+        """Return lower and upper bounds, (B,) each, of costs in the problem's own sense or of regrets."""
         if self.of == "regret":
             return np.where(np.isnan(found.upper), np.nan, 0.0), np.maximum(found.upper, 0.0)
         ends = [planned + self._sign * one for one in found]
@@ -216,6 +211,7 @@ class CostIntervals:
 
     @property
     def _sign(self) -> int:
+        """1 if the problem minimises, −1 if it maximises."""
         return problem_of_model(self.problem).sign
 
     def __repr__(self) -> str:

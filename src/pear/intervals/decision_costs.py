@@ -1,4 +1,4 @@
-"""Planned costs of decisions, under a forecast, and realised costs, under the true values."""
+"""Costs of decisions: planned costs, under a forecast, and realised costs, under the true values."""
 
 from __future__ import annotations
 
@@ -24,75 +24,88 @@ Array = NDArray[np.float64]
 
 
 class PlannedDecisions(NamedTuple):
-    """Decisions under a forecast.
+    """Decisions under a forecast, and what they cost under this forecast.
 
     Attributes:
         z: (B, n) decisions.
-        planned: (B,) what they cost if the forecast comes true, in the problem's own sense, constants included.
+        planned: (B,) what the decisions cost if the forecast comes true, in the problem's own sense, with constants.
     """
 
     z: Tensor
     planned: Array
 
 
-def plan_decisions(problem: Problem | Model, predicted: Any) -> PlannedDecisions:
+def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDecisions:
     """Decide under predicted values (B, k), with integers and without smoothing.
 
     Args:
-        problem: the problem of these samples, known values filled in.
-        predicted: costs, or the values that a model maps to costs and right-hand sides.
+        problem: the problem of these samples, with their known values.
+        predicted: predicted costs, or the values that a model maps to costs and right-hand sides.
 
     Raises:
         SolveError: a sample has no decision.
     """
-    problem, values = read_values(problem, predicted, "forecasts")
+    problem, values = read_cost_values(problem, predicted, "forecasts")
     z = solve(problem, values).x
     model = model_with_predicted_rows(problem)
-    stays = model is not None and isinstance(model.recourse, Projection)  # what a forecast allows is not projected
-    return PlannedDecisions(z, _objective(problem, z, values) if stays else cost_of_decisions(problem, z, values))
+    stays = model is not None and isinstance(
+        model.recourse, Projection
+    )  # a decision is feasible under its own forecast
+    return PlannedDecisions(z, _objective_cost(problem, z, values) if stays else cost_of_decisions(problem, z, values))
 
 
 def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array:
-    """What decisions z (B, n) cost under values (B, k), in the problem's own sense; (B,), constants included.
+    """Return what decisions cost under given values, in the problem's own sense and with constants.
 
-    Violations of predicted right-hand sides cost what a ``Penalty`` says. With a ``Projection`` it is the cost of the
-    nearest point that the values allow.
+    Violations of predicted right-hand sides have the prices of a ``Penalty``. With a ``Projection``, the result is the
+    cost of the nearest feasible point.
+
+    Args:
+        problem: the problem of these samples, with their known values.
+        z: (B, n) decisions.
+        values: (B, k) costs, or the values that a model maps to costs and right-hand sides.
+
+    Returns:
+        (B,) costs.
 
     Raises:
-        SolveError: there is no such point.
+        SolveError: a sample has no feasible point.
     """
-    problem, values = read_values(problem, values, "values")
+    problem, values = read_cost_values(problem, values, "values")
     model = model_with_predicted_rows(problem)
     if model is None:
-        return _objective(problem, z, values)
-    return _as_array(RecourseOutcome(model, values).value(z.to(values)) + model.offset)
+        return _objective_cost(problem, z, values)
+    return _cost_array(RecourseOutcome(model, values).value(z.to(values)) + model.offset)
 
 
-def regrets_of_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:
-    """What decisions lose to the best ones, (B,), from what they cost under true values (B, k)."""
-    problem, values = read_values(problem, true, "true values")
+def regrets_of_decision_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:
+    """Return the regret of decisions, (B,), from their realised costs (B,) and the true values (B, k)."""
+    problem, values = read_cost_values(problem, true, "true values")
     best = ForecastJudge(problem, values).best + (problem.offset if isinstance(problem, Model) else 0.0)
-    return np.maximum(problem_of_model(problem).sign * (cost - _as_array(best)), 0.0)
+    return np.maximum(problem_of_model(problem).sign * (cost - _cost_array(best)), 0.0)
 
 
-def read_pair(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
-    """Forecasts and true values of the same samples, (B, k) each.
+def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
+    """Check forecasts and true values of the same samples, and return them as tensors (B, k).
 
     Raises:
-        ProblemError: their shapes, columns or rows differ, or a number is not finite.
+        ProblemError: shapes, columns or rows differ, or a number is not finite.
     """
     check_pandas_rows({"forecasts": predicted, "true values": true})
     check_pandas_order(problem, predicted, true)
-    values, came_true = read_values(problem, predicted, "forecasts")[1], read_values(problem, true, "true values")[1]
+    values, came_true = (
+        read_cost_values(problem, predicted, "forecasts")[1],
+        read_cost_values(problem, true, "true values")[1],
+    )
     check_cost_pair(values, came_true)
     return values, came_true
 
 
-def read_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
-    """Values (B, k) in float64, and the problem on their device.
+def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
+    """Check values, and return the problem, on their device, and the values as a float64 tensor (B, k).
 
     Raises:
-        ProblemError: another shape, or a number that is not finite.
+        ProblemError: the shape is wrong, or a number is not finite.
     """
     values = to_batch_tensor(given).detach().double()
     inputs = model_input_count(problem)
@@ -107,14 +120,15 @@ def read_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, T
     return bring_to_decision_device(problem, values)
 
 
-def _objective(problem: Problem | Model, z: Tensor, values: Tensor) -> Array:
-    """The objective of decisions z (B, n) under values (B, k), without recourse, its constant included."""
+def _objective_cost(problem: Problem | Model, z: Tensor, values: Tensor) -> Array:
+    """Return the objective of decisions z (B, n) under values (B, k), (B,), with constants and without recourse."""
     if not isinstance(problem, Model):
-        return _as_array(problem.objective(z.to(values), values))
+        return _cost_array(problem.objective(z.to(values), values))
     value = problem.problem.objective(z.to(values), problem.cost(values), Q=problem.curvature(values))
-    return _as_array(value + problem.offset)
+    return _cost_array(value + problem.offset)
 
 
-def _as_array(values: Tensor) -> Array:
+def _cost_array(values: Tensor) -> Array:
+    """Return a tensor (B,) as a float64 array."""
     found: Array = values.double().cpu().numpy()
     return found

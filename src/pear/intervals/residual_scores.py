@@ -1,4 +1,8 @@
-"""Residuals of plans, their scales, and order statistics of the scores, which are residuals divided by scales."""
+"""Residuals, scales, and scores.
+
+A residual is the realised cost of a decision minus its planned cost. A score is a residual divided by its scale, which
+grows with the planned cost.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +15,37 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 SCALE_SAMPLES = 10
-"""The fewest residuals that a scale is fitted to."""
+"""The smallest number of residuals to which a scale is fitted."""
 
 ROUNDING = 1e-9
-"""Relative rounding of a rank such as (n + 1)·(1 − tail), which is to be a whole number where it is one."""
+"""Relative rounding error of numbers such as (n + 1)·(1 − tail), which are rounded up to a rank."""
 
-_LEAST_SCALE = 1e-3  # of the mean absolute residual
+_HALVES = 40  # a score is forgotten after this many half-lives
+_LEAST_SCALE = 1e-3  # smallest scale, relative to the mean absolute residual
 
 
 class Residuals(NamedTuple):
-    """Realised minus planned costs, for samples in their order.
+    """The residuals of N samples, in the order of the samples.
 
     Attributes:
-        size: (N,) absolute values of what was planned.
-        value: (N,) residuals.
+        size: (N,) absolute values of the planned costs.
+        value: (N,) realised minus planned costs.
     """
 
     size: Array
     value: Array
 
     def until(self, count: int) -> Residuals:
-        """The first samples."""
+        """Return the residuals of the first ``count`` samples."""
         return Residuals(self.size[:count], self.value[:count])
 
 
-class Scales(NamedTuple):
-    """``scale = constant + slope·size`` of plans, in the unit of the residuals.
+class ResidualScale(NamedTuple):
+    """The scale of residuals as a function of the size of the planned cost: ``constant + slope·size``.
 
     Attributes:
-        constant, slope: at least 0.
-        typical: the mean absolute residual that they were fitted to; where it is 0, the scale is 1.
+        constant, slope: the coefficients, at least 0.
+        typical: the mean absolute residual to which the coefficients were fitted. If it is 0, the scale is 1.
     """
 
     constant: float
@@ -48,45 +53,49 @@ class Scales(NamedTuple):
     typical: float
 
     def of(self, size: Any) -> Any:
-        """The scales of plans of these sizes."""
+        """Return the scale for each planned cost of these sizes."""
         if self.typical == 0:
             return np.ones_like(size)
         return np.maximum(self.constant + self.slope * size, _LEAST_SCALE * self.typical)
 
 
-ONE_SCALE = Scales(1.0, 0.0, 0.0)
-"""The scale 1 for all plans."""
+ONE_SCALE = ResidualScale(1.0, 0.0, 0.0)
+"""The scale 1, whatever the size."""
 
 
-def fit_scales(known: Residuals) -> list[Scales]:
-    """Fit ``|residual| ≈ constant + slope·size`` by least squares, both at least 0, to the first t samples for every t.
+def fit_residual_scales(known: Residuals) -> list[ResidualScale]:
+    """Fit a scale to the first t residuals, for every t from 0 to N.
+
+    The fit ``|residual| ≈ constant + slope·size`` is by least squares, with coefficients of at least 0.
 
     Returns:
-        N + 1 scales; the first, of no samples, is 1.
+        N + 1 scales. The first one, fitted to no residuals, is 1.
 
     Example:
-        >>> fit_scales(Residuals(np.array([1.0, 2.0, 3.0]), np.array([2.0, -4.0, 6.0])))[3]
-        Scales(constant=0.0, slope=2.0, typical=4.0)
+        >>> fit_residual_scales(Residuals(np.array([1.0, 2.0, 3.0]), np.array([2.0, -4.0, 6.0])))[3]
+        ResidualScale(constant=0.0, slope=2.0, typical=4.0)
     """
     p, r = known.size, np.abs(known.value)
     n = np.arange(len(p) + 1.0)
     sp, sr, spp, spr = (np.concatenate([[0.0], np.cumsum(part)]) for part in (p, r, p * p, p * r))
-    mean = _divide(sr, n)
-    spread = spp - sp * _divide(sp, n)
+    mean = _divide_residuals(sr, n)
+    spread = spp - sp * _divide_residuals(sp, n)
     spread = np.where(spread > ROUNDING * spp, spread, 0.0)
-    slope = _divide(spr - sp * mean, spread)
-    constant = mean - slope * _divide(sp, n)
+    slope = _divide_residuals(spr - sp * mean, spread)
+    constant = mean - slope * _divide_residuals(sp, n)
     through_zero, flat = constant < 0, slope <= 0
-    slope, constant = np.where(through_zero, _divide(spr, spp), slope), np.where(through_zero, 0.0, constant)
+    slope, constant = np.where(through_zero, _divide_residuals(spr, spp), slope), np.where(through_zero, 0.0, constant)
     slope, constant = np.where(flat, 0.0, slope), np.where(flat, mean, constant)
-    return [Scales(*one) for one in np.column_stack([constant, slope, mean]).tolist()]
+    return [ResidualScale(*one) for one in np.column_stack([constant, slope, mean]).tolist()]
 
 
-class Scores:
-    """Scores that are known, the last one behind the others; a new one counts 1 beside them.
+class ResidualScores:
+    """The known scores, and their quantiles.
+
+    Each score has a weight. The weight of a new, unknown score is 1.
 
     Args:
-        half_life: after how many scores one counts half; None lets all count equally.
+        half_life: the number of later scores after which the weight of a score has halved; None for equal weights 1.
     """
 
     def __init__(self, half_life: float | None = None) -> None:
@@ -95,7 +104,7 @@ class Scores:
         self._recent: list[float] = []
 
     def extend(self, scores: Array) -> None:
-        """Add scores, in their order."""
+        """Add scores. The last of them is the latest."""
         if self._half_life is None:
             new = np.sort(scores)
             self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, new), new)
@@ -103,13 +112,14 @@ class Scores:
             self._recent = [*self._recent, *scores.tolist()][-math.ceil(_HALVES * self._half_life) :]
 
     def quantiles(self, tail: float) -> tuple[float, float]:
-        """The scores below and above which a new one lies with probability ``tail`` each; infinite where too few count.
+        """Return a lower and an upper bound such that a new score misses each of them with probability ``tail``.
 
-        The upper one is the least score whose weight and that of smaller ones reach ``(1 − tail)·(total weight + 1)``;
-        the lower one is its mirror image.
+        The upper bound is the smallest score for which the weights of all scores up to this score sum to at least
+        ``(1 − tail)·(total weight + 1)``. The lower bound is its mirror image. Both are infinite if there are too few
+        scores.
 
         Example:
-            >>> scores = Scores()
+            >>> scores = ResidualScores()
             >>> scores.extend(np.arange(1.0, 10.0))
             >>> scores.quantiles(0.2), scores.quantiles(0.05)
             ((2.0, 8.0), (-inf, inf))
@@ -121,20 +131,17 @@ class Scores:
             return float(self._sorted[len(self._sorted) - rank]), float(self._sorted[rank - 1])
         scores = np.array(self._recent)
         weight = 0.5 ** (np.arange(len(scores), 0, -1) / self._half_life)
-        return -_weighted_quantile(-scores, weight, tail), _weighted_quantile(scores, weight, tail)
+        return -self._weighted_quantile(-scores, weight, tail), self._weighted_quantile(scores, weight, tail)
+
+    @staticmethod
+    def _weighted_quantile(scores: Array, weight: Array, tail: float) -> float:
+        """Return the upper bound of ``quantiles`` for scores (N,) with weights (N,)."""
+        order = np.argsort(scores, kind="stable")
+        below = np.cumsum(weight[order])
+        at = int(np.searchsorted(below, (1 - tail) * (weight.sum() + 1) * (1 - ROUNDING)))
+        return float(scores[order[at]]) if at < len(scores) else math.inf
 
 
-_HALVES = 40  # half-lives after which a score counts for nothing
-
-
-def _weighted_quantile(scores: Array, weight: Array, tail: float) -> float:
-    """The least score whose weight and that of smaller ones reach ``(1 − tail)·(total weight + 1)``; else infinity."""
-    order = np.argsort(scores, kind="stable")
-    below = np.cumsum(weight[order])
-    at = int(np.searchsorted(below, (1 - tail) * (weight.sum() + 1) * (1 - ROUNDING)))
-    return float(scores[order[at]]) if at < len(scores) else math.inf
-
-
-def _divide(a: Array, b: Array) -> Array:
-    """a / b; 0 where b is not positive."""
+def _divide_residuals(a: Array, b: Array) -> Array:
+    """Return a / b; 0 if b is not positive."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)

@@ -1,4 +1,4 @@
-"""``SafePolicy``: act on a forecast where the bound on its cost allows it, and fall back to a safe plan elsewhere."""
+"""``SafePolicy``: act on a forecast if the bound on the cost allows it, otherwise take a safe decision."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.intervals.bounded_decisions import label_decisions, tabulate_decisions
 from pear.intervals.conformal_rule import RATE, ConformalRule, Order
-from pear.intervals.decision_costs import Array, PlannedDecisions, cost_of_decisions, plan_decisions, read_pair
+from pear.intervals.decision_costs import (
+    Array,
+    PlannedDecisions,
+    cost_of_decisions,
+    plan_decision_costs,
+    read_forecasts_and_truth,
+)
 from pear.intervals.residual_scores import Residuals
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.matrix import matvec
 from pear.problem.model import model_with_predicted_rows, problem_of_model
-from pear.problem.pandas_data import is_pandas_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SafeDecisions:
-    """B decisions, each of them the plan under the forecast or the fallback.
+    """B decisions, each of which is either the plan under the forecast or the fallback.
+
+    Amounts are in the problem's own sense.
 
     Attributes:
-        decisions: (B, n) an array, or a DataFrame where X is one.
-        acted: (B,) bool, whether the plan is taken.
-        planned: (B,) what the plan costs if its forecast comes true; less the cost of the fallback then, unless the
-            policy has a limit. In the problem's own sense.
-        bound: (B,) its worst value with the policy's level: the upper bound of a cost, the lower bound of a gain.
-        limit: the value that the bound is compared with.
-        variables: n names.
+        decisions: (B, n) an array, or a DataFrame if X is one.
+        acted: (B,) bool, whether the decision is the plan.
+        planned: (B,) what the plan costs if its forecast comes true. Unless the policy has a limit, the cost of the
+            fallback under the same forecast is subtracted.
+        bound: (B,) the bound on the realised value of ``planned``: an upper bound of costs, a lower bound of gains.
+        limit: the value with which the bound is compared.
+        variables: names of the n variables.
     """
 
     decisions: Any
@@ -45,36 +53,31 @@ class SafeDecisions:
     variables: Sequence[Any]
 
     def to_frame(self) -> Any:
-        """A DataFrame with a row for each decision: whether it acts, plan and bound, and then the variables."""
-        import pandas
-
-        table = self.decisions
-        if not isinstance(table, pandas.DataFrame):
-            table = pandas.DataFrame(table, columns=list(self.variables))
-        said = {"acted": self.acted, "planned": self.planned, "bound": self.bound}
-        return pandas.concat([pandas.DataFrame(said, index=table.index), table], axis=1)
+        """Return a DataFrame with a row for each decision: acted, planned and bound, and then the variables."""
+        columns = {"acted": self.acted, "planned": self.planned, "bound": self.bound}
+        return tabulate_decisions(columns, self.decisions, self.variables)
 
     def __repr__(self) -> str:
         return f"SafeDecisions({len(self.acted)} of {len(self.variables)} variables, {int(self.acted.sum())} acted on)"
 
 
 class SafePolicy:
-    """Takes the plan under a forecast where it is safe enough, and a fallback elsewhere.
+    """A policy that takes the plan, the decision under a forecast, if it is safe enough, and otherwise a fallback.
 
-    Without a limit, the difference of the two costs is bounded, plan minus fallback, and the plan is taken where the
-    bound is at most 0: it then is no worse than the fallback with the probability ``level``. With a limit, the plan is
-    taken where the bound of its cost is at most the limit; of a gain, where the bound is at least the limit.
+    Without a limit, the policy bounds the cost of the plan minus the cost of the fallback, and takes the plan if the
+    bound is at most 0. The plan is then no worse than the fallback with the probability ``level``. With a limit, the
+    policy bounds the cost of the plan, and takes the plan if the bound is at most the limit. A gain must be bounded by
+    at least the limit.
 
-    The probability is that of a sample before it is known whether the plan is taken. Among the samples that are acted
-    on, misses may be more frequent; ``walk`` of ``CostIntervals`` and a test over past days show it.
+    The probability holds for a sample before it is known whether the plan is taken. Among the samples with a plan
+    taken, bounds may be missed more often. Test the policy on past samples, and see ``CostIntervals.walk``.
 
     Args:
-        model: a fitted ``DecisionRegressor``; or anything with ``predict(X)``, whose forecasts are values of
-            ``problem``.
-        fallback: (n,) a decision, (B, n) one for each row, a function from X to these, or anything with ``decide(X)``.
-            It must be feasible.
-        problem: the decision problem; that of the model if omitted.
-        limit: the highest cost, or least gain, that the plan may have; None compares plan and fallback.
+        model: a fitted ``DecisionRegressor``; or any object with ``predict(X)`` that forecasts values of ``problem``.
+        fallback: a decision (n,), a decision for each row (B, n), a function from X to one of these, or an object with
+            ``decide(X)``. The fallback must be feasible.
+        problem: the decision problem; if omitted, that of the model.
+        limit: the highest cost, or the smallest gain, that the plan may have; None compares plan and fallback.
         level: the probability of the bound, for each sample.
         order, half_life, rate: as for ``CostIntervals``.
 
@@ -117,20 +120,22 @@ class SafePolicy:
             raise ProblemError(f"limit must be a finite cost, or None to compare with the fallback; got {limit!r}")
         self.model, self.fallback, self.problem, self.limit, self.level = model, fallback, own, limit, level
         self.rule = ConformalRule(order, half_life, rate)
-        self.rule.samples_needed(level, two_sided=False)  # which refuses a level that is none
+        self.rule.samples_needed(level, two_sided=False)  # raises for an invalid level
         self.residuals = Residuals(np.empty(0), np.empty(0))
 
     def calibrate(self, X: Any, y: Any, *, append: bool = False, **rows: Any) -> Self:
-        """Learn from rows that the model has not seen; in time order, the last one comes last.
+        """Learn from past samples that the model has not seen. In time order, the latest sample comes last.
 
         Args:
-            X: rows as the model takes them.
+            X: features as the model takes them.
             y: (N, k) the true values.
-            append: keep earlier rows, which come before these.
-            **rows: what else the model needs for these rows: ``groups``, ``base_forecast``, ``known`` or ``problem``.
+            append: True to keep the samples of earlier calls, which come before these samples.
+            **rows: further arguments for these samples, if the model needs them: ``groups``, ``base_forecast``,
+            ``known`` or
+                ``problem``.
         """
         problem, values, true = self._rows(X, y, rows)
-        values, true = read_pair(problem, values, true)
+        values, true = read_forecasts_and_truth(problem, values, true)
         plan, other, size = self._compare(problem, X, values)
         came_true = cost_of_decisions(problem, plan.z, true)
         if other is not None:
@@ -143,10 +148,14 @@ class SafePolicy:
         return self
 
     def decide(self, X: Any, **rows: Any) -> SafeDecisions:
-        """Take the plan or the fallback for every row of X; ``rows`` are as for ``calibrate``.
+        """Take the plan or the fallback for every row of X.
+
+        Args:
+            X: features as the model takes them.
+            **rows: further arguments, as for ``calibrate``.
 
         Raises:
-            ProblemError: there are too few calibration rows for the level, or the fallback is not feasible.
+            ProblemError: there are too few calibration samples for the level, or the fallback is not feasible.
         """
         if not len(self.residuals.value):
             raise ProblemError("nothing is calibrated; call calibrate(X, y) with rows that the model has not seen")
@@ -157,15 +166,11 @@ class SafePolicy:
         acted = self._sign * bound <= self._sign * limit
         safe = self._fallback(problem, X, len(values))
         found = torch.where(torch.from_numpy(acted).to(plan.z.device)[:, None], plan.z, safe.to(plan.z)).cpu().numpy()
-        names = problem.variables if isinstance(problem, Model) else tuple(f"x{i}" for i in range(found.shape[1]))
-        if is_pandas_frame(X) and len(X) == len(found):
-            import pandas
-
-            return SafeDecisions(pandas.DataFrame(found, X.index, list(names)), acted, planned, bound, limit, names)
-        return SafeDecisions(found, acted, planned, bound, limit, names)
+        decisions, names = label_decisions(problem, found, X)
+        return SafeDecisions(decisions, acted, planned, bound, limit, names)
 
     def _rows(self, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """The problem of these rows, known values filled in, the forecasts (N, k), and the true values or None."""
+        """Return the problem with the known values of these samples, their forecasts (N, k), and y (N, k) or None."""
         if hasattr(self.model, "rows_to_decide"):
             own = {} if self.problem is self.model.problem else {"problem": self.problem}
             found = self.model.rows_to_decide(X, y, **{**own, **given})
@@ -179,15 +184,15 @@ class SafePolicy:
         return fill_known_samples(given.get("problem", self.problem), given.get("known"), values), values, true
 
     def _compare(self, problem: Any, X: Any, values: Tensor) -> tuple[PlannedDecisions, Tensor | None, Array]:
-        """The plans, the fallback where it is compared with them, and what is planned: a cost, or a difference."""
-        plan = plan_decisions(problem, values)
+        """Return the plans, the fallback that they are compared with or None, and the planned costs or differences."""
+        plan = plan_decision_costs(problem, values)
         if self.limit is not None:
             return plan, None, plan.planned
         other = self._fallback(problem, X, len(values))
         return plan, other, plan.planned - cost_of_decisions(problem, other, values)
 
     def _fallback(self, problem: Any, X: Any, count: int) -> Tensor:
-        """(B, n) decisions of the fallback, checked."""
+        """Return the fallback for ``count`` samples, (B, n). Raise ``ProblemError`` if it is not feasible."""
         given = self.fallback
         if hasattr(given, "decide"):
             given = given.decide(X)
@@ -200,11 +205,12 @@ class SafePolicy:
                 f"the fallback must be a decision ({n},), or one for each row, ({count}, {n}); got {tuple(z.shape)}"
             )
         z = z.expand(count, n)
-        _check_feasible(problem, z)
+        _check_fallback(problem, z)
         return z
 
     @property
     def _sign(self) -> int:
+        """1 if the problem minimises, −1 if it maximises."""
         return problem_of_model(self.problem).sign
 
     def __repr__(self) -> str:
@@ -212,8 +218,8 @@ class SafePolicy:
         return f"SafePolicy({aim}, level {self.level:g}, {len(self.residuals.value)} calibration samples)"
 
 
-def _check_feasible(problem: Problem | Model, z: Tensor) -> None:
-    """Raise ProblemError where a fallback violates the constraints; the violations of a recourse have their price."""
+def _check_fallback(problem: Problem | Model, z: Tensor) -> None:
+    """Raise ``ProblemError`` if a fallback z (B, n) violates constraints. With a recourse, violations are allowed."""
     plain = problem_of_model(problem)
     if not plain.has_program or model_with_predicted_rows(problem) is not None:
         return
@@ -231,4 +237,4 @@ def _check_feasible(problem: Problem | Model, z: Tensor) -> None:
 
 
 _FEASIBLE = 100 * OPTIMAL
-"""Relative violation up to which a fallback counts as feasible."""
+"""Largest relative violation of a fallback that counts as feasible."""
