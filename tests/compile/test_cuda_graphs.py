@@ -145,7 +145,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(replay, "_store", replay.GraphStore())
+    monkeypatch.setattr(replay, "_store", replay.CudaGraphStore())
     return 1e9
 
 

@@ -29,8 +29,8 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.program_screen import screen_programs
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import DenseReducedSystems
-from pear.sensitivity.sparse_reduced import SparseReducedSystem
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems
+from pear.sensitivity.sparse_reduced_systems import SparseReducedSystem
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu

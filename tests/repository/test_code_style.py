@@ -86,10 +86,10 @@ JUDGES = ("presolving", "optimality", "sensitivity", "decisions", "solvers/activ
 SETTINGS = {
     "presolving/tolerances.py": "rounding of the data that presolve compares",
     "solvers/active_set/settings.py": "settings of the active-set method",
-    "sensitivity/dense_reduced.py": "the shift of a factorisation",
-    "sensitivity/sparse_reduced.py": "shifts of a factorisation",
+    "sensitivity/dense_reduced_systems.py": "the shift of a factorisation",
+    "sensitivity/sparse_reduced_systems.py": "shifts of a factorisation",
     "optimality/definiteness.py": "rounding of float32",
-    "sensitivity/curvature_sign.py": "rounding of Lanczos estimates",
+    "sensitivity/convexity.py": "rounding of Lanczos estimates",
     "decisions/continuous_programs.py": "Newton's method",
     "decisions/failures.py": "the search for a certificate, which the rule checks",
     "decisions/proximal_points.py": "the curvature that a proximal program adds; its solution is repaired without it",

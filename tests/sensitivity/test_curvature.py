@@ -15,7 +15,7 @@ from torch import Tensor
 
 import pear
 from pear.optimality.definiteness import is_definite, is_semidefinite
-from pear.sensitivity.curvature_sign import _curvature_sign_by_lanczos, _find_curvature_sign, has_singular_curvature
+from pear.sensitivity.convexity import _convexity_sign_by_lanczos, _find_convexity_sign, lacks_strict_convexity
 from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 
 SCALES = [1e-6, 1.0, 1e6]
@@ -66,7 +66,7 @@ def test_a_flat_curvature_that_comes_with_the_call_is_solved() -> None:
 def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: bool) -> None:
     V = np.array([[0.6, -0.8], [0.8, 0.6]]) if turned else np.eye(2)
     qp = pear.Problem(Q=(V * diagonal) @ V.T, n=2).canonical(torch.zeros(1, 2))
-    assert bool(has_singular_curvature(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
+    assert bool(lacks_strict_convexity(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
 
 
 @every_scale
@@ -74,7 +74,7 @@ def test_singular_whatever_the_sign_of_the_last_pivot(scale: float) -> None:
     """In half of the directions rounding leaves the zero pivot of a flat curvature above zero."""
     for least, flat in ((0.0, True), (1e-9, False)):
         qp = pear.Problem(Q=scale * spectrum(least)).canonical(torch.zeros(20, n))
-        assert has_singular_curvature(qp).tolist() == [flat] * 20
+        assert lacks_strict_convexity(qp).tolist() == [flat] * 20
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
@@ -89,7 +89,7 @@ def test_inverse(diagonal: bool) -> None:
 
 
 def one_program(H: Any) -> Any:
-    """What ``_find_curvature_sign`` reads of a sparse program."""
+    """What ``_find_convexity_sign`` reads of a sparse program."""
     csr = sparse.csr_array(H)
     return SimpleNamespace(H=SimpleNamespace(csr=csr), n=csr.shape[0])
 
@@ -104,8 +104,8 @@ def chain(shift: float, size: int = 8) -> sparse.csr_array:
 def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
         H = scale * chain(shift)
-        assert _find_curvature_sign(one_program(H)) == expected
-        assert _curvature_sign_by_lanczos(H, float(H.diagonal().max())) == expected
+        assert _find_convexity_sign(one_program(H)) == expected
+        assert _convexity_sign_by_lanczos(H, float(H.diagonal().max())) == expected
 
 
 @every_scale
@@ -114,12 +114,12 @@ def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     [([1.0, 2.0], 1), ([1.0, 0.0], 0), ([0.0, 0.0], 0), ([1.0, -1e-12], 0), ([1.0, -1e-6], -1), ([-1.0, -1.0], -1)],
 )
 def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) -> None:
-    assert _find_curvature_sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
+    assert _find_convexity_sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
 
 
 def test_sign_where_only_the_coupling_is_there() -> None:
     """[[0, 1], [1, 0]] has the eigenvalues ±1."""
-    assert _find_curvature_sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
+    assert _find_convexity_sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
 
 
 @pytest.mark.parametrize(("known", "expected"), [([], 0), ([0.5], 1), ([-0.5], -1)])
@@ -130,7 +130,7 @@ def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known:
         raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))
 
     monkeypatch.setattr("scipy.sparse.linalg.eigsh", never)
-    assert _curvature_sign_by_lanczos(chain(1.0), 3.0) == expected
+    assert _convexity_sign_by_lanczos(chain(1.0), 3.0) == expected
 
 
 def test_a_large_neighbour_makes_nobody_indefinite() -> None:

@@ -17,7 +17,7 @@ import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.optimality.active_set_rule import guess_active_set
 from pear.optimality.duals_and_active_sets import Duals
-from pear.sensitivity.dense_reduced import DenseReducedSystems
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems
 from pear.solvers import available_backends
 from pear.solvers.normal_component import add_normal_component
 

@@ -18,8 +18,12 @@ from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem import quadratic_program as sizes
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import DenseReducedSystems, _spread_of_rows
-from pear.sensitivity.sparse_reduced import SparseReducedSystem, SparseReducedSystems, SparseThenDenseReducedSystems
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems, _reduced_spread
+from pear.sensitivity.sparse_reduced_systems import (
+    SparseReducedSystem,
+    SparseReducedSystems,
+    SparseThenDenseReducedSystems,
+)
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -238,7 +242,7 @@ def test_threads(threads: int, count: int, used: bool, monkeypatch: pytest.Monke
 
 
 def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() -> None:
-    assert _spread_of_rows(torch.tensor([[1e-3, 0.0, 1e3], [0.5, 0.25, 0.0]])).tolist() == pytest.approx([1e6, 2.0])
+    assert _reduced_spread(torch.tensor([[1e-3, 0.0, 1e3], [0.5, 0.25, 0.0]])).tolist() == pytest.approx([1e6, 2.0])
     nothing = torch.zeros(1, 2, dtype=torch.bool)
     for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
         qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))

@@ -21,7 +21,7 @@ from zoo import ZOO, solution_kkt
 import pear
 from pear.compile import kernel_cache
 from pear.compile import openmp as torch_openmp
-from pear.compile.kernel_cache import discard_stale_kernels
+from pear.compile.kernel_cache import discard_stale_kernel_cache
 from pear.decisions.decider import Decider
 from pear.optimality import rule
 from pear.solvers.active_set import active_set_solver, kernel_threads, solution_store
@@ -486,18 +486,18 @@ def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
     shared = tmp_path / "constants.py"
     source.write_text("x = 1")
     shared.write_text("TIGHT = 1")
-    discard_stale_kernels((package, shared), cached)
+    discard_stale_kernel_cache((package, shared), cached)
     compiled.write_text("machine code")
-    discard_stale_kernels((package, shared), cached)
+    discard_stale_kernel_cache((package, shared), cached)
     assert compiled.exists()
     source.write_text("x = 2")
-    discard_stale_kernels((package, shared), cached)
+    discard_stale_kernel_cache((package, shared), cached)
     assert not compiled.exists()
     assert not list(cached.glob("*.sha256.*"))
     for changed in (package / "another.py", shared):
         compiled.write_text("machine code")
         changed.write_text("TIGHT = 2")
-        discard_stale_kernels((package, shared), cached)
+        discard_stale_kernel_cache((package, shared), cached)
         assert not compiled.exists()
 
 
@@ -508,8 +508,8 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
 
     def stranger() -> None: ...
 
-    assert kernel_cache.kernel_sources(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert kernel_cache.kernel_sources(kernels.run_batch_kernel.py_func) == shared
+    assert kernel_cache.kernel_cache_sources(stranger) == (*shared, Path(__file__).resolve().parent)
+    assert kernel_cache.kernel_cache_sources(kernels.run_batch_kernel.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,7 +522,7 @@ def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch:
 
     for name in ("unlink", "write_text", "mkdir"):
         monkeypatch.setattr(Path, name, refuse)
-    discard_stale_kernels((tmp_path,), tmp_path)
+    discard_stale_kernel_cache((tmp_path,), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "f-1.nbi"]
 
 

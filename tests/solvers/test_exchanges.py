@@ -17,8 +17,8 @@ from pear.decisions.repair import repair_sparse
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import quadratic_program as rule
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import sparse_exchange_plan
-from pear.sensitivity.uniqueness import _FlatDirections
+from pear.sensitivity.sparse_reduced_systems import sparse_system_plan
+from pear.sensitivity.uniqueness import _UniquenessProgram
 from pear.solvers.candidate import Start
 from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
@@ -155,4 +155,4 @@ def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
         none = torch.zeros(1, 0, dtype=torch.bool)
         active = ActiveSet(none, lower, torch.zeros_like(lower))
         weak = ActiveSet(none, torch.tensor([[False, False, True, weak_second]]), torch.zeros_like(lower))
-        assert _FlatDirections(qp, active, weak, 0).are_clearly_zero() == still
+        assert _UniquenessProgram(qp, active, weak, 0).has_only_zero() == still

@@ -405,7 +405,7 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Graphs on the CPU, captured by the rules for a GPU but for those about its memory."""
     made: list[Any] = []
 
-    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.GraphStore) -> Any:
+    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.CudaGraphStore) -> Any:
         key = name, *((tensor.shape, tensor.dtype) for tensor in tensors)
         if numbers > LARGE or key not in store.found:
             store.found[key] = None

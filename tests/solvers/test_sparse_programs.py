@@ -15,7 +15,7 @@ import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.sparse_reduced import SparseReducedSystems
+from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.backend_registry import get_backend
 from pear.solvers.exchanges import exchange_arrays
 from pear.solvers.linalg import saddle as sparse_kkt

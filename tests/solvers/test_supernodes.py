@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.sensitivity.sparse_reduced import SparseReducedSystems
+from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.linalg.ldl import SymbolicFactor
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.tasks import shortest_path

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 import pear
-from pear.compile.kernel_cache import kernel_sources
+from pear.compile.kernel_cache import kernel_cache_sources
 from pear.solvers.active_set import batch_kernel as kernels
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs

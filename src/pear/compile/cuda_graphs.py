@@ -41,7 +41,7 @@ _TRIES = 3  # failed attempts to capture after which no more are made
 Captured = TypeVar("Captured")
 
 
-class GraphStore(threading.local):
+class CudaGraphStore(threading.local):
     """The captured functions of one thread.
 
     Functions that depend on their arguments alone share one store. An object that captures functions that also read its
@@ -63,7 +63,7 @@ class GraphStore(threading.local):
         return self.refusals >= _TRIES
 
 
-_store = GraphStore()
+_store = CudaGraphStore()
 
 
 def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
@@ -94,7 +94,11 @@ def run_programs_as_graph(name: str, function: Callable[..., Any], qp: Quadratic
 
 
 def captured_graph(
-    name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Captured], store: GraphStore = _store
+    name: Hashable,
+    tensors: Sequence[Tensor],
+    numbers: int,
+    make: Callable[[], Captured],
+    store: CudaGraphStore = _store,
 ) -> Captured | None:
     """The captured function for tensors of these shapes; None where the caller should run it step by step.
 
@@ -252,7 +256,7 @@ def _join_graph_value(form: Any, tensors: Sequence[Tensor]) -> Any:
     return made
 
 
-def _drop_old_graphs(store: GraphStore, numbers: int, most: int) -> None:
+def _drop_old_graphs(store: CudaGraphStore, numbers: int, most: int) -> None:
     """Drop the functions used least recently until a new one fits.
 
     Args:

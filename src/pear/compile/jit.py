@@ -17,7 +17,7 @@ from typing import Any
 import numba
 
 from pear.compile.compilation_notice import notice
-from pear.compile.kernel_cache import discard_stale_kernels, kernel_sources
+from pear.compile.kernel_cache import discard_stale_kernel_cache, kernel_cache_sources
 
 logger = logging.getLogger("pear")
 
@@ -122,8 +122,8 @@ def cache_jit(dispatcher: Any) -> Any:
     except RuntimeError as error:  # no directory can be written to; the message at the next compilation says so
         logger.debug("%s", error)
     else:
-        _discard_once(kernel_sources(dispatcher.py_func), Path(dispatcher.stats.cache_path))
+        _discard_once(kernel_cache_sources(dispatcher.py_func), Path(dispatcher.stats.cache_path))
     return dispatcher
 
 
-_discard_once = cache(discard_stale_kernels)
+_discard_once = cache(discard_stale_kernel_cache)

@@ -1,7 +1,7 @@
 """A cache on disk that never runs outdated machine code.
 
 numba keeps compiled code on disk and compiles a function again when the file that defines it has changed. numba does
-not notice changes in other files whose functions are compiled into the same machine code. ``discard_stale_kernels``
+not notice changes in other files whose functions are compiled into the same machine code. ``discard_stale_kernel_cache``
 therefore stores a digest of all these source files beside the cache, and empties the cache when the digest changes.
 """
 
@@ -20,14 +20,14 @@ _DIGEST = "sources.sha256"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def kernel_sources(function: Any) -> tuple[Path, ...]:
+def kernel_cache_sources(function: Any) -> tuple[Path, ...]:
     """The packages and files whose code may be compiled into the machine code of a function that Python calls."""
     own = Path(inspect.getfile(function)).resolve().parent
     shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
     return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
 
 
-def discard_stale_kernels(sources: tuple[Path, ...], cached: Path) -> None:
+def discard_stale_kernel_cache(sources: tuple[Path, ...], cached: Path) -> None:
     """Empty a numba cache whose sources have changed since it was filled.
 
     Callers do this before they load anything from the cache. A cache that cannot be written to is left as it is.
@@ -38,7 +38,7 @@ def discard_stale_kernels(sources: tuple[Path, ...], cached: Path) -> None:
         sources: the source files: single Python files, and packages with all Python files below them.
         cached: the directory of the compiled code.
     """
-    digest, note = _kernel_digest(sources), cached / _DIGEST
+    digest, note = _kernel_cache_digest(sources), cached / _DIGEST
     try:
         if note.is_file() and note.read_text() == digest:
             return
@@ -52,7 +52,7 @@ def discard_stale_kernels(sources: tuple[Path, ...], cached: Path) -> None:
         logger.debug("the cache of compiled code in %s cannot be looked after: %s", cached, error)
 
 
-def _kernel_digest(sources: tuple[Path, ...]) -> str:
+def _kernel_cache_digest(sources: tuple[Path, ...]) -> str:
     """The SHA-256 digest of the names and contents of all source files."""
     total = hashlib.sha256()
     for source in sources:

@@ -27,7 +27,7 @@ from pear.optimality.rule import RANK, ROUNDOFF
 from pear.optimality.status import Status, has_decision_status
 from pear.problem.matrix import matrix_of_sample
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.curvature_sign import has_nearly_singular_curvature
+from pear.sensitivity.convexity import nearly_lacks_strict_convexity
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import stack_matrices
 from pear.solvers.adapters.scipy import solve_with_linprog
@@ -58,7 +58,7 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
     """
     kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
     status = _status_per_sample(qp, _FEASIBILITY, range(qp.batch), _test_feasibility, kept)
-    flat = has_nearly_singular_curvature(qp)
+    flat = nearly_lacks_strict_convexity(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)
     rest = [i for i, flat in enumerate(endless.expand(qp.batch).tolist()) if flat and status[i] == Status.SOLVED]
     for i, name in zip(rest, _status_per_sample(qp, _RECESSION, rest, _test_boundedness, {}), strict=True):

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pear.problem.matrix import Matrix, SparseMatrix, to_csr_matrix
-from pear.sensitivity.curvature_sign import has_curvature_above
+from pear.sensitivity.convexity import has_convexity_above
 
 _MOST_COUPLED, _MOST_COUPLED_SPARSE = 2_000, 500  # coupled variables whose eigenvalues are computed: a second or two
 
@@ -72,7 +72,7 @@ def _coupled_blocks(H: sparse.csr_array, floor: float, most: int) -> sparse.csr_
         members = np.flatnonzero(size == k)
         groups = members[np.argsort(label[members], kind="stable")].reshape(-1, k)
         for one in groups if k > most else ():
-            if not has_curvature_above(sparse.csr_array(H[one][:, one]), floor):
+            if not has_convexity_above(sparse.csr_array(H[one][:, one]), floor):
                 rows, columns, values = [*rows, one], [*columns, one], [*values, np.full(k, floor)]
         if k <= most:
             rows.append(np.repeat(groups, k, axis=1).ravel())

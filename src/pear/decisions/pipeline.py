@@ -27,7 +27,7 @@ from pear.optimality.program_screen import screen_out_nonfinite, screen_programs
 from pear.optimality.status import Status
 from pear.optimality.verification import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.curvature_sign import has_convex_curvature
+from pear.sensitivity.convexity import is_convex_program
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.backend_registry import Backend, usable_backends
@@ -108,7 +108,7 @@ class _PipelineRun:
         if infeasible is not None:
             self.status[infeasible & (self.status == Status.SOLVED)] = int(Status.INFEASIBLE)
         if check_convexity and bool((self.status == Status.SOLVED).any()):
-            self.status[(self.status == Status.SOLVED) & ~has_convex_curvature(qp)] = int(Status.NOT_CONVEX)
+            self.status[(self.status == Status.SOLVED) & ~is_convex_program(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.examined = self.verified.clone()  # whether linear programs have looked for the reason of a failure
         self.reused = self.verified.clone()

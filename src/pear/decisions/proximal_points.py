@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.curvature_sign import has_singular_curvature
+from pear.sensitivity.convexity import lacks_strict_convexity
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
@@ -31,7 +31,7 @@ def may_have_many_solutions(qp: QuadraticProgram) -> Tensor:
     """Whether H is singular but not zero, (B,) bool; False for sparse programs, for which this method is not made."""
     if qp.is_sparse or qp.is_linear:
         return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
-    return has_singular_curvature(qp).expand(qp.batch)
+    return lacks_strict_convexity(qp).expand(qp.batch)
 
 
 def try_proximal_points(

@@ -30,7 +30,7 @@ from pear.optimality.rule import OPTIMAL
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.problem.sample_keys import select_by_keys
-from pear.sensitivity.curvature_sign import has_singular_curvature
+from pear.sensitivity.convexity import lacks_strict_convexity
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 from pear.sensitivity.projection import inject_into_projection, project
@@ -173,7 +173,7 @@ class RecourseRegrets(RegretFinder):
         whole, n = self._with_zero_slacks(error), decider.elastic.n
         tangent = project(found.solved, whole)
         program = select_by_keys(decider.plain, call.keys).canonical(error)
-        if bool(has_singular_curvature(program).any()):
+        if bool(lacks_strict_convexity(program).any()):
             return (inject_into_projection(found.solved, whole, tangent, call.injection) - tangent)[:, :n]
         tangent = tangent[:, :n]
         return add_normal_component(apply_inverse_curvature(program, error), tangent, call.injection) - tangent

@@ -20,10 +20,10 @@ from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verification import Verification, verify
 from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced import DenseReducedSystems
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems
 from pear.sensitivity.exact_refinement import refine_solution
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
-from pear.sensitivity.sparse_reduced import sparse_exchange_plan
+from pear.sensitivity.sparse_reduced_systems import sparse_system_plan
 from pear.solvers.candidate import Start
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
@@ -93,7 +93,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
 
 def can_exchange(qp: QuadraticProgram) -> bool:
     """Whether ``repair_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
-    return qp.is_sparse and sparse_exchange_plan(qp) is not None
+    return qp.is_sparse and sparse_system_plan(qp) is not None
 
 
 def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
@@ -101,7 +101,7 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
 
     The compiled exchanges cost a fraction of those of ``repair``, so that more of them are made.
     """
-    plan = sparse_exchange_plan(qp) if qp.is_sparse else None
+    plan = sparse_system_plan(qp) if qp.is_sparse else None
     if plan is None:
         return None
     from pear.solvers.exchanges.exchange_calls import call_exchange_search

@@ -16,7 +16,7 @@ from pear.optimality.program_screen import screen_out_nonfinite
 from pear.optimality.status import Status
 from pear.optimality.tensor_record import TensorRecord
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import SparseReducedSystems
+from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 _TOGETHER = 64  # samples whose warm starts are checked together

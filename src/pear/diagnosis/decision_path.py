@@ -27,7 +27,7 @@ from pear.decisions.solve import solve
 from pear.optimality.rule import GAP
 from pear.problem import Problem
 from pear.problem.matrix import matvec
-from pear.sensitivity.curvature_sign import has_singular_curvature
+from pear.sensitivity.convexity import lacks_strict_convexity
 from pear.sensitivity.projection import project_and_test_curvature
 
 ACCURACY = 1e-8
@@ -193,7 +193,7 @@ class _DecisionPathSearch:
         self.problem, self.true, self.error, self.solver = problem, true, error, solver
         self.qp = problem.relaxed().canonical(true) if problem.has_program else None
         self.linear = self.qp is None or self.qp.is_linear
-        self.jumps = self.qp is None or self.linear or bool(has_singular_curvature(self.qp).any())
+        self.jumps = self.qp is None or self.linear or bool(lacks_strict_convexity(self.qp).any())
         self.straight = (_SAME if self.linear else _STRAIGHT) * size
         self.by_solve = problem.is_integer or not problem.has_program
         self.tolerance = (GAP if self.by_solve else _STRAIGHT) * size

@@ -20,7 +20,7 @@ from pear.decisions.smoothing import Smoothing, choose_smoothing
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec
-from pear.sensitivity.curvature_sign import has_singular_curvature
+from pear.sensitivity.convexity import lacks_strict_convexity
 from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 from pear.sensitivity.projection import project_and_test_curvature
 
@@ -87,7 +87,7 @@ def _clip_error_part(value: Tensor, whole: Tensor) -> Tensor:
 def _smoothing_to_split(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
     """Return the smoothing ``scale``, or a larger one if the curvature H of the smoothed problem is singular."""
     qp = scale.problem(problem).canonical(true, scale.value)
-    if problem.phi is not None or not bool(has_singular_curvature(qp).any()):
+    if problem.phi is not None or not bool(lacks_strict_convexity(qp).any()):
         return scale
     mean = float(qp.H.diagonal(dim1=1, dim2=2).mean()) or float(true.abs().mean()) or 1.0
     value = _FLAT_SHARE * mean

@@ -1,9 +1,9 @@
 """The rule that decides which constraints are active.
 
-At an inexact point the active set is a guess: a constraint counts as active where its slack, free of units, is no
-larger than its multiplier. At an exact solution a constraint is active where it is tight, whatever its multiplier. A
-tight constraint with a zero multiplier is weakly active, and counts as active. The final set therefore depends on the
-decision alone, and not on which of several possible multipliers a solver returns.
+At an inexact point the active set can only be guessed: a constraint counts as active if its slack is no larger than its
+multiplier, both free of units. At an exact solution every tight constraint is active, whatever its multiplier is. A
+tight constraint whose multiplier is zero is called weakly active. The active set of an exact solution therefore depends
+on the decision alone, and not on which of several possible multipliers a solver returns.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pear.problem.quadratic_program import QuadraticProgram
 def guess_active_set(
     qp: QuadraticProgram, x: Tensor, duals: Duals, scale: tuple[Tensor, Tensor] | None = None
 ) -> ActiveSet:
-    """The active set that approximate points and their multipliers suggest, by complementarity.
+    """Guess the active set from approximate points and their multipliers: an active slack is at most its multiplier.
 
-    Slacks are measured in units of the largest decision and multipliers in units of the largest cost. These units are
-    the same for all constraints of a sample, because on the central path of an interior-point solver the product of
-    slack and multiplier is the same for all constraints.
+    Slacks are divided by the largest entry of the point, and multipliers by the largest entry of c and Hx. All
+    constraints of a sample share these two units, because an interior-point solver stops near a point at which the
+    product of slack and multiplier is the same for all constraints.
 
     Args:
         qp: the programs.
         x: (B, n) the points.
-        duals: their multipliers.
-        scale: the factors of the rows of G (m,) and the units of the variables (n,) in which the solver works. By
-            default rows are scaled to length one and variables are not scaled.
+        duals: the multipliers of the points.
+        scale: (m,) factors of the rows of G and (n,) units of the variables, as the solver scales the programs. By
+            default, rows are scaled to length one and variables are not scaled.
     """
     rows, columns = (
         (1 / positive_size(matrix_row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
@@ -49,16 +49,16 @@ def guess_active_set(
 def exact_active_set(
     qp: QuadraticProgram, measured: RelativeResiduals, working: ActiveSet
 ) -> tuple[ActiveSet, ActiveSet]:
-    """The active set of exact solutions, and the weakly active constraints in it.
+    """Return the active sets of exact solutions, and the weakly active constraints in these sets.
 
     Args:
         qp: the programs.
-        measured: the slacks and multipliers of the solutions, relative to their natural sizes.
-        working: the constraints that the solutions were computed with, which are tight by construction.
+        measured: the slacks and multipliers of the solutions, divided by their natural sizes.
+        working: the constraints that were held with equality to compute the solutions.
 
     Returns:
-        All tight constraints, and those of them whose multiplier is zero. A variable whose bounds coincide is never
-        weakly active.
+        All tight constraints, and the tight constraints whose multiplier is zero. The bounds of a variable are never
+        weakly active if they coincide.
     """
     s, pinned = measured, qp.lb == qp.ub
     lower = working.lower | (s.slack_lower <= TIGHT)

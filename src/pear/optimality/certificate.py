@@ -1,4 +1,4 @@
-"""Certificates that a sample has no solution, checked against its data."""
+"""Checks of certificates: proofs that a program is infeasible or unbounded."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
-    """Whether the multipliers prove, by the lemma of Farkas, that no point satisfies the constraints. Shape (B,), bool.
+    """Return whether multipliers prove, by the lemma of Farkas, that no point satisfies the constraints.
 
-    With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. If the least value of rᵀx
-    within the bounds is clearly larger than yᵀb + uᵀh, there is no feasible x. "Clearly" means that the difference
+    Let y have any sign, u ≥ 0 and r = Aᵀy + Gᵀu. Every feasible x satisfies rᵀx ≤ yᵀb + uᵀh. If the least value of rᵀx
+    within the bounds is clearly larger than yᵀb + uᵀh, no feasible x exists. "Clearly" means that the difference
     exceeds PROVEN times the sum of the absolute values of all terms on both sides.
 
     Args:
         qp: the programs.
         duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), at any scale; ``bound`` is ignored.
+
+    Returns:
+        (B,) bool.
     """
     y, u = duals.equality, torch.where(qp.h.isfinite(), duals.inequality.clamp(min=0), 0.0)
     r = tmatvec(qp.A, y) + tmatvec(qp.G, u)
@@ -37,15 +40,18 @@ def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
 
 
 def is_unboundedness_certificate(qp: QuadraticProgram, direction: Tensor) -> Tensor:
-    """Whether the direction d proves that the objective of a feasible program has no lower bound. Shape (B,), bool.
+    """Return whether a direction d proves that the objective of a feasible program has no lower bound.
 
-    The proof is that Hd = 0, Ad = 0 and Gd ≤ 0, that no finite bound limits d, and that cᵀd is clearly negative. Each
-    row is allowed the rounding error of its own terms only, so that a curvature of 1e-12 on one variable is not
-    mistaken for 0.
+    The proof requires Hd = 0, Ad = 0, Gd ≤ 0, no finite bound that limits d, and a clearly negative cᵀd. The tolerance
+    of each row is the rounding error of its own terms, so that a curvature of 1e-12 on one variable is not mistaken for
+    0.
 
     Args:
-        qp: the programs, which have a feasible point.
+        qp: the programs. The proof is valid only for programs that have a feasible point.
         direction: (B, n) the direction d, of any length.
+
+    Returns:
+        (B,) bool.
     """
     d, size = direction, direction.abs()
     good = ~((d < 0) & qp.lb.isfinite() | (d > 0) & qp.ub.isfinite()).any(1)

@@ -12,10 +12,18 @@ _COARSE = 1e-6  # rounding error of a float32 factorisation per row, with a safe
 
 
 def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """Whether ``sign·Q + smoothing·I`` is certainly positive definite, for Q (B or 1, n, n). Shape (B or 1,), bool.
+    """Return whether ``sign·Q + smoothing·I`` is certainly positive definite.
 
-    The matrix is shifted by more than the rounding error of float32 and factored in that type, which takes half the
-    time of a float64 factorisation. The result may be False for a definite matrix that is close to singular.
+    The matrix is shifted by more than the rounding error of float32 and factored in float32, which takes half the time
+    of a factorisation in float64. The result may be False for a definite matrix that is close to singular.
+
+    Args:
+        Q: (B or 1, n, n) symmetric matrices.
+        sign: 1 or −1.
+        smoothing: a number ≥ 0.
+
+    Returns:
+        (B or 1,) bool.
     """
     diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
     top = diagonal.amax(1, keepdim=True)  # no entry of a definite matrix is larger
@@ -25,12 +33,15 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 
 
 def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding. Shape (B or 1,), bool.
+    """Return whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding.
 
     Args:
         Q: (B or 1, n, n) symmetric matrices.
         sign: 1 or −1.
-        smoothing: λ ≥ 0.
+        smoothing: a number ≥ 0.
+
+    Returns:
+        (B or 1,) bool.
     """
     convex = is_definite(Q, sign, smoothing)
     rest = (~convex).nonzero()[:, 0]
@@ -44,9 +55,9 @@ def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Ten
 
 
 def is_not_definite(qp: QuadraticProgram) -> Tensor:
-    """Whether the dense or diagonal H of the programs is not positive definite. Shape (B or 1,), bool.
+    """Return whether the dense or diagonal H of programs is not positive definite. Shape (B or 1,), bool.
 
-    A pivot of a dense H counts as zero up to rounding of the diagonal entry that it is computed from.
+    A pivot of a dense H counts as zero if it is smaller than FLAT times the diagonal entry that it is computed from.
     """
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
     if qp.diagonal:
@@ -55,7 +66,10 @@ def is_not_definite(qp: QuadraticProgram) -> Tensor:
 
 
 def is_only_semidefinite(H: Tensor) -> Tensor:
-    """Whether a pivot of a convex H (B or 1, n, n) is zero up to rounding, relative to the diagonal. (B or 1,)."""
+    """Return whether a positive semidefinite H (B or 1, n, n) is not definite. Shape (B or 1,), bool.
+
+    A pivot counts as zero if it is smaller than RANK times the largest diagonal entry of H.
+    """
     diagonal = H.diagonal(dim1=1, dim2=2)
     lowered = H - torch.diag_embed(torch.full_like(diagonal, RANK) * diagonal.amax(1, keepdim=True))
     return torch.linalg.cholesky_ex(lowered.nan_to_num()).info > 0

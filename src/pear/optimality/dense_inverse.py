@@ -1,4 +1,4 @@
-"""The product H⁻¹e with a dense curvature, also where H is singular and the tight constraints make up for that."""
+"""The product H⁻¹e with a dense curvature H. If H is singular, the tight constraints are added to it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pear.problem.matrix import matrix_row_squares
 
 
 def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
-    """Compute H⁻¹ e, or ``(H + ρJᵀJ)⁻¹ e`` where H is singular, with the tight constraints J. Shape (B, n).
+    """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where J are the tight constraints.
 
-    The rows are scaled to length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The
-    matrix is definite where the decision is unique; where it is singular, the result has the least norm.
+    Rows of J have length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The matrix
+    H + ρJᵀJ is definite if the decision is unique. If it is singular too, the result has the least norm.
 
     Args:
         H: (B or 1, n, n) convex curvature.
@@ -24,35 +24,39 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
         G: (B or 1, m, n) inequality rows.
         active: the tight inequalities and bounds of B samples.
         e: (B, n) vectors.
+
+    Returns:
+        (B, n).
     """
     flat = is_only_semidefinite(H).expand(len(e))
     solved, rest, singular = torch.empty_like(e), (~flat).nonzero()[:, 0], flat.nonzero()[:, 0]
     if len(rest):
-        solved[rest] = _solve(torch.linalg.cholesky(_rows_of(H, rest)), e[rest])
+        solved[rest] = _solve_dense(torch.linalg.cholesky(_dense_samples(H, rest)), e[rest])
     if len(singular):
-        some = [_rows_of(matrix, singular) for matrix in (H, A, G)]
-        solved[singular] = _solve_on_rows(some[0], some[1], some[2], active[singular], e[singular])
+        some = [_dense_samples(matrix, singular) for matrix in (H, A, G)]
+        solved[singular] = _invert_dense_on_rows(some[0], some[1], some[2], active[singular], e[singular])
     return solved
 
 
-def _solve_on_rows(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
-    """Solve ``(H + ρJᵀJ) x = e``, (B, n); with the least norm where the matrix is singular."""
+def _invert_dense_on_rows(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
+    """Solve ``(H + ρJᵀJ) x = e`` for x (B, n). If the matrix is singular, x has the least norm."""
     size = positive_size(H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
     A, G = (rows / positive_size(matrix_row_squares(rows).sqrt())[..., None] for rows in (A, G))
     gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())
     K = H + size * gram
     factor, info = torch.linalg.cholesky_ex(K)
-    solved = _solve(factor, e)
+    solved = _solve_dense(factor, e)
     rest = (info > 0).nonzero()[:, 0]
     if len(rest):
         solved[rest] = (torch.linalg.pinv(K[rest], rtol=RANK, hermitian=True) @ e[rest].unsqueeze(-1)).squeeze(-1)
     return solved
 
 
-def _solve(factor: Tensor, e: Tensor) -> Tensor:
+def _solve_dense(factor: Tensor, e: Tensor) -> Tensor:
+    """Solve LLᵀx = e for x (B, n), with the Cholesky factors L (B or 1, n, n)."""
     return torch.cholesky_solve(e.unsqueeze(-1), factor).squeeze(-1)
 
 
-def _rows_of(matrix: Tensor, index: Tensor) -> Tensor:
-    """Return the matrices of some samples; one that all samples share stays as it is."""
+def _dense_samples(matrix: Tensor, index: Tensor) -> Tensor:
+    """Select the matrices of the samples at ``index`` (k,). A matrix that all samples share is returned unchanged."""
     return matrix if len(matrix) == 1 else matrix[index]

@@ -13,7 +13,7 @@ from pear.optimality.tensor_record import TensorRecord
 
 @dataclass(frozen=True)
 class Duals(TensorRecord):
-    """Multipliers of the minimisation, signed so that ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
+    """The multipliers of minimisations, with signs such that ``Hx + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
 
     Attributes:
         equality: (B, p) multipliers of the equalities, of either sign.
@@ -28,7 +28,7 @@ class Duals(TensorRecord):
 
 @dataclass(frozen=True)
 class ActiveSet(TensorRecord):
-    """The inequalities and bounds that hold with equality. Equality rows are always active and are not listed.
+    """The inequalities and bounds of each sample that hold with equality. Equality rows, always active, are left out.
 
     Attributes:
         rows: (B, m) bool, the active rows of G.
@@ -42,25 +42,25 @@ class ActiveSet(TensorRecord):
 
     @property
     def fixed(self) -> Tensor:
-        """The variables at one of their bounds, (B, n) bool."""
+        """Which variables are at one of their bounds. Shape (B, n), bool."""
         return self.lower | self.upper
 
     def same(self, other: ActiveSet) -> Tensor:
-        """Whether this set equals the other, for each sample, (B,) bool."""
+        """Return for which samples this set equals the set ``other``. Shape (B,), bool."""
         rows = (self.rows == other.rows).all(1)
         return rows & (self.lower == other.lower).all(1) & (self.upper == other.upper).all(1)
 
     def count(self) -> Tensor:
-        """The number of active inequalities and bounds, (B,)."""
+        """Count the active inequalities and bounds of each sample. Shape (B,)."""
         return self.rows.sum(1) + self.fixed.sum(1)
 
     def only(self, where: Tensor) -> ActiveSet:
-        """A copy in which samples for which ``where`` (B,) is False have an empty set."""
+        """Return a copy with the sets of the samples at which ``where`` (B,) is True; the other sets are empty."""
         keep = where[:, None]
         return ActiveSet(self.rows & keep, self.lower & keep, self.upper & keep)
 
     @classmethod
     def none(cls, batch: int, n: int, m: int, device: torch.device) -> ActiveSet:
-        """Empty active sets for ``batch`` samples with n variables and m inequality rows."""
+        """Return empty sets for ``batch`` samples with n variables and m inequality rows."""
         rows, lower, upper = (torch.zeros(batch, k, dtype=torch.bool, device=device) for k in (m, n, n))
         return cls(rows, lower, upper)

@@ -1,4 +1,4 @@
-"""The KKT residual: a unit-free measure of how far a point is from optimal. It is the same for every solver."""
+"""The KKT residual: how far a point is from optimal, free of units. All solvers are judged by the same residual."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class OptimalityResiduals(TensorRecord):
         curvature: (B, n) the product Hx.
         gradient: (B, n) Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds.
         equality: (B, p) the residuals Ax − b.
-        rows: (B, m) the slacks h − Gx; infinite where a row is absent, negative where it is violated.
-        lower: (B, n) the slacks x − lb, with the same meaning.
-        upper: (B, n) the slacks ub − x, with the same meaning.
+        rows: (B, m) the slacks h − Gx: infinite for an absent row, negative for a violated row.
+        lower: (B, n) the slacks x − lb: infinite for an absent bound, negative for a violated bound.
+        upper: (B, n) the slacks ub − x: infinite for an absent bound, negative for a violated bound.
     """
 
     curvature: Tensor
@@ -39,13 +39,13 @@ class OptimalityResiduals(TensorRecord):
 def optimality_residuals(
     qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None
 ) -> OptimalityResiduals:
-    """The residuals of the optimality conditions at points x.
+    """Compute the residuals of the optimality conditions at points x.
 
     Args:
         qp: the programs.
         x: (B, n) the points.
-        duals: their multipliers.
-        curvature: (B, n) the product Hx where it is known already, else None.
+        duals: the multipliers of the points.
+        curvature: (B, n) the product Hx; None to compute it.
     """
     curvature = matvec(qp.H, x) if curvature is None else curvature
     gradient = kkt_gradient(qp, x, duals, curvature)
@@ -55,20 +55,38 @@ def optimality_residuals(
 
 
 def kkt_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
-    """The gradient Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds. Shape (B, n)."""
+    """Compute Hx + c + Aᵀ equality + Gᵀ inequality: the gradient of the Lagrangian without the bounds.
+
+    Args:
+        qp: the programs.
+        x: (B, n) the points.
+        duals: the multipliers of the points.
+        curvature: (B, n) the product Hx; None to compute it.
+
+    Returns:
+        (B, n).
+    """
     gradient = (matvec(qp.H, x) if curvature is None else curvature) + qp.c
     gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
     return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 
 
 def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
-    """The largest scaled violation of the optimality conditions at points x (B, n) with multipliers. Shape (B,).
+    """Compute the largest scaled violation of the optimality conditions at points x.
 
     Primal violations are |Ax − b|, (Gx − h)₊ and violations of the bounds. They are divided by the length of the row
-    and the unit of size, the largest entry of the decision. Dual violations are the residual of stationarity and
-    multipliers of the wrong sign. They are divided by the dual unit, which is the largest entry of the cost, of Hx, and
-    of a fraction of the terms that Hx is summed from. Violations of complementarity are products of a multiplier and
-    its slack, divided by both units. Bounds that are not reached do not enter the units.
+    and by the primal unit, which is the largest entry of the decision. Dual violations are the residual of stationarity
+    and multipliers of the wrong sign. They are divided by the dual unit, which is the largest among the entries of the
+    cost, the entries of Hx, and a fraction of the terms that Hx is summed from. Violations of complementarity are
+    products of a multiplier and its slack, divided by both units. Bounds that are not reached do not enter the units.
+
+    Args:
+        qp: the programs.
+        x: (B, n) the points.
+        duals: the multipliers of the points.
+
+    Returns:
+        (B,) the KKT residuals.
     """
     left, sizes = optimality_residuals(qp, x, duals), Sizes.cached(qp)
     return scaled_kkt_residual(qp, duals, left, sizes, PointSizes.at(qp, x, duals, left, sizes))
@@ -77,8 +95,16 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 def scaled_kkt_residual(
     qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> Tensor:
-    """The KKT residual from the residuals ``left``, the sizes of the data and the units of the points. Shape (B,)."""
-    # where x is huge along a flat direction, the rounding error of Hx must not exceed the cost
+    """Compute the KKT residual from what is known about the points. Shape (B,).
+
+    Args:
+        qp: the programs.
+        duals: the multipliers of the points.
+        left: the residuals of the optimality conditions at the points.
+        sizes: the sizes of the data.
+        units: the sizes at the points.
+    """
+    # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
     largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
     largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
@@ -87,16 +113,16 @@ def scaled_kkt_residual(
     parts = [
         units.gradient / unit,
         torch.minimum(left.lower, left.upper).clamp(max=0) / size,
-        duals.bound / unit * _unit_where_absent(slack / size),
+        duals.bound / unit * _finite_kkt_slack(slack / size),
     ]
     if qp.p:
         parts.append(left.equality / sizes.norms_A / size)
     if qp.m:
         slack, multiplier = left.rows / sizes.norms_G / size, duals.inequality * sizes.norms_G / unit
-        parts += [slack.clamp(max=0), multiplier.clamp(max=0), multiplier * _unit_where_absent(slack)]
+        parts += [slack.clamp(max=0), multiplier.clamp(max=0), multiplier * _finite_kkt_slack(slack)]
     return torch.linalg.vector_norm(torch.cat(parts, -1), torch.inf, dim=-1)
 
 
-def _unit_where_absent(slack: Tensor) -> Tensor:
-    """The slack, or 1 where it is infinite: an absent constraint must have a multiplier of zero."""
+def _finite_kkt_slack(slack: Tensor) -> Tensor:
+    """Replace infinite slacks by 1, so that the multiplier of an absent constraint counts as a violation."""
     return slack.masked_fill(slack == torch.inf, 1.0)

@@ -1,10 +1,11 @@
 """Natural sizes: the numbers by which slacks and multipliers are divided before they are compared with tolerances.
 
 A problem may have a bound of 1e9 that no decision reaches, or a cost of 1e6 that keeps one variable at zero. Tolerances
-relative to the largest number of a sample would then be coarse for everything else. Each constraint therefore has its
-own size for its slack and its multiplier. The size is at least the sum of the terms that the slack or multiplier is
-computed from, and at least a fraction of the largest size in the sample, because rounding spreads to all constraints.
-For a variable this fraction is no larger than the distance between its bounds, which shows the unit it is measured in.
+relative to the largest number of a sample would then be coarse for all other numbers. Each slack and each multiplier
+therefore has a natural size: the sum of the absolute values of the terms that the number is computed from. This sum is
+raised to a fraction of the largest size in the sample, because rounding errors spread to all constraints. For a slack,
+the sizes of the variables are raised instead, and by no more than the distance between the bounds of the variable,
+because this distance shows the unit in which the variable is measured.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _TINY = torch.finfo(torch.float64).tiny
 
 @dataclass(frozen=True)
 class RelativeResiduals:
-    """Slacks, multipliers and residuals of a point, each divided by its natural size.
+    """The slacks, multipliers and residuals of points, each divided by its natural size.
 
     Attributes:
-        slack_rows: (B, m) slacks of the inequality rows; infinite where a row is absent, negative where it is violated.
-        slack_lower: (B, n) slacks of the lower bounds, with the same meaning.
-        slack_upper: (B, n) slacks of the upper bounds, with the same meaning.
-        multiplier_rows: (B, m) multipliers of the inequality rows; positive where the sign is right.
-        multiplier_bound: (B, n) multipliers of the bounds; the right sign is positive at an upper bound and negative at
+        slack_rows: (B, m) slacks of the inequality rows: infinite for an absent row, negative for a violated row.
+        slack_lower: (B, n) slacks of the lower bounds: infinite for an absent bound, negative for a violated bound.
+        slack_upper: (B, n) slacks of the upper bounds: infinite for an absent bound, negative for a violated bound.
+        multiplier_rows: (B, m) multipliers of the inequality rows. The right sign is positive.
+        multiplier_bound: (B, n) multipliers of the bounds. The right sign is positive at an upper bound and negative at
             a lower bound.
         equality: (B, p) residuals of the equalities.
         stationarity: (B, n) residuals of the gradient of the Lagrangian, multipliers of the bounds included.
@@ -53,20 +54,21 @@ class RelativeResiduals:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The part of the natural sizes that depends on the data alone, computed once for data that comes with many costs.
+    """The parts of the natural sizes that depend on the data but neither on the costs nor on a point.
 
     Attributes:
         abs_A: (B or 1, p, n) absolute values of A.
         abs_G: (B or 1, m, n) absolute values of G.
-        norms_A: (B or 1, p) lengths of the rows of A, 1 where a row is empty.
-        norms_G: (B or 1, m) lengths of the rows of G, 1 where a row is empty.
-        abs_b: (B or 1, p) absolute values of b, at least the smallest positive float64.
-        abs_h: (B or 1, m) absolute values of h, at least the smallest positive float64, which stands for infinity too.
-        abs_lb: (B or 1, n) absolute values of lb, 0 where infinite.
-        abs_ub: (B or 1, n) absolute values of ub, 0 where infinite.
-        width: (B or 1, n) distances between the bounds, at least the smallest positive float64.
-        pinned: (B or 1, n) bool, True where the bounds coincide; None where it is known that none do.
-        limit: (B or 1, 1) the least size that bounds and rows suggest for a decision, infinite where they suggest none.
+        norms_A: (B or 1, p) lengths of the rows of A, 1 for an empty row.
+        norms_G: (B or 1, m) lengths of the rows of G, 1 for an empty row.
+        abs_b: (B or 1, p) absolute values of b, raised to the smallest normal float64.
+        abs_h: (B or 1, m) absolute values of h, 0 for infinity, raised to the smallest normal float64.
+        abs_lb: (B or 1, n) absolute values of lb, 0 for infinity.
+        abs_ub: (B or 1, n) absolute values of ub, 0 for infinity.
+        width: (B or 1, n) distances between the bounds, raised to the smallest normal float64.
+        pinned: (B or 1, n) bool, True for a variable whose bounds coincide; None if no bounds coincide.
+        limit: (B or 1, 1) the smallest non-zero distance of a bound or a row from the origin; infinite if all are zero
+            or absent.
         top: (B or 1, 1) the largest diagonal entry of H.
         root: (B or 1, n) square roots of the diagonal of H.
         root_top: (B or 1, 1) the largest entry of ``root``.
@@ -89,7 +91,7 @@ class Sizes:
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> Sizes:
-        """Compute the sizes of these programs."""
+        """Compute the sizes of programs."""
         norms_A, norms_G = (positive_size(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
         limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
         least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
@@ -110,7 +112,7 @@ class Sizes:
 
     @classmethod
     def cached(cls, qp: QuadraticProgram) -> Sizes:
-        """The sizes of these programs, computed once and stored in the program object."""
+        """Return the sizes of programs, which are computed once and stored in the object ``qp``."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
             kept["sizes"] = cls.of(qp)
@@ -118,11 +120,12 @@ class Sizes:
         return sizes
 
     def with_curvature(self, H: Matrix) -> Sizes:
-        """The sizes for the same constraints and another curvature H (B or 1, n, n)."""
+        """Return a copy with the sizes of another curvature H (B or 1, n, n)."""
         return replace(self, **_curvature_size(H))
 
 
 def _curvature_size(H: Matrix) -> dict[str, Tensor]:
+    """Compute the fields of ``Sizes`` that depend on the curvature H (B or 1, n, n)."""
     diagonal = H.diagonal(dim1=1, dim2=2)
     root = diagonal.clamp(min=0).sqrt()
     return {"top": diagonal.amax(1, keepdim=True), "root": root, "root_top": root.amax(1, keepdim=True)}
@@ -130,7 +133,7 @@ def _curvature_size(H: Matrix) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class PointSizes:
-    """The units at the points of a batch, from which the natural sizes and the KKT residual are computed.
+    """The sizes at the points of a batch, from which the natural sizes and the KKT residual are computed.
 
     Attributes:
         abs_x: (B, n) absolute values of the decision x.
@@ -138,10 +141,10 @@ class PointSizes:
         abs_hx: (B, n) absolute values of Hx.
         gradient: (B, n) residual of the gradient of the Lagrangian, multipliers of the bounds included.
         cost: (B, 1) the largest entry of ``abs_c``.
-        size: (B, 1) the largest entry of ``abs_x``, or a tiny fraction (FLOOR) of the size that the data suggests.
-        least: (B, 1) that tiny fraction times the largest diagonal entry of H: the smallest dual unit.
-        curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. Where
-            these terms cancel, Hx itself is only rounding and no measure of its error.
+        size: (B, 1) the larger one of two numbers: the largest entry of ``abs_x``, and FLOOR times ``least_size``.
+        least: (B, 1) FLOOR times ``least_size`` times the largest diagonal entry of H: the smallest dual unit.
+        curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
+            these terms cancel each other, Hx itself is only rounding and says nothing about its error.
     """
 
     abs_x: Tensor
@@ -155,7 +158,15 @@ class PointSizes:
 
     @classmethod
     def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: OptimalityResiduals, sizes: Sizes) -> PointSizes:
-        """The units at points x (B, n) with multipliers ``duals`` and residuals ``left``."""
+        """Compute the sizes at points.
+
+        Args:
+            qp: the programs.
+            x: (B, n) the points.
+            duals: the multipliers of the points.
+            left: the residuals at the points.
+            sizes: the sizes of the data.
+        """
         abs_x, abs_c = x.abs(), qp.c.abs()
         cost = abs_c.amax(-1, keepdim=True)
         floor = FLOOR * least_size(cost, sizes)
@@ -181,7 +192,7 @@ def divide_by_natural_sizes(
         duals: the multipliers of the points.
         left: the residuals at the points.
         sizes: the sizes of the data.
-        units: the units at the points.
+        units: the sizes at the points.
     """
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
@@ -207,24 +218,25 @@ def divide_by_natural_sizes(
 
 
 def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
-    """The natural sizes of the entries of decisions. Shape (B, n).
+    """Compute the natural sizes of the entries of decisions. Shape (B, n).
 
-    An entry that is zero, or nearly, has the size of a fraction of the largest one, or of the distance between its
-    bounds where that is smaller. Without this floor, rounding would be compared with rounding.
+    The size of an entry is its absolute value. A smaller value is raised to SHARE_OF_SIZE times the largest entry, or
+    to the distance between its bounds if this is smaller. Otherwise an entry close to zero, which is rounding, would be
+    compared with rounding.
 
     Args:
         abs_x: (B, n) absolute values of the decisions.
-        largest: (B, 1) the largest entry of each decision, and at least a fraction of what its data suggests.
+        largest: (B, 1) the largest entry of each decision, raised as in ``PointSizes.size``.
         sizes: the sizes of the data.
     """
     return torch.maximum(abs_x, torch.minimum(SHARE_OF_SIZE * largest, sizes.width))
 
 
 def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
-    """The natural sizes of the entries of points x (B, n) of integer programs. Shape (B, n).
+    """Compute the natural sizes of the entries of points x (B, n) of integer programs. Shape (B, n).
 
-    An integer has no rounding error: its size is its absolute value, and says nothing about the
-    continuous variables. Their sizes are those of a continuous program.
+    The size of an integer is its absolute value, because an integer has no rounding error. The sizes of continuous
+    variables are those of ``decision_sizes``, where integers do not count as the largest entry.
     """
     assert qp.integer is not None
     abs_x, sizes = x.abs(), Sizes.cached(qp)
@@ -234,12 +246,16 @@ def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
 
 
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
-    """The smallest size that the data of a sample suggests for its decision; 1 where it suggests none. Shape (B, 1).
+    """Compute the smallest size that the data of each sample suggests for its decision. Shape (B, 1).
 
-    The size is the smallest non-zero number among three: the largest ``cost`` (B, 1) divided by the curvature, the
-    bounds, and the distances of the rows from the origin. By taking the smallest, a bound of 1e15 that is never active
-    does not set the unit of a decision of size 1. The size matters only for decisions near zero, where rounding would
-    otherwise be compared with rounding.
+    The size is the smallest non-zero number among the largest cost divided by the curvature, the bounds, and the
+    distances of the rows from the origin; 1 if all of them are zero or infinite. Because the smallest number counts, a
+    bound of 1e15 that is never active does not set the unit of a decision of size 1. The size matters only for
+    decisions near zero.
+
+    Args:
+        cost: (B, 1) the largest absolute cost of each sample.
+        sizes: the sizes of the data.
     """
     by_curvature = cost / sizes.top  # infinite or NaN without curvature, negative for a negative diagonal
     least = torch.minimum(torch.where(by_curvature > 0, by_curvature, torch.inf), sizes.limit)
@@ -247,21 +263,21 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
 
 
 def is_naturally_zero(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
-    """Whether the projection g (B, n) of e is no larger than the rounding error of H⁻¹e. Shape (B,), bool."""
+    """Return whether the projection g (B, n) of e (B, n) is only a rounding error of H⁻¹e. Shape (B,), bool."""
     rescaled = e.abs().amax(1) / positive_size(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 
 
 def positive_size(value: Tensor) -> Tensor:
-    """The value where it is positive, and 1 elsewhere, so that it can be a divisor."""
+    """Replace values that are not positive by 1, so that the result can be a divisor."""
     return torch.where(value > 0, value, 1.0)
 
 
 def finite_size(value: Tensor) -> Tensor:
-    """The absolute value, or 0 where the value is infinite, because an absent limit has no size."""
+    """Return absolute values, with 0 for infinite values, because an absent limit has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
 
 
 def _nonzero_size(scale: Tensor) -> Tensor:
-    """The scale, but at least the smallest positive float64. Where it is zero, the quantity to divide is zero too."""
+    """Raise a scale to the smallest normal float64. A quantity whose scale is zero is zero too."""
     return scale.clamp(min=_TINY)

@@ -1,4 +1,4 @@
-"""Statuses that follow from the data of a sample alone, before any solver runs."""
+"""The screen before any solver runs: statuses that follow from the data of a sample alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 def screen_programs(qp: QuadraticProgram) -> Tensor:
-    """NOT_FINITE or INFEASIBLE where the data alone shows it, SOLVED elsewhere. Shape (B,), int8.
+    """Find the samples whose data alone shows that they have no solution.
 
-    Only h and the bounds may be infinite, and only with the sign that makes the constraint absent. A number whose
-    absolute value exceeds LARGEST counts as not finite, because its products overflow.
+    A sample is NOT_FINITE if h or a bound is NaN, or if any other number is NaN or exceeds LARGEST in absolute value. A
+    sample is INFEASIBLE if a lower bound exceeds the upper bound, or if a limit is infinite with the sign that no point
+    satisfies.
+
+    Returns:
+        (B,) int8 codes: NOT_FINITE, INFEASIBLE, or SOLVED for all other samples.
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):
@@ -32,15 +36,20 @@ def screen_programs(qp: QuadraticProgram) -> Tensor:
 
 
 def screen_out_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """Replace non-finite entries of failed samples by zeros, so that they do not spread to other samples."""
+    """Replace non-finite entries of failed samples by zeros, so that NaN does not spread to other samples.
 
-    def clean(value: Any, infinite: bool) -> Any:
+    Args:
+        qp: the programs.
+        failed: (B,) bool, the failed samples.
+    """
+
+    def screened(value: Any, infinite: bool) -> Any:
         if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
             return value
         nonfinite = value.isnan() if infinite else ~value.isfinite()
         where = failed.view(-1, *[1] * (value.dim() - 1))
         return torch.where(where & nonfinite, torch.zeros_like(value), value) if bool(nonfinite.any()) else value
 
-    data: dict[str, Any] = {name: clean(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
-    data |= {name: clean(getattr(qp, name), True) for name in ("h", "lb", "ub")}
+    data: dict[str, Any] = {name: screened(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
+    data |= {name: screened(getattr(qp, name), True) for name in ("h", "lb", "ub")}
     return replace(qp, **data)

@@ -1,8 +1,7 @@
-"""The tolerances of the definition of "solved". Torch, numba and Triton code all read them here.
+"""The tolerances of the definition of "solved", for torch, numba and Triton code.
 
-Unless stated otherwise, each is relative to the natural size of the quantity that it is compared with
-(``pear.optimality.natural_sizes``). Settings of a single method, such as its number of refinements, are defined beside
-that method.
+Unless stated otherwise, a tolerance is relative to the natural size (``pear.optimality.natural_sizes``) of the quantity
+that is compared with it. Settings of a single method, such as a number of refinements, are defined beside that method.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ OPTIMAL = 1e-9
 """Largest KKT residual of a sample with the status SOLVED, for every solver, dense, sparse and on a GPU."""
 
 FEASIBLE = 1e-12
-"""Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
+"""Largest violation of a constraint, and largest residual of stationarity, at a solved point."""
 
 SIGN = 1e-12
-"""A multiplier that is negative by more than this has the wrong sign."""
+"""A multiplier that is negative by more than this amount has the wrong sign."""
 
 SHARP = 1e-13
 """Target of refinement: the rounding error of the terms that a residual is computed from."""
@@ -26,7 +25,7 @@ WEAK = 1e-9
 """Multiplier up to which an active constraint is weakly active."""
 
 ROUNDOFF = 1e-12
-"""A rate, slack or multiplier below this is rounding, and counts as zero."""
+"""A rate, slack or multiplier below this value is rounding, and counts as zero."""
 
 INTEGRAL = 1e-6
 """Absolute distance from an integer up to which the value of an integer variable is rounded to it."""
@@ -47,14 +46,14 @@ DESCENT = 1e-9
 """A decrease of the objective by less than this along a unit direction counts as none."""
 
 PROVEN = 1.1 * FEASIBLE
-"""A sample is infeasible where its certificate shows a gap of more than this fraction of its terms. The value is just
-above FEASIBLE, so that no sample with a point that counts as feasible is called infeasible."""
+"""A certificate proves infeasibility if its gap exceeds this fraction of its terms. The value is just above FEASIBLE,
+so that no sample is called infeasible if some point counts as feasible."""
 
 LARGEST = 1e150
-"""Absolute size beyond which a number counts as infinite, because its square may overflow."""
+"""Absolute value above which a number counts as infinite, because products of such numbers may overflow."""
 
 PROJECTED = 1e-10
-"""Largest last correction of a refined projection that has converged. Otherwise an SVD decides the rank."""
+"""Largest relative residual, or last correction, of a refined projection that counts as converged."""
 
 NEGLIGIBLE = 1e-12
 """A projection smaller than this fraction of H⁻¹e is rounding, and is set to zero."""

@@ -1,4 +1,4 @@
-"""``Status``: the outcome of one sample."""
+"""``Status``, the outcome of one sample, and questions about tensors of statuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Status(IntEnum):
-    """The outcome of one sample. ``sentence`` explains it and says what to do."""
+    """The outcome of one sample. Its property ``sentence`` explains the outcome and gives advice."""
 
     SOLVED = 0
     INACCURATE = 1
@@ -24,7 +24,7 @@ class Status(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """An explanation of the status, with advice."""
+        """A sentence that explains the status and says what to do."""
         return _SENTENCES[self]
 
 
@@ -45,12 +45,15 @@ _SENTENCES = {
 
 
 def has_decision_status(status: Tensor) -> Tensor:
-    """Whether samples (B,) have a decision, proven by optimality conditions or claimed by an oracle; (B,) bool."""
+    """Return whether samples with these statuses (B,) have a decision. Shape (B,), bool.
+
+    A decision is either proven by the optimality conditions or claimed by an oracle.
+    """
     return (status == Status.SOLVED) | (status == Status.CLAIMED)
 
 
 def solved_status(x: Tensor) -> Tensor:
-    """Return the statuses (B,) of decisions (B, n) that are all solved; NumPy is faster than torch on a CPU."""
+    """Return the status SOLVED for each of the decisions (B, n). Shape (B,), int8. NumPy is faster on a CPU."""
     if not x.is_cpu:
         return torch.zeros(len(x), dtype=torch.int8, device=x.device)
     return torch.from_numpy(np.zeros(x.shape[0], np.int8))

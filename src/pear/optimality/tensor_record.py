@@ -11,26 +11,26 @@ from torch import Tensor
 
 
 class TensorRecord:
-    """Base class of dataclasses whose tensors share their first dimension.
+    """The base class of dataclasses whose tensors share their first dimension.
 
-    Its methods select, overwrite, join and move the rows of all tensors together.
+    Its methods select, overwrite, join and move the rows of all tensors together. Fields may be other records.
     """
 
     def __getitem__(self, index: Any) -> Any:
         return self.map(lambda value: value[index])
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """A copy with every tensor moved or converted as ``torch.Tensor.to`` does."""
+        """Return a copy with every tensor moved or converted as ``torch.Tensor.to`` does."""
         return self.map(lambda value: value.to(*args, **kwargs))
 
     @classmethod
     def cat(cls, parts: Sequence[Any]) -> Any:
-        """One object with the rows of all ``parts``, in their order."""
+        """Join records of plain tensors to one record with the rows of all ``parts``, in their order."""
         columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}  # type: ignore[arg-type]
         return cls(**{name: torch.cat(column) for name, column in columns.items()})
 
     def put(self, index: Tensor, rows: Any) -> None:
-        """Overwrite the rows at ``index`` with those of the object ``rows``, in place."""
+        """Overwrite the rows at ``index`` in place with the rows of another record, ``rows``."""
         for f in fields(self):  # type: ignore[arg-type]
             mine, theirs = getattr(self, f.name), getattr(rows, f.name)
             if isinstance(mine, TensorRecord):
@@ -39,13 +39,13 @@ class TensorRecord:
                 mine[index] = theirs
 
     def tensors(self) -> list[Tensor]:
-        """All tensors, in the order in which ``map`` visits them."""
+        """Return all tensors, in the order of the fields."""
         values = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
         nested = [one.tensors() if isinstance(one, TensorRecord) else [one] for one in values]
         return [one for part in nested for one in part if isinstance(one, Tensor)]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
-        """A copy with ``function`` applied to every tensor."""
+        """Return a copy with ``function`` applied to every tensor."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
         def one(value: Any) -> Any:

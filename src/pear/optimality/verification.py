@@ -1,4 +1,4 @@
-"""Verification of points: every optimality condition is compared with the tolerances of ``pear.optimality.rule``."""
+"""The verification of points: all optimality conditions are compared with the tolerances of ``optimality.rule``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Verification:
         working: the constraints that were held with equality.
         left: the residuals of the optimality conditions at the points.
         sizes: the sizes of the data, by which residuals are divided.
-        units: the units at the points, by which residuals are divided.
+        units: the sizes at the points, by which residuals are divided.
         relative: slacks, multipliers and residuals, each divided by its natural size.
     """
 
@@ -41,10 +41,10 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Margins of rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative where a condition is violated.
+        """The margins of rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative for violated conditions.
 
-        The margin of a held constraint is that of its multiplier, whose sign may be wrong. The margin of any other
-        constraint is that of its slack.
+        The margin of a held constraint is computed from its multiplier, whose sign may be wrong. The margin of any
+        other constraint is computed from its slack.
         """
         s, held = self.relative, self.working
         return (
@@ -62,7 +62,7 @@ class Verification:
 
     @cached_property
     def none_wrong(self) -> Tensor:
-        """Whether no constraint is violated or held with a multiplier of the wrong sign, (B,) bool."""
+        """Whether no constraint is violated or held with a multiplier of the wrong sign. Shape (B,), bool."""
         rows, *bounds = self._margins
         least = torch.minimum(*bounds)
         least = least if self.sizes.pinned is None else least.masked_fill(self.sizes.pinned, 0.0)
@@ -71,7 +71,7 @@ class Verification:
 
     @cached_property
     def unbalanced(self) -> Tensor:
-        """The largest relative residual of stationarity, equalities and held constraints, (B,)."""
+        """The largest relative residual of stationarity, equalities and held constraints. Shape (B,)."""
         s, held = self.relative, self.working
         upper = torch.where(held.upper, s.slack_upper, 0.0)
         lower = held.lower if self.sizes.pinned is None else held.lower | self.sizes.pinned
@@ -82,17 +82,17 @@ class Verification:
 
     @cached_property
     def kkt_residual(self) -> Tensor:
-        """The KKT residual: the largest scaled violation of the optimality conditions, (B,)."""
+        """The KKT residual: the largest scaled violation of the optimality conditions. Shape (B,)."""
         return scaled_kkt_residual(self.qp, self.duals, self.left, self.sizes, self.units)
 
     @cached_property
     def balanced(self) -> Tensor:
-        """Whether every condition holds, relative to its natural size, (B,) bool."""
+        """Whether every condition holds relative to its natural size. Shape (B,), bool."""
         return self.none_wrong & (self.unbalanced <= FEASIBLE)
 
     @cached_property
     def solved(self) -> Tensor:
-        """Whether the point is a solution, (B,) bool.
+        """Whether the point is a solution. Shape (B,), bool.
 
         The KKT residual must be small as well, because a tolerance relative to huge multipliers that cancel each other
         is meaningless.
@@ -108,18 +108,18 @@ def verify(
     left: OptimalityResiduals | None = None,
     sizes: Sizes | None = None,
 ) -> Verification:
-    """Check points x and their multipliers, which were computed with the constraints ``working`` held.
+    """Check points and their multipliers against the optimality conditions.
 
-    No number is copied from a GPU to the host. Where all samples share their constraints, x may have further leading
+    No number is copied from a GPU to the host. If all samples share their constraints, x may have further leading
     dimensions.
 
     Args:
         qp: the programs.
         x: (B, n) the points.
-        duals: their multipliers.
-        working: the constraints that were held with equality.
-        left: the residuals at the points, where they are known already or more accurately than x allows.
-        sizes: the sizes of the data, where they are known already.
+        duals: the multipliers of the points.
+        working: the constraints that were held with equality to compute the points.
+        left: the residuals at the points, known more accurately than x allows, for example; None to compute them.
+        sizes: the sizes of the data; None to compute them.
     """
     left = optimality_residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes

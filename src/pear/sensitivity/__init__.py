@@ -1,1 +1,1 @@
-"""The tangent space at verified solutions: reduced KKT systems, projection, uniqueness."""
+"""The sensitivity of verified solutions: reduced KKT systems, projections, derivatives and uniqueness."""

@@ -1,4 +1,4 @@
-"""Derivatives of a loss L by the cost, matrices, right-hand sides and bounds of a problem, from w = ∂L/∂z."""
+"""Derivatives of a loss L with respect to the data of a problem, from the derivative w = ∂L/∂z by the decisions z."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from pear.sensitivity.uniqueness import require_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 Derivative = Callable[[], Tensor]
-"""A function without arguments that computes one derivative, so that only those that are needed are computed."""
+"""A function without arguments that computes one derivative. Derivatives that nobody needs are never computed."""
 
 
 def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
-    """Make functions that return the derivatives with respect to the cost (B, n) and to Q (B, n, n).
+    """Return functions that compute the derivatives with respect to the cost (B, n) and Q (B, n, n).
 
     Args:
-        p: (B, n) projection P w of the upstream gradient w.
-        z: (B, n) decisions.
+        p: (B, n) the projections P w of the upstream gradients w.
+        z: (B, n) the decisions.
         sign: 1 for minimisation, −1 for maximisation.
     """
-    return [lambda: -sign * p, lambda: -0.5 * sign * (_outer(p, z) + _outer(z, p))]
+    return [lambda: -sign * p, lambda: -0.5 * sign * (_derivative_products(p, z) + _derivative_products(z, p))]
 
 
 class DecisionPoint(NamedTuple):
-    """Solutions of a batch of programs, with their multipliers and tight constraints.
+    """The decisions of a batch of programs, with their multipliers and tight constraints.
 
     Attributes:
         qp: the programs.
-        x: (B, n) decisions.
+        x: (B, n) the decisions.
         duals: the multipliers.
-        active: the constraints that are tight.
+        active: the tight constraints.
     """
 
     qp: QuadraticProgram
@@ -48,12 +48,15 @@ class DecisionPoint(NamedTuple):
 
 
 def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Make functions that return the derivatives in the cost, Q, A, b, G, h, lb and ub, one row per sample.
+    """Return functions that compute the derivatives with respect to the cost, Q, A, b, G, h, lb and ub, in this order.
 
     Args:
-        solved: the verified solutions.
-        w: (B, n) upstream gradient.
+        solved: the verified solutions. The derivatives of failed samples are zero.
+        w: (B, n) upstream gradients.
         sign: 1 for minimisation, −1 for maximisation.
+
+    Returns:
+        Eight functions. Each derivative has one row per sample.
 
     Raises:
         NotUniqueError: a decision is not unique.
@@ -67,19 +70,19 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
 
 
 def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Make the functions of ``all_derivatives`` for a loss of variables that are unique, if others need not be.
+    """Return the functions of ``all_derivatives`` for a loss that depends on the unique part of the decisions only.
 
-    Some variables may move at no cost, such as the slacks of a scenario without weight. They have no derivative. The
-    other variables have one if w is zero along all directions that cost nothing: ``[H Jᵀ; J 0][p; q] = [w; 0]`` then
-    has a solution. Whether it has one is checked.
+    A variable that can move at no cost, such as a slack of a scenario without weight, has no derivative. The loss
+    nevertheless has derivatives if w is zero along all directions that cost nothing. In this case, which is checked,
+    the system ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution, from which the derivatives follow.
 
     Args:
-        solved: the verified solutions.
-        w: (B, n) upstream gradient, zero for the variables that need not be unique.
+        solved: the verified solutions. The derivatives of failed samples are zero.
+        w: (B, n) upstream gradients, zero for variables that can move at no cost.
         sign: 1 for minimisation, −1 for maximisation.
 
     Raises:
-        NotUniqueError: the system has no solution: w reaches variables that are not unique.
+        NotUniqueError: the system has no solution, because w is not zero for a variable that is not unique.
     """
     qp, keep = solved.qp, solved.solved[:, None]
     w = torch.where(keep, w, torch.zeros_like(w))
@@ -105,14 +108,14 @@ def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list
 def derivatives_at(
     point: DecisionPoint, w: Tensor, p: Tensor, q_eq: Tensor, q_in: Tensor, sign: int
 ) -> list[Derivative]:
-    """The same functions from the solution ``[H Jᵀ; J 0][p; q] = [w; 0]`` of the reduced systems.
+    """Return the functions of ``all_derivatives``, given a solution of ``[H Jᵀ; J 0][p; q] = [w; 0]``.
 
     Args:
-        point: the solutions.
-        w: (B, n) upstream gradient.
-        p: (B, n) the projection P w.
-        q_eq: (B, p) the multipliers of the equalities in the reduced systems.
-        q_in: (B, m) those of the inequalities, zero where they are not tight.
+        point: the decisions.
+        w: (B, n) upstream gradients.
+        p: (B, n) the projections P w.
+        q_eq: (B, p) the entries of q for the equalities.
+        q_in: (B, m) the entries of q for the inequalities, zero for inequalities that are not tight.
         sign: 1 for minimisation, −1 for maximisation.
     """
     qp, z, duals, active = point
@@ -121,19 +124,22 @@ def derivatives_at(
         slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
         return torch.where(where, slope, torch.zeros_like(slope))
 
-    # where both bounds of a variable coincide, its multiplier decides which of them it follows
+    # if both bounds of a variable coincide, the sign of the multiplier decides which bound the variable follows
     pinned = qp.lb == qp.ub
     upper = active.upper | (active.lower & pinned & (duals.bound > 0))
     return [
         *objective_derivatives(p, z, sign),
-        lambda: -(_outer(duals.equality, p) + _outer(q_eq, z)),
+        lambda: -(_derivative_products(duals.equality, p) + _derivative_products(q_eq, z)),
         lambda: q_eq,
-        lambda: -(_outer(torch.where(active.rows, duals.inequality, 0.0), p) + _outer(q_in, z)),
+        lambda: (
+            -(_derivative_products(torch.where(active.rows, duals.inequality, 0.0), p) + _derivative_products(q_in, z))
+        ),
         lambda: q_in,
         lambda: at_bound(active.lower & ~upper),
         lambda: at_bound(upper),
     ]
 
 
-def _outer(a: Tensor, c: Tensor) -> Tensor:
+def _derivative_products(a: Tensor, c: Tensor) -> Tensor:
+    """Compute the outer products of the rows of a (B, r) and c (B, n). Shape (B, r, n)."""
     return a[:, :, None] * c[:, None, :]

@@ -1,10 +1,10 @@
 """Refinement with exact residuals, for systems whose terms cancel beyond the accuracy of float64.
 
-Nearly parallel rows can have multipliers of 1e9 that cancel each other. The rounding of these terms in float64 is then
-larger than the allowed residual. Each round of the refinement therefore computes the residual of a reduced KKT system
-exactly, solves the system for a correction in float64, and adds the correction to a point that is stored as the sum of
-two vectors. Each round gains as many digits as the factorisation has, so that a few rounds are enough even where rows
-are parallel to 1e-10.
+Nearly parallel rows can have multipliers of 1e9 whose terms cancel each other. The rounding errors of these terms in
+float64 then exceed the largest allowed residual. Each round of the refinement therefore computes the residual of a
+reduced KKT system exactly, solves the system for a correction in float64, and adds the correction to a point that is
+stored as the sum of two vectors. Each round gains as many digits as the factorisation has, so that a few rounds suffice
+even if rows are parallel up to 1e-10.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SPLITTER = 2.0**27 + 1.0  # splits the 53 bits of a float64 into two halves
 
 
 @dataclass
-class DoubleDouble:
-    """A vector stored as the unevaluated sum ``high + low``, with about twice the digits of float64.
+class RefinementVector:
+    """A vector of about twice the digits of float64, stored as the sum ``high + low`` of two float64 vectors.
 
     Attributes:
         high: (k,) the vector rounded to float64.
@@ -58,15 +58,15 @@ class DoubleDouble:
 class RefinementSystem:
     """The reduced KKT system of one dense program on the CPU, with exact residuals and float64 corrections.
 
-    The batched systems decide the rank of the active rows in the units of the data. That decision is unreliable in
-    float64 where the units of variables differ by a factor of 1e6, or rows are parallel to 1e-10. Here the rows and
-    columns of
+    ``DenseReducedSystems`` decides the rank of the active rows in the units of the data. In float64 this decision is
+    unreliable if the units of variables differ by a factor of 1e6, or if rows are parallel up to 1e-10. Therefore this
+    class scales the rows and columns of
 
         [ H_FF  J_Fᵀ ]
         [ J_F    0   ]
 
-    are scaled until the largest entry of each is about 1. Singular values at the level of rounding then count as zero.
-    If the rank is still wrong, the exact residuals do not converge, which the refinement notices.
+    until the largest entry of each is about 1, and counts singular values at the level of rounding as zero. If the rank
+    is still wrong, the exact residuals do not converge, which the refinement notices.
 
     Args:
         qp: a batch of one program.
@@ -86,18 +86,18 @@ class RefinementSystem:
         self._free, held = (~active.fixed)[0].numpy(), active.rows[0].numpy()
         self._held = np.concatenate([np.ones(qp.p, np.bool_), held])
         H, J = data["H"][np.ix_(self._free, self._free)], self._rows[self._held][:, self._free]
-        self._column, self._row = _scaling_factors(H, J)
+        self._column, self._row = _refinement_scaling(H, J)
         self._H = self._column[:, None] * H * self._column
         U, S, Vh = np.linalg.svd(self._row[:, None] * J * self._column)
-        rank = int(_are_nonzero(S, len(H) + len(J)).sum())
+        rank = int(_exceeds_exact_rounding(S, len(H) + len(J)).sum())
         self._U, self._S, self._V, Z = U[:, :rank], S[:rank], Vh[:rank].T, Vh[rank:].T
         values, vectors = np.linalg.eigh(Z.T @ self._H @ Z)
-        curved = _are_nonzero(values, len(H) + len(J))
+        curved = _exceeds_exact_rounding(values, len(H) + len(J))
         self.is_curved = bool(curved.all())
         self._along, self._curvature = Z @ vectors[:, curved], values[curved]
 
-    def refine(self, x: DoubleDouble, y: DoubleDouble) -> OptimalityResiduals:
-        """Correct a point and its multipliers in place, until a round no longer halves the correction.
+    def refine(self, x: RefinementVector, y: RefinementVector) -> OptimalityResiduals:
+        """Correct a point and its multipliers in place, until the correction of a round is not half of the last one.
 
         Args:
             x: (n,) the point.
@@ -113,7 +113,7 @@ class RefinementSystem:
             sizes = np.array([np.abs(part).max(initial=0.0) for part in np.split(change, [n])])
             first = np.where(sizes > 0, sizes, 1.0) if first is None else first
             size = float((sizes / first).max())  # relative to the first correction, because x may go to zero
-            if not size < 0.5 * smallest:  # also true where size is NaN
+            if not size < 0.5 * smallest:  # also true if size is NaN
                 break
             smallest = size
             x.add(change[:n])
@@ -121,10 +121,10 @@ class RefinementSystem:
             left = self._exact_residuals(x, y)
         return left
 
-    def _exact_residuals(self, x: DoubleDouble, y: DoubleDouble) -> OptimalityResiduals:
-        """The residuals of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
+    def _exact_residuals(self, x: RefinementVector, y: RefinementVector) -> OptimalityResiduals:
+        """Compute the residuals of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
         data = self._data
-        both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
+        both = RefinementVector(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
         absent = np.isinf(data["h"])
         rows = _exact_affine(self._rows, x, np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])]))
         values = (
@@ -138,9 +138,9 @@ class RefinementSystem:
         return OptimalityResiduals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
     def _solve(self, left: OptimalityResiduals) -> Array:
-        """Solve for the correction (n + p + m,) of x and of the multipliers that removes the residuals to first order.
+        """Compute the correction (n + p + m,) of x and the multipliers that removes the residuals ``left``.
 
-        Where the correction is not unique, it has the least norm in the scaled units.
+        If several corrections do, the one of least norm in the scaled units is returned.
         """
         slope = self._column * -left.gradient[0].numpy()[self._free]
         rest = self._row * torch.cat([-left.equality, left.rows], 1)[0].numpy()[self._held]
@@ -159,11 +159,11 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
         qp: a batch of one dense program on the CPU.
         x: (1, n) a point near the solution.
         duals: the multipliers of the point.
-        working: the constraints to hold.
+        working: the constraints to hold with equality.
     """
     held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
-    point = DoubleDouble(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
-    y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
+    point = RefinementVector(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
+    y = RefinementVector(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
     left = RefinementSystem(qp, working).refine(point, y)
     equality, inequality = torch.from_numpy(y.high.copy())[None].split([qp.p, qp.m], 1)
     refined = Duals(equality, inequality, torch.where(working.fixed, -left.gradient, 0.0))
@@ -175,36 +175,37 @@ def refine_projection(
 ) -> tuple[Tensor, Tensor, Tensor, bool]:
     """Refine the projection P e of one sample.
 
-    The projection solves the program with cost −e and the active constraints of ``qp``, all with right-hand side zero.
+    P e is the solution of the program with cost −e whose constraints are the active constraints of ``qp``, with
+    right-hand sides of zero.
 
     Args:
         qp: a batch of one dense program on the CPU.
         active: the constraints that define the tangent space.
         e: (1, n) the vector to project.
         x: (1, n) an approximation of P e.
-        v_eq: (1, p) its multipliers of the equalities.
-        v_in: (1, m) its multipliers of the inequalities.
+        v_eq: (1, p) the multipliers of the equalities at x.
+        v_in: (1, m) the multipliers of the inequalities at x.
 
     Returns:
-        P e (1, n), its multipliers (1, p) and (1, m), and whether the objective is curved along every tangent
+        P e (1, n), the multipliers (1, p) and (1, m), and whether the objective is curved along every tangent
         direction.
     """
     zero: dict[str, Any] = {name: torch.zeros_like(getattr(qp, name)) for name in ("b", "h")}
     lb, ub = torch.full_like(qp.lb, -torch.inf), torch.full_like(qp.ub, torch.inf)
     system = RefinementSystem(replace(qp, c=-e, **zero, lb=lb, ub=ub), active)
-    g, v = (DoubleDouble(value[0].numpy().copy()) for value in (x, torch.cat([v_eq, v_in], 1)))
+    g, v = (RefinementVector(value[0].numpy().copy()) for value in (x, torch.cat([v_eq, v_in], 1)))
     system.refine(g, v)
     refined_eq, refined_in = torch.from_numpy(v.high)[None].split([qp.p, qp.m], 1)
     return torch.from_numpy(g.high)[None], refined_eq, refined_in, system.is_curved
 
 
-def _are_nonzero(values: Array, size: int) -> Array:
-    """Which singular values or eigenvalues exceed the rounding error of a sum of ``size`` terms. Same shape, bool."""
+def _exceeds_exact_rounding(values: Array, size: int) -> Array:
+    """Return which singular values or eigenvalues exceed the rounding error of a sum of ``size`` terms, as a mask."""
     return np.asarray(values > np.finfo(np.float64).eps * size * np.abs(values).max(initial=0.0))
 
 
-def _scaling_factors(H: Array, J: Array) -> tuple[Array, Array]:
-    """Scaling factors, powers of two, for columns and rows that bring the largest entry of each near 1.
+def _refinement_scaling(H: Array, J: Array) -> tuple[Array, Array]:
+    """Compute powers of two that scale the largest entry of each column and row of ``[H Jᵀ; J 0]`` to about 1.
 
     Args:
         H: (f, f) curvature.
@@ -222,29 +223,33 @@ def _scaling_factors(H: Array, J: Array) -> tuple[Array, Array]:
     return powers[:f], powers[f:]
 
 
-def _exact_affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
-    """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,).
+def _exact_affine(matrix: Array, x: RefinementVector, *constants: Array) -> Array:
+    """Compute ``matrix @ x`` plus the constants, with a single rounding error in each entry. Shape (r,).
 
     Args:
-        matrix: (r, k).
-        x: (k,).
+        matrix: (r, k) coefficients.
+        x: (k,) the vector.
         *constants: vectors (r,) to add.
     """
-    terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
+    terms = [
+        *_exact_products(matrix, x.high),
+        matrix * x.low,
+        *(constant[:, None] for constant in constants),
+    ]
     return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
 
 
-def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
-    """The products ``matrix[i, j] * x[j]`` in float64, and the exact rounding error of each. Shapes (r, k)."""
+def _exact_products(matrix: Array, x: Array) -> tuple[Array, Array]:
+    """Compute the products ``matrix[i, j] * x[j]`` in float64, and their exact rounding errors. Shapes (r, k)."""
     product = matrix * x
-    a_high, a_low = _split_digits(matrix)
-    b_high, b_low = _split_digits(x)
+    a_high, a_low = _exact_halves(matrix)
+    b_high, b_low = _exact_halves(x)
     lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
     return product, lost
 
 
-def _split_digits(value: Array) -> tuple[Array, Array]:
-    """Split numbers into a high and a low half of their digits, so that products of halves are exact in float64."""
+def _exact_halves(value: Array) -> tuple[Array, Array]:
+    """Split numbers into two summands with half of their digits each, so that products of summands are exact."""
     scaled = _SPLITTER * value
     high = scaled - (scaled - value)
     return high, value - high

@@ -15,7 +15,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import positive_size
 from pear.problem.matrix import matrix_row_squares
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.curvature_sign import curvature_pattern, has_singular_curvature
+from pear.sensitivity.convexity import convexity_pattern, lacks_strict_convexity
 from pear.sensitivity.kept_by_sets import keep_by_sets
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
-    """Compute H⁻¹ e. Shape (B, n).
+    """Compute H⁻¹e. Shape (B, n).
 
     Args:
-        qp: the programs, with a positive definite H. Where H is diagonal, e is divided by the diagonal.
+        qp: programs with a positive definite H.
         e: (B, n) vectors.
     """
     if qp.diagonal:
         return e / qp.H.diagonal(dim1=1, dim2=2)
     if qp.is_sparse:
         factor: Saddle = qp.prepare_once(
-            "inverse", lambda qp: curvature_pattern(qp.H.csr).factor(np.zeros(qp.n), np.zeros(0))
+            "inverse", lambda qp: convexity_pattern(qp.H.csr).factor(np.zeros(qp.n), np.zeros(0))
         )
         rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
         return torch.from_numpy(np.stack(rows)) if rows else e
@@ -41,10 +41,10 @@ def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
 
 
 def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
-    """Compute H⁻¹ e, or ``(H + ρJᵀJ)⁻¹ e`` where H is singular, with the active constraints J. Shape (B, n).
+    """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where J are the active constraints. Shape (B, n).
 
-    The rows are scaled to length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The
-    matrix is definite where the decision is unique.
+    Rows of J have length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The matrix
+    H + ρJᵀJ is definite if the decision is unique.
 
     Args:
         qp: the programs.
@@ -53,7 +53,7 @@ def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: 
     """
     if not (qp.is_sparse or qp.diagonal):
         return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
-    flat = has_singular_curvature(qp).expand(len(e))
+    flat = lacks_strict_convexity(qp).expand(len(e))
     if not bool(flat.any()):
         return apply_inverse_curvature(qp, e)
     if not qp.is_sparse:
@@ -62,12 +62,12 @@ def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: 
     if len(rest):
         solved[rest] = apply_inverse_curvature(qp[rest], e[rest])
     singular = flat.nonzero()[:, 0]
-    solved[singular] = _apply_sparse_inverse_on_rows(qp[singular], active[singular], e[singular])
+    solved[singular] = _apply_sparse_inverse_curvature(qp[singular], active[singular], e[singular])
     return solved
 
 
-def _apply_sparse_inverse_on_rows(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
-    """Solve ``(H + ρJᵀJ) x = e`` for sparse programs, (B, n), by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``."""
+def _apply_sparse_inverse_curvature(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
+    """Solve ``(H + ρJᵀJ) x = e`` for x (B, n) in sparse programs, by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``."""
     from scipy import sparse
     from scipy.sparse.linalg import SuperLU, splu
 

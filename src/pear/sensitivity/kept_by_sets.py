@@ -1,8 +1,8 @@
-"""Results that depend on the matrices of a sparse program and on sets of its constraints, kept between calls.
+"""Results for sets of constraints of sparse programs, such as factorisations, kept between calls.
 
-In training, the same samples return in every epoch, and at most of their decisions the same constraints are active as
-before. What was computed for these constraints, such as a factorisation, is then used again. Keys are the exact bytes
-of the sets, so that a stored result equals what would be computed anew.
+In training, the same samples return in every epoch, and most of their decisions have the same active constraints as
+before. The results for these constraints are then used again. The keys of the results are the exact bytes of the sets,
+so that a kept result equals a result that is computed again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROOM = 2**29  # bytes, for each plan and each kind of result
 
 
 class _Kept(NamedTuple):
-    """A result, and the curvature it was computed with."""
+    """A result, and the curvature H for which it was computed."""
 
     H: Any
     value: Any
@@ -35,14 +35,14 @@ def keep_by_sets(
     compute: Callable[[], Value],
     size: Callable[[Value], int],
 ) -> Value:
-    """Return what was computed before for the same matrices and sets, or compute it.
+    """Return the result for these matrices and sets, and compute it if it is not kept from an earlier call.
 
     Args:
-        qp: sparse programs, whose plan keeps the results; all samples share their matrices.
+        qp: sparse programs that share their matrices. Their plan keeps the results.
         name: the kind of result.
-        sets: the sets of constraints that the result depends on.
+        sets: the sets of constraints that the result depends on, as masks.
         compute: computes the result.
-        size: the bytes that a result takes.
+        size: returns the number of bytes of a result.
     """
     cache: BoundedCache[_Kept] = qp.prepare_once(f"{name} by sets", lambda _: BoundedCache(_ROOM))
     key = np.packbits(np.concatenate(sets)).tobytes()

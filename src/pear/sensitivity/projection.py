@@ -1,4 +1,4 @@
-"""The gradient of regret: the projection of the cost error ĉ − c, with an optional normal component."""
+"""The gradient of regret: the projection of the cost error ĉ − c onto the tangent space, with a normal component."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from pear.solvers.normal_component import add_normal_component
 
 
 def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
-    """g = P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints, (B, n).
+    """Compute P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints J.
 
-    The matrix ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed. Rows of failed samples are zero.
+    The matrix ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed.
 
     Args:
         solution: the verified solutions.
         e: (B, n) vectors to project.
+
+    Returns:
+        (B, n), zero for failed samples.
 
     Raises:
         NotUniqueError: the objective has no curvature along some tangent direction.
@@ -32,8 +35,8 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
 def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
     """Project e, and test whether the objective is curved along every tangent direction.
 
-    The solver's own projector is used where there is one and its refinement converges. Elsewhere the reduced systems
-    are used, which decide the rank.
+    The solver's projector is used for the samples at which its refinement converges. All other samples use the reduced
+    systems, which decide the rank.
 
     Args:
         solution: the verified solutions.
@@ -55,15 +58,18 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
 
 
 def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
-    """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g, (B, n). Where n = 0, the result is g.
+    """Add the normal component n = H⁻¹e − g to a projection: g + β (‖g‖/‖n‖) n, or g if n = 0.
 
-    Where H is singular, the definite matrix ``H + ρJᵀJ`` takes its place, which has the same projection P.
+    If H is singular, H is replaced by the definite matrix ``H + ρJᵀJ``, which has the same projection P.
 
     Args:
-        solution: the verified solutions; those that are used are unique.
-        e: (B, n) error of the objective's gradient.
-        g: (B, n) projection of e.
+        solution: the verified solutions, whose decisions are unique.
+        e: (B, n) errors of the gradient of the objective.
+        g: (B, n) projections of e.
         strength: β ≥ 0.
+
+    Returns:
+        (B, n).
     """
     if strength == 0:
         return g

@@ -1,4 +1,4 @@
-"""Verified solutions of a batch, with the factorised systems that the gradient needs."""
+"""Verified solutions of a batch, with the factorised systems that gradients need."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from pear.solvers.candidate import CandidateProjector, Start
 
 @dataclass
 class VerifiedSolutions:
-    """Solutions of a batch of programs that passed the verification, and the status of samples that did not.
+    """The solutions of the samples that passed the verification, and the status of the samples that failed.
 
     Attributes:
-        qp: the programs, including those that failed.
-        x: (B, n) decisions, zero where the sample failed.
+        qp: the programs of all samples.
+        x: (B, n) decisions, zero for failed samples.
         duals: the multipliers.
         active: the constraints that are tight.
         weak: the tight constraints whose multiplier is zero.
         status: (B,) the ``Status`` of each sample.
         kkt_residual: (B,) the largest scaled violation of the optimality conditions.
-        repaired: (B,) bool, True where the active set of the solver's point was wrong and was exchanged.
-        reused: (B,) bool, True where a warm start passed the check unchanged and no solver was called.
-        working: the constraints that x was computed with. At a degenerate vertex these are fewer than the tight ones,
-            so that their multipliers have the right signs. The next solve starts from this set.
-        projector: the solver's own projector, or None.
-        projects: (B,) bool, True where the projector holds exactly the tight constraints.
-        kept: the factorised systems on the active sets where they exist already, else None.
+        repaired: (B,) bool, True if the active set of the solver's point was wrong and was corrected.
+        reused: (B,) bool, True if a warm start passed the verification and no solver was called.
+        working: the constraints that x was computed with, from which the next solve starts. At a degenerate vertex
+            these are fewer than the tight constraints, so that their multipliers have the right signs.
+        projector: the projector of the solver; None if the solver has none.
+        projects: (B,) bool, True if the projector holds exactly the tight constraints.
+        kept: the factorised systems on the active sets; None if they have not been built.
     """
 
     qp: QuadraticProgram
@@ -51,14 +51,14 @@ class VerifiedSolutions:
 
     @property
     def solved(self) -> Tensor:
-        """Whether each sample was solved, (B,) bool."""
+        """Which samples are solved. Shape (B,), bool."""
         return self.status == Status.SOLVED
 
     @cached_property
     def systems(self) -> ReducedSystems:
-        """The factorised reduced systems on the active sets."""
+        """The factorised reduced systems on the active sets, built when they are first used."""
         return reduced_systems(self.qp, self.active) if self.kept is None else self.kept
 
     def as_start(self) -> Start:
-        """These solutions as a warm start."""
+        """Return these solutions as warm starts."""
         return Start(self.x, self.duals, self.working, self.solved)

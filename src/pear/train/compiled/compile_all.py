@@ -18,7 +18,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import Problem
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.sparse_reduced import SparseReducedSystems
+from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.kernel_arrays import new_kernel_states
 from pear.solvers.active_set.program_packing import pack_programs

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import CapturedGraph, GraphStore, captured_graph
+from pear.compile.cuda_graphs import CapturedGraph, CudaGraphStore, captured_graph
 from pear.optimality.definiteness import is_not_definite
 from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
@@ -57,7 +57,7 @@ class GPUPass:
         self._smoothing: float | None = None
         self._own: GPUPrograms | None = None
         self._plan: gpu.GPUPlan | None = None
-        self._store = GraphStore()
+        self._store = CudaGraphStore()
         self._curvatures: dict[Hashable, DualCurvature] = {}
         self._probe: Tensor | None = None
 
@@ -296,7 +296,7 @@ class GPUPass:
         """Return the programs of the whole problem; None where no kernel takes them. They are prepared once per λ."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
-            self._store, self._curvatures = GraphStore(), {}
+            self._store, self._curvatures = CudaGraphStore(), {}
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0

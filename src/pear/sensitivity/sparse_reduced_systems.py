@@ -1,8 +1,8 @@
 """The reduced KKT systems of sparse programs.
 
-They are the systems of ``pear.sensitivity.dense_reduced`` with a sparse factorisation. Rows and columns are
-equilibrated, the rows get a relative shift, and the solution is refined to rounding. Rows without a free variable are
-left out, and their multipliers are zero.
+The systems are those of ``pear.sensitivity.dense_reduced_systems``, with a sparse factorisation. Rows and columns are
+equilibrated, −δI is put into the lower right corner, and solutions are refined to rounding. Rows without a free
+variable are left out, and their multipliers are zero.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import is_naturally_zero
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.curvature_sign import curvature_sign
-from pear.sensitivity.dense_reduced import DenseReducedSystems, SystemSolution
+from pear.sensitivity.convexity import convexity_sign
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems, SystemSolution
 from pear.sensitivity.kept_by_sets import keep_by_sets
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_SHIFT = 1e-10  # shift of the rows relative to the curvature, for rows that are nearly dependent
-_LIFT = 1e-7  # shift of a curvature that may be singular, and of its rows; so large that rounding does not hide it
-_SMALL = 0.2  # share of the unknowns; an exchange of constraints then takes a fraction of an interior-point iteration
+_SHIFT = 1e-10  # δ relative to the curvature, for rows that may be nearly dependent
+_LIFT = 1e-7  # shift of a curvature that may be singular, and δ in this case; large enough to exceed rounding
+_SMALL = 0.2  # share of the unknowns; solving a smaller system takes a fraction of an interior-point iteration
 _REFINEMENTS = 40
-_STALLED = 0.7  # refinement stops where more than this share of the residual remains
+_STALLED = 0.7  # refinement stops if more than this share of the residual remains
 
 
 class SparseReducedSystem:
     """The factorised reduced system of one sample.
 
     Args:
-        qp: the program; only its matrices matter.
-        fixed: (n,) bool, variables at a bound.
-        rows: (m,) bool, active rows of G.
+        qp: programs with the matrices of the sample; nothing else of them is used.
+        fixed: (n,) bool, the variables at a bound.
+        rows: (m,) bool, the active rows of G.
     """
 
     def __init__(self, qp: QuadraticProgram, fixed: Array, rows: Array) -> None:
@@ -56,7 +56,7 @@ class SparseReducedSystem:
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
         whole, self._units = equilibrated_program(qp), equilibrated_program(qp).columns[self._free]
-        H = _free_block(whole.pattern.H, self._free, qp.diagonal)
+        H = _sparse_system_block(whole.pattern.H, self._free, qp.diagonal)
         J = sparse.csr_array(whole.by_columns[:, self._free])
         held = np.concatenate([np.ones(qp.p, bool), rows])
         self._rows = np.flatnonzero(held & (np.diff(J.indptr) > 0))
@@ -70,40 +70,40 @@ class SparseReducedSystem:
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
         self._max_curvature = top if top > 0 else 1.0
-        lift, shift = (0.0, _SHIFT) if curvature_sign(qp) > 0 else (_LIFT, _LIFT)
+        lift, shift = (0.0, _SHIFT) if convexity_sign(qp) > 0 else (_LIFT, _LIFT)
         D, E = np.full(pattern.n, lift * self._max_curvature), np.full(pattern.rows, shift / self._max_curvature)
         self._system = pattern.factor(D, E) if pattern.affordable else None
 
     @property
     def usable(self) -> bool:
-        """False where the system could not be factored."""
+        """False if the system could not be factored."""
         return self._system is not None and self._system.succeeded
 
     @property
     def small(self) -> bool:
-        """True where the system has at most a fifth of the unknowns of the whole program."""
+        """True if the system has at most a fifth of the unknowns of the whole program."""
         return self._pattern.n + self._pattern.rows <= _SMALL * (self._n + self._p + self._m)
 
     @property
     def fill(self) -> int:
-        """The number of stored entries of the factor and the rows."""
+        """The number of stored entries of the factor, plus four times those of the rows."""
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     @property
     def memory(self) -> int:
-        """About the bytes that it takes: those of the factor, the rows in several forms, and vectors."""
+        """About the number of bytes of the factor, the rows in several forms, and vectors."""
         return 32 * self.fill + 64 * (self._n + self._p + self._m)
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
-        """Solve for x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
+        """Solve the system ``[H Jᵀ; J 0][x; v] = [f; r]``.
 
         Args:
             f: (n,) right-hand side of stationarity; entries of fixed variables are ignored.
-            r: (p + m,) right-hand side of the rows; entries of rows that are not in the system are ignored.
+            r: (p + m,) right-hand side of the rows; entries of rows outside the system are ignored.
 
         Returns:
-            x (n,), zero on fixed variables; v (p + m,), zero on rows that are not in the system; and whether the
-            residual vanished up to rounding.
+            x (n,), zero for fixed variables; v (p + m,), zero for rows outside the system; and whether the relative
+            residual is at most ``PROJECTED``.
         """
         x, v = np.zeros(self._n), np.zeros(self._p + self._m)
         if not self.usable:
@@ -113,15 +113,15 @@ class SparseReducedSystem:
         return x, v, good
 
     def is_curved(self) -> bool:
-        """Whether the objective is curved along every tangent direction, tested by projecting one random vector."""
-        e = _random_vector(self._n).numpy()
+        """Return whether the objective is curved along every tangent direction, by projecting a random vector."""
+        e = _sparse_system_probe(self._n).numpy()
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
     def _refined(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
-        """Solve the reduced system for the right-hand sides f and r, with iterative refinement.
+        """Solve the scaled system for the right-hand sides f and r, with iterative refinement.
 
         Returns:
-            The solution x, its multipliers v, and whether their relative residual is at most ``PROJECTED``.
+            The solution x, the multipliers v, and whether the relative residual is at most ``PROJECTED``.
         """
         assert self._system is not None
         H, J, JT = self._pattern.H, self._pattern.J, self._pattern.JT
@@ -144,7 +144,14 @@ class SparseReducedSystem:
     def _relative(
         self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, terms: tuple[Array, Array]
     ) -> float:
-        """The residual (rest_f, rest_r) relative to the terms it is computed from."""
+        """Compute the size of the residual relative to the terms that the residual is computed from.
+
+        Args:
+            rest_f, rest_r: the residual.
+            f, r: the right-hand sides.
+            x: the solution.
+            terms: the products Hx and Jᵀv.
+        """
         if not len(f):
             return 0.0
         largest = float((np.abs(terms[0]) + np.abs(terms[1]) + np.abs(f)).max())
@@ -155,12 +162,12 @@ class SparseReducedSystem:
 
 
 class SparseReducedSystems:
-    """The reduced systems of sparse programs, one per sample, each built when it is first used.
+    """The reduced systems of a batch of sparse programs. The system of a sample is built when it is first used.
 
     Args:
         qp: the programs.
-        active: the constraints to hold.
-        kept: for each sample its system where that has been built already, else None; by default none is built.
+        active: the constraints to hold with equality.
+        kept: one entry per sample, its system or None if the system has not been built; None for a list of Nones.
     """
 
     def __init__(
@@ -177,13 +184,13 @@ class SparseReducedSystems:
         singles: Sequence[DenseReducedSystems | SparseReducedSystems | None],
         room: int,
     ) -> SparseReducedSystems:
-        """The systems of a batch, joined from those of its samples, which were built one by one.
+        """Join the systems of samples that were solved one by one to the systems of a batch.
 
         Args:
-            qp: the programs.
-            active: the constraints to hold.
-            singles: for each sample a ``SparseReducedSystems`` of that sample alone, or None.
-            room: how many entries all kept factors together may have. Factors beyond that are dropped.
+            qp: the programs of the batch.
+            active: the constraints to hold with equality.
+            singles: for each sample the systems of that sample alone, or None.
+            room: the number of entries that all kept factors together may have. Further factors are dropped.
         """
         kept: list[SparseReducedSystem | None] = []
         for single in singles:
@@ -193,7 +200,7 @@ class SparseReducedSystems:
         return cls(qp, active, kept)
 
     def of(self, i: int) -> SparseReducedSystem:
-        """The system of sample i."""
+        """Return the system of sample i, and build it if necessary."""
         system = self.kept[i]
         if system is None:
             sets = self.active.fixed[i].numpy(), self.active.rows[i].numpy()
@@ -209,26 +216,35 @@ class SparseReducedSystems:
 
     @property
     def usable(self) -> Tensor:
-        """(B,) bool, False where a system could not be factored."""
+        """Which systems could be factored. Shape (B,), bool."""
         return torch.tensor([self.of(i).usable for i in range(self.qp.batch)])
 
     @property
     def cheap(self) -> bool:
-        """True where so few variables are free that an exchange is much faster than an iteration of a solver."""
+        """True if all systems are so small that an exchange of constraints is much faster than a solver's iteration."""
         return all(self.of(i).small for i in range(self.qp.batch))
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve for one right-hand side per sample, in threads. The flag is True where the residual vanished."""
+        """Solve each system for one right-hand side, in threads.
+
+        Args:
+            f: (B, n) right-hand sides of stationarity; entries of fixed variables are ignored.
+            r_eq: (B, p) right-hand sides of the equalities.
+            r_in: (B, m) right-hand sides of the inequalities; entries of inactive rows are ignored.
+
+        Returns:
+            x, the multipliers, and (B,) bool, True if the relative residual is at most ``PROJECTED``.
+        """
         B, p = self.qp.batch, self.qp.p
         r = torch.cat([r_eq, r_in], 1)
-        if sparse_exchange_plan(self.qp) is not None:
+        if sparse_system_plan(self.qp) is not None:
             x, v, good = self._solve_whole(f[None], r[None])
             return x[0], v[0, :, :p], v[0, :, p:], good[0]
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
 
         def one(i: int) -> None:
             if not bool(f[i].any() | r[i].any()):
-                good[i] = True  # the solution is zero, even where the system cannot be factored
+                good[i] = True  # the solution is zero, even if the system cannot be factored
                 return
             found, multipliers, good[i] = self.of(i).solve(f[i].numpy(), r[i].numpy())
             x[i], v[i] = torch.from_numpy(found), torch.from_numpy(multipliers)
@@ -237,49 +253,61 @@ class SparseReducedSystems:
         return x, v[:, :p], v[:, p:], good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The first three results of ``solve``."""
+        """Return the first three results of ``solve``."""
         return self.solve(f, r_eq, r_in)[:3]
 
     solve_carefully = solve  # no rank is decided for a large sparse matrix
 
     def flat(self, f: Tensor) -> Tensor:
-        """Zero, because directions without curvature are not computed for a large sparse matrix. Shape (B, n)."""
+        """Return zeros (B, n), because directions without curvature are not computed for sparse matrices."""
         return torch.zeros_like(f)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
+        """Compute P e, the projection of H⁻¹e onto the tangent space.
+
+        Args:
+            e: (B, n) vectors to project.
+            least_multipliers: ignored, because the multipliers always have the least norm.
+
+        Returns:
+            P e, the multipliers, and (B,) bool, True if the objective is curved along every tangent direction.
+        """
         p, m = self.qp.p, self.qp.m
-        if sparse_exchange_plan(self.qp) is None:
+        if sparse_system_plan(self.qp) is None:
             x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
             curved = good & self.curved(good)
         else:
-            several = [e] if curvature_sign(self.qp) > 0 else [e, _random_vector(self.qp.n).expand_as(e)]
+            several = [e] if convexity_sign(self.qp) > 0 else [e, _sparse_system_probe(self.qp.n).expand_as(e)]
             f = torch.stack(several)
             xs, vs, goods = self._solve_whole(f, f.new_zeros(*f.shape[:2], p + m))
             x, v_eq, v_in, curved = xs[0], vs[0, :, :p], vs[0, :, p:], goods.all(0)
         return torch.where(is_naturally_zero(self.qp, x, e)[:, None], 0.0, x), v_eq, v_in, curved
 
     def _solve_whole(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Solve for K right-hand sides (K, B, n) and (K, B, p + m) per sample, with all systems factored whole.
+        """Solve for K right-hand sides per sample, by factors of the whole KKT system of every sample.
+
+        Args:
+            f: (K, B, n) right-hand sides of stationarity.
+            r: (K, B, p + m) right-hand sides of the rows.
 
         Returns:
-            x (K, B, n), v (K, B, p + m), and (K, B) whether the residual vanished.
+            x (K, B, n), v (K, B, p + m), and (K, B) bool, True if the residual vanished.
         """
         from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
-        plan = sparse_exchange_plan(self.qp)
+        plan = sparse_system_plan(self.qp)
         assert plan is not None
         x, v, good = call_exchange_systems(plan, self.active, f, r)
-        nothing = ~(f.any(2) | r.any(2))  # the solution is zero, even where the system cannot be factored
+        nothing = ~(f.any(2) | r.any(2))  # the solution is zero, even if the system cannot be factored
         return x, v, good | nothing
 
     def curved(self, where: Tensor) -> Tensor:
-        """Whether the objective is curved along every tangent direction, (B,) bool.
+        """Return whether the objective is curved along every tangent direction. Shape (B,), bool.
 
         Args:
-            where: (B,) bool, the samples to test; the result is False for the others, unless every H is definite.
+            where: (B,) bool, the samples to test. The result is False for all other samples, unless H is definite.
         """
-        if curvature_sign(self.qp) > 0:
+        if convexity_sign(self.qp) > 0:
             return torch.ones_like(where)
         return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
 
@@ -292,12 +320,12 @@ class SparseReducedSystems:
 
 
 class SparseThenDenseReducedSystems(SparseReducedSystems):
-    """The reduced systems of large dense programs: sparse ones first, and dense ones where the rank must be decided.
+    """The reduced systems of large dense programs: sparse systems, and dense systems if a rank must be decided.
 
     Args:
         qp: the dense programs.
         sparse: the same programs with sparse matrices.
-        active: the constraints to hold.
+        active: the constraints to hold with equality.
     """
 
     def __init__(self, qp: QuadraticProgram, sparse: QuadraticProgram, active: ActiveSet) -> None:
@@ -309,7 +337,7 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of the rows, by dense systems where the refinement does not converge."""
+        """Compute P e and the multipliers, by dense systems for samples whose refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast
@@ -318,24 +346,24 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return x, v_eq, v_in, fast[3] | careful[3]
 
     def tangent_dim(self) -> Tensor:
-        """The dimension of the tangent space, (B,)."""
+        """Compute the dimension of the tangent space. Shape (B,)."""
         return self._dense.tangent_dim()
 
 
-def _random_vector(n: int) -> Tensor:
-    """The vector (n,) whose projection tests whether an objective is curved along every tangent direction."""
+def _sparse_system_probe(n: int) -> Tensor:
+    """Return the vector (n,) whose projection tests whether an objective is curved along every tangent direction."""
     return torch.from_numpy(np.random.default_rng(0).standard_normal(n))
 
 
-def sparse_exchange_plan(qp: QuadraticProgram) -> ExchangePlan | None:
-    """The plan by which systems are factored whole, made once for a problem; None where they cannot be."""
+def sparse_system_plan(qp: QuadraticProgram) -> ExchangePlan | None:
+    """Return the plan for factors of whole KKT systems, made once for a problem; None if they cannot be factored."""
     from pear.solvers.exchanges.exchange_arrays import make_exchange_plan  # numba, which dense programs do not need
 
-    return qp.prepare_once("exchanges", lambda qp: make_exchange_plan(qp, curvature_sign(qp) > 0))
+    return qp.prepare_once("exchanges", lambda qp: make_exchange_plan(qp, convexity_sign(qp) > 0))
 
 
-def _free_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
-    """The rows and columns of H that belong to the free variables."""
+def _sparse_system_block(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
+    """Return the rows and columns of H (n, n) at the positions ``free``; ``diagonal`` is True for a diagonal H."""
     if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
     return sparse.csr_array(H[free][:, free])

@@ -1,4 +1,4 @@
-"""Tests of the curvature H of programs, dense or sparse: whether it is convex, definite or singular."""
+"""The sign of the curvature H of programs, dense or sparse: whether H is definite, singular or indefinite."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 _LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H, may be zero
 
 
-def has_convex_curvature(qp: QuadraticProgram) -> Tensor:
-    """Whether H is positive semidefinite up to rounding. Shape (B or 1,), bool."""
-    return torch.tensor([curvature_sign(qp) >= 0]) if qp.is_sparse else is_semidefinite(qp.H)
+def is_convex_program(qp: QuadraticProgram) -> Tensor:
+    """Return whether H is positive semidefinite up to rounding. Shape (B or 1,), bool."""
+    return torch.tensor([convexity_sign(qp) >= 0]) if qp.is_sparse else is_semidefinite(qp.H)
 
 
-def has_singular_curvature(qp: QuadraticProgram) -> Tensor:
-    """Whether H is not positive definite. Shape (B or 1,), bool."""
-    return torch.tensor([curvature_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_not_definite(qp)
+def lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
+    """Return whether H is not positive definite. Shape (B or 1,), bool."""
+    return torch.tensor([convexity_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_not_definite(qp)
 
 
-def has_nearly_singular_curvature(qp: QuadraticProgram) -> Tensor:
-    """Whether H is singular, or so close to singular that a factorisation only just succeeds. Shape (B or 1,), bool."""
-    return has_singular_curvature(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
+def nearly_lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
+    """Return whether H is singular, or so close to singular that a factorisation may fail. Shape (B or 1,), bool."""
+    return lacks_strict_convexity(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
 
 
-def curvature_sign(qp: QuadraticProgram) -> int:
-    """The sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite.
+def convexity_sign(qp: QuadraticProgram) -> int:
+    """Return the sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite.
 
-    The sign is computed once and kept in the plan of the program.
+    The sign is computed once and kept in the plan of the programs.
     """
-    return qp.prepare_once("sign", _find_curvature_sign)
+    return qp.prepare_once("sign", _find_convexity_sign)
 
 
-def _find_curvature_sign(qp: QuadraticProgram) -> int:
-    """Compute the sign that ``curvature_sign`` returns: by diagonal dominance, by factorisations, or by Lanczos."""
+def _find_convexity_sign(qp: QuadraticProgram) -> int:
+    """Compute the result of ``convexity_sign`` by diagonal dominance, by factorisations, or by Lanczos iterations."""
     H: sparse.csr_array = qp.H.csr
     diagonal = H.diagonal()
     top = float(np.abs(diagonal).max(initial=0.0))
@@ -54,34 +54,37 @@ def _find_curvature_sign(qp: QuadraticProgram) -> int:
         return 1  # every diagonal entry exceeds the sum of the other entries of its row
     if not coupling.any() or top == 0:
         return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
-    pattern = curvature_pattern(qp.H.csr)
+    pattern = convexity_pattern(qp.H.csr)
     if not pattern.direct:
-        return _curvature_sign_by_lanczos(H, top)
+        return _convexity_sign_by_lanczos(H, top)
     if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
         return 1
     return 0 if pattern.factor(np.full(qp.n, INDEFINITE * top), np.zeros(0)).is_positive else -1
 
 
-def has_curvature_above(H: sparse.csr_array, level: float) -> bool:
-    """Whether every eigenvalue of a sparse H (n, n) is certainly at least ``level`` > 0.
+def has_convexity_above(H: sparse.csr_array, level: float) -> bool:
+    """Return whether every eigenvalue of a sparse H (n, n) is certainly at least ``level`` > 0.
 
-    Diagonal dominance or a factorisation of H − level·I shows it; where both fail or would take too long, the result is
-    False.
+    The proof is diagonal dominance or a factorisation of H − level·I. The result is False if there is no proof, or if
+    the factorisation would take too long.
     """
     diagonal = H.diagonal()
     coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
     if bool((diagonal - coupling >= level).all()):
         return True
-    pattern = curvature_pattern(H)
+    pattern = convexity_pattern(H)
     return pattern.direct and pattern.factor(np.full(H.shape[0], -level), np.zeros(0)).is_positive
 
 
-def _curvature_sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
-    """Find the sign of the least eigenvalue by Lanczos iterations; for an H that is too costly to factor.
+def _convexity_sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
+    """Estimate the sign of the least eigenvalue by Lanczos iterations, for an H that is too costly to factor.
 
     Args:
         H: (n, n) curvature.
         top: the largest absolute diagonal entry of H.
+
+    Returns:
+        1, 0 or −1, as in ``convexity_sign``.
     """
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh  # takes long to import, and few programs need it
 
@@ -96,8 +99,8 @@ def _curvature_sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
     return 1 if least > _LANCZOS * top else 0
 
 
-def curvature_pattern(H: sparse.csr_array) -> SaddlePattern:
-    """The pattern of a saddle-point system that consists of H (n, n) alone, without constraint rows."""
+def convexity_pattern(H: sparse.csr_array) -> SaddlePattern:
+    """Analyse the pattern of H (n, n) as a saddle-point system without constraint rows."""
     from scipy import sparse
 
     from pear.solvers.linalg.saddle import SaddlePattern  # imports numba, which dense programs do not need

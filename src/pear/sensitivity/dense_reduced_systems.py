@@ -1,14 +1,15 @@
-"""The reduced KKT systems of dense programs: their KKT systems after variables at their bounds are eliminated.
+"""The reduced KKT systems of dense programs: the KKT systems without the variables that are at their bounds.
 
-With F the free variables and K the active rows, every solution, gradient and derivative of this package solves
+Let F be the free variables, and J the equalities and the active inequalities. Every solution, gradient and derivative
+of this package solves
 
     [ H_FF  J_Fᵀ ] [x]   [f]
     [ J_F    0   ] [v] = [r].
 
-J_F is usually rank deficient (flow balance, vertices), so that the matrix itself cannot be factored. The fast path puts
-−δI into the lower right corner, factors the smaller of the two Schur complements, and refines against the true
-residual: x converges to the exact, unique answer for any rank. A sample whose residual does not vanish takes the
-careful path: a singular value decomposition of J_F decides the rank, and the reduced Hessian is used on its null space.
+J_F is usually rank deficient, so that this matrix cannot be factored. The *fast path* puts −δI into the lower right
+corner, factors a Schur complement, and refines the solution with the residual of the system without δ: x converges to
+the exact, unique answer for any rank. Samples whose residual does not vanish take the *careful path*: a singular value
+decomposition of J_F decides the rank, and the reduced Hessian on the null space of J_F gives x.
 """
 
 from __future__ import annotations
@@ -33,16 +34,19 @@ _REFINEMENTS = 4
 _STEPS = 32  # padded sizes are multiples of this, so that few shapes occur
 _CANCELS = 1e4  # terms larger than their sum by this factor leave too few correct digits in the sum
 SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
-"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,)."""
+"""x (B, n), multipliers (B, p) of the equalities and (B, m) of the inequalities, and a flag (B,) for each sample."""
 
 
 class DenseReducedSystems:
-    """Factorised reduced systems of a batch, one per sample, padded to a common size.
+    """The factorised reduced systems of a batch of dense programs, one per sample, padded to a common size.
 
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        sizes: the padded numbers of free variables and of active rows; None to compute the smallest that fit.
+        sizes: the padded numbers of free variables and of active inequalities; None for the smallest that fit.
+
+    Attributes:
+        cheap: True, because a dense factorisation is fast enough to exchange active constraints one at a time.
     """
 
     cheap = True
@@ -50,11 +54,11 @@ class DenseReducedSystems:
     def __init__(self, qp: QuadraticProgram, active: ActiveSet, sizes: Sequence[int] | None = None) -> None:
         self._qp, self._active = qp, active
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
-        f, k = common_sizes(active) if sizes is None else sizes
-        self._free, self._free_mask = _positions(~active.fixed, f)
-        self._rows, self._rows_mask = _positions(active.rows, k)
-        self._H = _block(qp.H, self._free, self._free_mask)
-        J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
+        f, k = _reduced_counts(active) if sizes is None else sizes
+        self._free, self._free_mask = _reduced_positions(~active.fixed, f)
+        self._rows, self._rows_mask = _reduced_positions(active.rows, k)
+        self._H = _reduced_H(qp.H, self._free, self._free_mask)
+        J = torch.cat([_reduced_J(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
         self._J = J * self._free_mask[:, None, :]
         # rows are scaled to length one, so that neither the shift nor the rank depends on their units
         length = torch.linalg.vector_norm(self._J, dim=2)
@@ -73,22 +77,22 @@ class DenseReducedSystems:
     def replayed(
         cls, qp: QuadraticProgram, active: ActiveSet, then: Callable[..., Any] | None = None, *given: Any
     ) -> tuple[DenseReducedSystems, Any]:
-        """Build the systems and call ``then(systems, qp, active, *given)``, by one CUDA graph where that saves time.
+        """Build the systems and call ``then(systems, qp, active, *given)``, by one CUDA graph if this saves time.
 
         Args:
             qp: the programs.
             active: the constraints to hold with equality.
             then: a function that reads no number of a tensor on the host, and whose result does not contain the
-                programs; None for none.
+                programs; None to build the systems only.
             *given: further arguments of ``then``.
 
         Returns:
-            The systems, and the result of ``then``.
+            The systems, and the result of ``then`` or None.
         """
         # sizes are rounded up, so that batches that differ by little have the same shapes
         f, k = (
             min(-(-size // _STEPS) * _STEPS, most)
-            for size, most in zip(common_sizes(active), (qp.n, qp.m), strict=True)
+            for size, most in zip(_reduced_counts(active), (qp.n, qp.m), strict=True)
         )
 
         def run(qp: QuadraticProgram, active: ActiveSet, *given: Any) -> tuple[DenseReducedSystems, Any]:
@@ -102,27 +106,27 @@ class DenseReducedSystems:
         return systems, result
 
     def _without_programs(self) -> DenseReducedSystems:
-        """A copy that does not hold the programs; ``solve`` works without them."""
+        """Return a copy without references to the programs, which ``solve`` does not need."""
         bare = object.__new__(type(self))
         vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
         return bare
 
     @property
     def usable(self) -> Tensor:
-        """All True, (B,) bool. The solution of a system that cannot be factored is NaN, which every check rejects."""
+        """All True: the solution of a system that cannot be factored is NaN, which fails every check. Shape (B,)."""
         return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Solve for one right-hand side per sample by the fast path.
+        """Solve each system for one right-hand side by the fast path.
 
         Args:
-            f: (B, n) right-hand side of stationarity; entries of fixed variables are ignored.
-            r_eq: (B, p) right-hand side of the equalities.
-            r_in: (B, m) right-hand side of the inequalities; entries of inactive rows are ignored.
+            f: (B, n) right-hand sides of stationarity; entries of fixed variables are ignored.
+            r_eq: (B, p) right-hand sides of the equalities.
+            r_in: (B, m) right-hand sides of the inequalities; entries of inactive rows are ignored.
 
         Returns:
-            x (B, n), zero on fixed variables; the multipliers (B, p) and (B, m), zero on inactive rows; and (B,) bool,
-            True where the residual vanished up to rounding and no pivot is as small as its rounding error.
+            x (B, n), zero for fixed variables; the multipliers (B, p) and (B, m), zero for inactive rows; and (B,)
+            bool, True if the residual is only rounding and every pivot exceeds its rounding error.
         """
         f_free, r = self._gather(f, r_eq, r_in)
         x, v = self._refined(f_free, r)
@@ -130,21 +134,17 @@ class DenseReducedSystems:
         return *self._scatter(x, v), good & self._definite
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``solve`` without the check of the residual, for callers that verify the result themselves."""
+        """Solve as ``solve`` does, but without the check of the residual, for callers that verify the result."""
         return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve by the careful path, which decides the rank of the rows by a singular value decomposition.
 
-        Among all x with the least residual in the rows, the one of least norm is returned.
-
-        Args:
-            f: (B, n) right-hand side of stationarity; entries of fixed variables are ignored.
-            r_eq: (B, p) right-hand side of the equalities.
-            r_in: (B, m) right-hand side of the inequalities; entries of inactive rows are ignored.
+        If no x satisfies the rows, or several do, x has the least residual in the rows and no component along tangent
+        directions without curvature. The arguments are those of ``solve``.
 
         Returns:
-            x (B, n); the multipliers (B, p) and (B, m); and (B,) bool, True where x is unique, because the objective is
+            x (B, n); the multipliers (B, p) and (B, m); and (B,) bool, True if x is unique, because the objective is
             curved along every tangent direction.
         """
         f_free, r = self._gather(f, r_eq, r_in)
@@ -164,7 +164,10 @@ class DenseReducedSystems:
         return *self._scatter(x, v), unique
 
     def flat(self, f: Tensor) -> Tensor:
-        """The part of f (B, n) along tangent directions without curvature, (B, n); zero for a curved objective."""
+        """Project f (B, n) onto the tangent directions without curvature. Shape (B, n).
+
+        The result is zero if the objective is curved along every tangent direction.
+        """
         _, _, V, rank = self._decompose()
         tangent = self._tangent_mask(rank)
         _, vectors, curved = self._reduced_curvature(V, tangent)
@@ -173,15 +176,18 @@ class DenseReducedSystems:
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Project e onto the tangent space. The careful path is taken only where the fast path fails.
+        """Compute P e, the projection of H⁻¹e onto the tangent space.
+
+        The careful path is used only for samples at which the fast path fails.
 
         Args:
             e: (B, n) vectors to project.
-            least_multipliers: whether to return, where rows are dependent, the multipliers of least norm accurate to
-                rounding. The fast path computes them to about the square root of rounding only.
+            least_multipliers: whether the multipliers of dependent rows must have the least norm, accurate to rounding.
+                The careful path then solves all samples, because the fast path computes such multipliers only to about
+                the square root of rounding.
 
         Returns:
-            P e (B, n), the multipliers of the rows (B, p) and (B, m), and (B,) bool, True where the objective is curved
+            P e (B, n), the multipliers of the rows (B, p) and (B, m), and (B,) bool, True if the objective is curved
             along every tangent direction.
         """
         B, _, p, m = self._shape
@@ -197,7 +203,7 @@ class DenseReducedSystems:
         return self._refine_exactly(e, *fast)
 
     def _solve_replayed(self, *sides: Tensor) -> SystemSolution:
-        """``solve``, on a GPU as one CUDA graph where that saves time."""
+        """Call ``solve``, on a GPU as one CUDA graph if this saves time."""
         numbers = self._H.numel() + self._J.numel()
         solved: SystemSolution = run_as_graph(
             "solve", DenseReducedSystems.solve, (self._without_programs(), *sides), numbers
@@ -205,7 +211,7 @@ class DenseReducedSystems:
         return solved
 
     def _refine_exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
-        """Refine with exact residuals where the projection may be as small as the rounding of float64."""
+        """Refine the projections (x, v_eq, v_in, good) of e that may be as small as their float64 residuals."""
         if x.is_cuda:
             return torch.where(is_naturally_zero(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
         mixed = self._mixes_units()
@@ -216,30 +222,35 @@ class DenseReducedSystems:
         return x, v_eq, v_in, good
 
     def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:
-        """Whether the terms of nearly parallel rows cancel each other, or cancel nearly all of e. Shape (B,), bool."""
+        """Return whether the terms Jᵀv cancel each other, or cancel nearly all of e. Shape (B,), bool."""
         terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
         top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
         return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))
 
     def _mixes_units(self) -> Tensor:
-        """Whether the units of variables differ so much that the rank is unreliable. Shape (B,), bool."""
+        """Return whether the units of variables differ so much that the rank is unreliable. Shape (B,), bool."""
         curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
-        mixed = _spread_of_rows(curvature) > _CANCELS
-        return mixed | (_spread_of_rows(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
+        mixed = _reduced_spread(curvature) > _CANCELS
+        return mixed | (_reduced_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
-        """The dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
+        """Compute the dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
         _, _, _, rank = self._decompose()
         return self._free_mask.sum(1) - rank.sum(1)
 
     # -- building blocks ---------------------------------------------------------------------------------------------
 
     def _active_rows(self, qp: QuadraticProgram) -> Tensor:
-        rows = qp.G[0][self._rows] if qp.G.shape[0] == 1 else _take(qp.G, self._rows)
-        return _columns(rows * self._rows_mask[:, :, None], self._free)
+        """Select the active rows of G and their free columns. Shape (B, k, f), with zeros as padding."""
+        samples = torch.arange(len(self._rows), device=self._rows.device)[:, None] if len(qp.G) > 1 else 0
+        return _reduced_J(qp.G[samples, self._rows] * self._rows_mask[:, :, None], self._free)
 
     def _definite_matrix(self) -> Tensor:
-        """Eliminate one block of [H Jᵀ; J −δI]: H + JᵀJ/δ, or, for diagonal H, the Schur complement J H⁻¹ Jᵀ + δI."""
+        """Eliminate one block of [H Jᵀ; J −δI].
+
+        Returns:
+            H + JᵀJ/δ (B, f, f), or, for a diagonal H and fewer rows than variables, J H⁻¹ Jᵀ + δI (B, p + k, p + k).
+        """
         H, J, delta = self._H, self._J, self._delta
         if not self._from_rows:
             return torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H
@@ -248,7 +259,7 @@ class DenseReducedSystems:
         return S
 
     def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-        """Corrections (dx, dv) for the residuals (rest_f, rest_r); NaN where a system could not be factored."""
+        """Compute corrections of x and v from the residuals; NaN for a system that could not be factored."""
         J, factored = self._J, self._factored
         if self._from_rows:
             h = self._H.diagonal(dim1=1, dim2=2)
@@ -259,6 +270,7 @@ class DenseReducedSystems:
         return dx, (_mv(J, dx) - rest_r) / self._delta
 
     def _refined(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve the padded systems for x (B, f) and v (B, p + k), with iterative refinement."""
         x, v = self._step(f, r)
         for _ in range(_REFINEMENTS - 1):
             dx, dv = self._step(*self._residual(f, r, x, v))
@@ -266,33 +278,34 @@ class DenseReducedSystems:
         return x, v
 
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute f − Hx − Jᵀv (B, f) and r − Jx (B, p + k)."""
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
 
     def _residual_vanishes(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
-        """Whether both residuals are rounding errors of the terms they are computed from; False for NaN. Shape (B,)."""
+        """Return whether both residuals are rounding errors of their terms; False for NaN. Shape (B,), bool."""
         if not f.shape[1]:
             return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
         terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
         good = rest_f.abs().amax(1) <= SHARP * terms
         if r.shape[1]:
-            # compare with the size of x itself: with f/h, the largest size that x can have, rows parallel to 1e-10
-            # would pass. Where the tangent space is a point, x is zero up to rounding, which f/h tells
+            # The residual is compared with x itself: rows parallel to 1e-10 would pass a comparison with f/h, the
+            # largest size that x can have. If the tangent space is a point, x is rounding compared with f/h.
             size, largest = x.abs().amax(1), f.abs().amax(1) / self._max_curvature
             good &= (rest_r.abs().amax(1) <= SHARP * (size + r.abs().amax(1))) | (size <= NEGLIGIBLE * largest)
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """U, S and the full V of J_F = U S Vᵀ, and a mask of the singular values that count as non-zero."""
+        """Decompose J_F = U S Vᵀ. Return U, S, the full V, and a mask of the singular values that count as non-zero."""
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
         return U, S, Vh.mT, (RANK * top < S) & (S > 0)
 
     def _tangent_mask(self, rank: Tensor) -> Tensor:
-        """Which right singular vectors span the null space of J within the free variables, (B, f) bool.
+        """Return which right singular vectors span the null space of J_F. Shape (B, f), bool.
 
-        Padded columns of J are zero, so that padding lies in the null space too; H is diagonal there and f is 0, which
-        keeps it harmless.
+        Padded columns of J_F are zero, so that the null space contains the padding. This is harmless, because H is
+        diagonal and the right-hand side is zero at padded variables.
         """
         f = self._free.shape[1]
         mask = torch.ones(rank.shape[0], f, dtype=torch.bool, device=rank.device)
@@ -300,7 +313,10 @@ class DenseReducedSystems:
         return mask
 
     def _reduced_curvature(self, V: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Eigenpairs of VᵀHV on the tangent vectors, and which of them are curved."""
+        """Compute the eigenvalues and eigenvectors of VᵀHV on the tangent vectors, and which eigenvalues are positive.
+
+        Eigenvalues that are not positive are replaced by 1.
+        """
         t = tangent.to(V.dtype)
         M = t[:, :, None] * (V.mT @ self._H @ V) * t[:, None, :]
         values, vectors = torch.linalg.eigh(M)
@@ -309,12 +325,14 @@ class DenseReducedSystems:
         return torch.where(curved, values, torch.ones_like(values)), vectors, curved
 
     def _gather(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor]:
+        """Select the right-hand sides of the padded systems, (B, f) and (B, p + k), from those of the programs."""
         f_free = torch.where(self._free_mask, f.gather(1, self._free), 0.0)
         return f_free, torch.cat(
             [r_eq, torch.where(self._rows_mask, r_in.gather(1, self._rows), 0.0)], 1
         ) / self._length
 
     def _scatter(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Expand a solution of the padded systems to x (B, n) and multipliers (B, p) and (B, m)."""
         B, n, p, m = self._shape
         v = v / self._length
         full = x.new_zeros(B, n).scatter_add(1, self._free, torch.where(self._free_mask, x, 0.0))
@@ -322,28 +340,28 @@ class DenseReducedSystems:
         return full, v[:, :p], rows
 
 
-def _spread_of_rows(size: Tensor) -> Tensor:
-    """The largest entry of each row (B, k) divided by the smallest that is not 0; 0 for empty rows. Shape (B,)."""
+def _reduced_spread(size: Tensor) -> Tensor:
+    """Divide the largest entry of each row (B, k) by the smallest non-zero entry; 0 for empty rows. Shape (B,)."""
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 
-def common_sizes(active: ActiveSet) -> list[int]:
-    """The largest number of free variables, and of active rows, of any sample, read from the device in one transfer."""
+def _reduced_counts(active: ActiveSet) -> list[int]:
+    """Return the largest numbers of free variables and of active inequalities of any sample, by one transfer."""
     masks = (~active.fixed, active.rows)
     most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
     sizes: list[int] = torch.stack(most).tolist()
     return sizes
 
 
-def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The positions of the True entries in each row of a mask.
+def _reduced_positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Find the positions of the True entries in each row of a mask.
 
     Args:
-        mask: (B, n) bool.
-        k: the number of positions to return; no row has more True entries.
+        mask: (B, n) bool, with at most k True entries in each row.
+        k: the number of positions to return for each row.
 
     Returns:
-        The positions (B, k), padded with 0, and (B, k) bool, True where a position is not padding.
+        The positions (B, k), padded with 0, and (B, k) bool, False for padding.
     """
     count = mask.cumsum(1)
     place = torch.where(mask, count - 1, k)  # False entries all go to an extra last column
@@ -353,10 +371,10 @@ def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return torch.where(real, found, 0), real
 
 
-def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
-    """The rows and columns ``index`` of each sample's H, (B, f, f); padding gets a positive diagonal.
+def _reduced_H(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
+    """Select the rows and columns ``index`` (B, f) of H (B or 1, n, n). Shape (B, f, f).
 
-    ``real`` (B, f) is False for entries of ``index`` that are padding.
+    ``real`` (B, f) is False for padding, whose diagonal entries are positive.
     """
     rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
     block = H[rows, index[:, :, None], index[:, None, :]]
@@ -366,14 +384,11 @@ def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
     return block + torch.diag_embed(torch.where(top > 0, top, torch.ones_like(top)) * ~real)
 
 
-def _columns(rows: Tensor, index: Tensor) -> Tensor:
-    """Select columns of ``rows`` (B, k, n): for sample i those in ``index[i]``, so that (B, f) gives (B, k, f)."""
+def _reduced_J(rows: Tensor, index: Tensor) -> Tensor:
+    """Select the columns ``index`` (B, f) of the rows (B, k, n) of each sample. Shape (B, k, f)."""
     return rows.gather(2, index[:, None, :].expand(-1, rows.shape[1], -1))
 
 
-def _take(rows: Tensor, index: Tensor) -> Tensor:
-    return rows.gather(1, index[:, :, None].expand(-1, -1, rows.shape[2]))
-
-
 def _mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply matrices (B, r, n) by vectors (B, n). Shape (B, r)."""
     return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
