@@ -509,7 +509,7 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
     def stranger() -> None: ...
 
     assert kernel_cache.kernel_cache_sources(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert kernel_cache.kernel_cache_sources(kernels.run_batch_kernel.py_func) == shared
+    assert kernel_cache.kernel_cache_sources(kernels.run_batch.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,8 +530,8 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
-    load = f"import runpy; discard_stale_kernels = runpy.run_path({kernel_cache.__file__!r})['discard_stale_kernels']"
-    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard_stale_kernels((p,), p)"
+    load = f"import runpy; discard = runpy.run_path({kernel_cache.__file__!r})['discard_stale_kernel_cache']"
+    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]

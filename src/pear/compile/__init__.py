@@ -1,22 +1,24 @@
-"""How the numeric kernels are compiled, cached and run in threads.
+"""The compilation of the numeric kernels, their cache on disk, threads, and CUDA graphs.
 
 Kernels are plain Python functions that numba compiles. They take their decorators and helpers from
 ``pear.compile.jit``. The modules that import numba are imported by the first solve, not by ``import pear``.
 
-==================  ================================================================================================
-``jit``             the decorators ``entry`` and ``inner``, and the choice between numba's private and public parts
-``linking``         optimises a kernel once, together with all functions that it calls (private parts of numba)
-``compact_arrays``  arrays and tuples that take few machine instructions to pass and to index (private parts of numba)
-``openmp``          runs a kernel in the threads that torch already holds (a symbol of torch's OpenMP library)
-``plain_numba``     the fallback for ``linking``, ``compact_arrays`` and ``openmp`` on numba's public interface
-``kernel_cache``    empties numba's cache on disk when a source file has changed
-``thread_pools``    thread pools whose work can be stopped
-``cuda_graphs``     captures functions of tensors as CUDA graphs and replays them
-==================  ================================================================================================
+======================  ============================================================================================
+``jit``                 the decorators ``entry`` and ``inner``, and the choice between numba's private and public parts
+``linking``             optimises a kernel once, together with all functions that it calls (private parts of numba)
+``compact_arrays``      arrays and tuples that need few machine instructions to pass and index (private parts of numba)
+``span``                a ``range`` that compiles to few machine instructions (private parts of numba)
+``intrinsics``          functions that generate machine code, such as calls in OpenMP threads (private parts of numba)
+``openmp``              finds the function of torch's OpenMP library that runs a kernel in the threads of torch
+``plain_numba``         the fallback for the four modules with private parts, on numba's public interface
+``kernel_cache``        empties numba's cache on disk when a source file has changed
+``compilation_notice``  tells the user that kernels are being compiled
+``thread_pools``        thread pools whose work can be stopped
+``cuda_graphs``         captures functions of tensors as CUDA graphs and replays them
+======================  ============================================================================================
 
-Each part that relies on private interfaces was compared with plain ``numba.njit`` with its cache and a
-``ThreadPoolExecutor``. The numbers are for numba 0.68.1, torch 2.13 and two cores. Each is the best of repeated and
-interleaved runs:
+The private parts were compared with plain ``numba.njit``, its cache and a ``ThreadPoolExecutor``. The numbers are for
+numba 0.68.1, torch 2.13 and two cores. Each number is the best of repeated and interleaved runs:
 
 ==================================================  ==========  ==========================  ==============
                                                     public way  compact arrays alone        all parts
@@ -31,10 +33,9 @@ first solve, kernels in the cache                   0.32 s      0.30 s          
 
 ``linking`` changes the compile time only. Two OpenMP threads were also compared with two threads of a pool, right
 after a multi-threaded matrix product of torch. OpenMP took 1.1 ms and the pool 1.7 ms for 64 paths, 1.3 and 2.3 ms for
-64 portfolios, and 3.7 and 8.4 ms for 256 portfolios. On batches of 4096 both take the same time.
+64 portfolios, and 3.7 and 8.4 ms for 256 portfolios. On batches of 4096 samples, both take the same time.
 
 The private parts are used with the versions of numba in ``jit.TRIED``, which are also the bounds in
-``pyproject.toml``. Any other version, a private name that is missing, or ``PEAR_PLAIN_NUMBA=1`` in the environment
-selects ``plain_numba``. Where torch's library lacks the symbol, and in forked processes, a thread pool takes the place
-of OpenMP.
+``pyproject.toml``. Any other version, a missing private name, or ``PEAR_PLAIN_NUMBA=1`` in the environment selects
+``plain_numba``. If torch's library lacks the OpenMP function, and in forked processes, a thread pool replaces OpenMP.
 """

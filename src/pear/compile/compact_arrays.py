@@ -1,15 +1,17 @@
 """Arrays and tuples of arrays in a form that compiles quickly and runs fast.
 
 numba passes an array as nine machine words, and checks at every access whether the index is negative. Passing a tuple
-of thirty arrays therefore takes hundreds of instructions, which LLVM has to optimise away for every call.
+of thirty arrays therefore takes hundreds of instructions, which LLVM has to optimise away in every call.
 
-``refer`` stores a named tuple of arrays in memory and returns its address, a ``Ref``. Functions pass this address on. A
-``Ref`` has the attributes of the tuple. Its arrays are ``Block`` values, each of which holds the shape of a
-C-contiguous array and the address of its first element. An index into a block must not be negative. It has one integer
-for each dimension and gives an element, or is a single integer and gives a row.
+``refer`` stores a named tuple of arrays in memory and returns the address of the tuple, a ``CompactRef``. Functions
+pass this address on. A ``CompactRef`` has the attributes of the tuple. The arrays of the tuple become ``CompactArray``
+values, each of which holds the shape of a C-contiguous array and the address of the first element. An index into a
+``CompactArray`` must not be negative. It has one integer for each dimension and gives an element, or is a single
+integer and gives a row.
 
-Metadata tells LLVM that a ``Ref`` and array elements of different types never share memory (type-based alias analysis).
-LLVM then need not reload the addresses of all arrays after a write to one of them, which saves a third of the run time.
+Metadata tells LLVM that a ``CompactRef`` and array elements of different types never share memory (type-based alias
+analysis). LLVM then need not reload the addresses of all arrays after a write to one of them, which saves a third of
+the run time.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import intrinsic, lower_builtin, lower_getattr, lower_getattr_generic, models, register_model
 
 
-class Block(types.Type):
+class CompactArray(types.Type):
     """The numba type of a compact array with elements of type ``dtype`` and ``ndim`` dimensions."""
 
     def __init__(self, dtype: Any, ndim: int) -> None:
         self.dtype, self.ndim = dtype, ndim
-        super().__init__(name=f"Block({dtype}, {ndim})")
+        super().__init__(name=f"Compact({dtype}, {ndim})")
 
 
-class Ref(types.Type):
+class CompactRef(types.Type):
     """The numba type of the address of a named tuple whose numba type is ``kind``.
 
-    Numba puts the name of a type into the names of symbols. The name of this one is short: it has a digest of ``kind``
-    in place of its description.
+    numba puts the names of types into the names of symbols. The name of this type is short, because it contains a
+    digest of ``kind`` instead of the names of all fields.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -46,172 +48,176 @@ class Ref(types.Type):
         super().__init__(name=f"Ref({kind.instance_class.__name__}, {digest})")
 
 
-@register_model(Block)
-class _BlockModel(models.StructModel):
-    def __init__(self, manager: Any, kind: Block) -> None:
+@register_model(CompactArray)
+class _CompactArrayModel(models.StructModel):
+    def __init__(self, manager: Any, kind: CompactArray) -> None:
         members = [("data", types.CPointer(kind.dtype)), ("shape", types.UniTuple(types.intp, kind.ndim))]
         super().__init__(manager, kind, members)
 
 
-@register_model(Ref)
-class _RefModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Ref) -> None:
+@register_model(CompactRef)
+class _CompactRefModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: CompactRef) -> None:
         super().__init__(manager, kind, manager.lookup(kind.kind).get_value_type().as_pointer())
 
 
-def _is_tuple(kind: Any) -> bool:
+def _is_tuple_type(kind: Any) -> bool:
     return isinstance(kind, types.BaseTuple)
 
 
-def _compact(kind: Any) -> Any:
-    """The compact form of a numba type: arrays become blocks, also within tuples. Other types stay as they are."""
+def _compact_type(kind: Any) -> Any:
+    """Return the compact form of a numba type: arrays, also within tuples, become ``CompactArray`` types."""
     if isinstance(kind, types.Array):
         if kind.layout != "C":
             raise TypeError(f"got an array of layout {kind.layout!r}, expected 'C'; copy it with np.ascontiguousarray")
-        return Block(kind.dtype, kind.ndim)
-    if _is_tuple(kind):
-        return types.BaseTuple.from_types([_compact(part) for part in kind], getattr(kind, "instance_class", None))
+        return CompactArray(kind.dtype, kind.ndim)
+    if _is_tuple_type(kind):
+        return types.BaseTuple.from_types([_compact_type(part) for part in kind], getattr(kind, "instance_class", None))
     return kind
 
 
-def _mark_memory(instruction: Any, module: Any, memory: str) -> Any:
-    """Mark an instruction as one that reads or writes only memory of the given kind, and return it."""
+def _mark_compact_memory(instruction: Any, module: Any, memory: str) -> Any:
+    """Mark an instruction that reads or writes only the given kind of memory. Return the instruction."""
     root = module.add_metadata(["pear"])
     kind = module.add_metadata([memory, root, ir.IntType(64)(0)])
     instruction.set_metadata("tbaa", module.add_metadata([kind, kind, ir.IntType(64)(0)]))
     return instruction
 
 
-def _block(context: Any, builder: Any, kind: Block, data: Any, shape: list[Any]) -> Any:
-    return build_pair(context, builder, kind, data, pack_array(builder, shape))
+def _compact_array(context: Any, builder: Any, kind: CompactArray, data: Any, shape: list[Any]) -> Any:
+    """Generate code that builds a compact array from the address ``data`` and the shape."""
+    return build_compact_pair(context, builder, kind, data, pack_array(builder, shape))
 
 
-def _convert(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Generate code that converts a value of type ``kind`` to its compact form."""
+def _compact_value(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Generate code that converts a value of the numba type ``kind`` to the compact form."""
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
-        return _block(context, builder, _compact(kind), array.data, unpack_tuple(builder, array.shape))
-    if _is_tuple(kind):
-        parts = [_convert(context, builder, part, builder.extract_value(value, k)) for k, part in enumerate(kind)]
-        return context.make_tuple(builder, _compact(kind), parts)
+        return _compact_array(context, builder, _compact_type(kind), array.data, unpack_tuple(builder, array.shape))
+    if _is_tuple_type(kind):
+        parts = [_compact_value(context, builder, part, builder.extract_value(value, k)) for k, part in enumerate(kind)]
+        return context.make_tuple(builder, _compact_type(kind), parts)
     return value
 
 
-def _refer(typing: Any, value: Any) -> Any:
-    """Store a named tuple, with its arrays as blocks, on the stack of the calling function and return its address."""
+def _refer_compactly(typing: Any, value: Any) -> Any:
+    """Store a named tuple with compact arrays on the stack of the calling function, and return the address.
+
+    This function is the numba intrinsic behind ``refer``. numba adds the first argument.
+    """
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-        held = _convert(context, builder, call.args[0], arguments[0])
+        held = _compact_value(context, builder, call.args[0], arguments[0])
         address = alloca_once(builder, held.type)
-        _mark_memory(builder.store(held, address), builder.module, "Ref")
+        _mark_compact_memory(builder.store(held, address), builder.module, "Ref")
         return address
 
-    return signature(Ref(_compact(value)), value), generate
+    return signature(CompactRef(_compact_type(value)), value), generate
 
 
-refer: Any = intrinsic(_refer)  # compiled code calls refer(value); numba adds the first argument
+refer: Any = intrinsic(_refer_compactly)
 
 
 @infer_getattr
-class _RefAttributes(AttributeTemplate):
-    key = Ref
+class _CompactRefAttributes(AttributeTemplate):
+    key = CompactRef
 
-    def generic_resolve(self, ref: Ref, name: str) -> Any:  # type: ignore[override]
-        """The type of an attribute: a ``Ref`` for a tuple within the tuple, or the type of the field itself."""
+    def generic_resolve(self, ref: CompactRef, name: str) -> Any:  # type: ignore[override]
+        """Return the type of an attribute: a ``CompactRef`` for a field that is a tuple, else the type of the field."""
         if name not in ref.kind.fields:
             return None
         kind = ref.kind[ref.kind.fields.index(name)]
-        return Ref(kind) if _is_tuple(kind) else kind
+        return CompactRef(kind) if _is_tuple_type(kind) else kind
 
 
-@lower_getattr_generic(Ref)
-def _ref_attribute(context: Any, builder: Any, ref: Ref, address: Any, name: str) -> Any:
+@lower_getattr_generic(CompactRef)
+def _compact_ref_attribute(context: Any, builder: Any, ref: CompactRef, address: Any, name: str) -> Any:
     k = ref.kind.fields.index(name)
     field = builder.gep(address, [ir.IntType(32)(0), ir.IntType(32)(k)], inbounds=True)
-    return field if _is_tuple(ref.kind[k]) else _mark_memory(builder.load(field), builder.module, "Ref")
+    return field if _is_tuple_type(ref.kind[k]) else _mark_compact_memory(builder.load(field), builder.module, "Ref")
 
 
 @infer_getattr
-class _BlockAttributes(AttributeTemplate):
-    key = Block
+class _CompactArrayAttributes(AttributeTemplate):
+    key = CompactArray
 
-    def resolve_shape(self, block: Block) -> Any:
-        return types.UniTuple(types.intp, block.ndim)
+    def resolve_shape(self, array: CompactArray) -> Any:
+        return types.UniTuple(types.intp, array.ndim)
 
 
-@lower_getattr(Block, "shape")
-def _shape(context: Any, builder: Any, kind: Block, block: Any) -> Any:
-    return builder.extract_value(block, 1)
+@lower_getattr(CompactArray, "shape")
+def _compact_shape(context: Any, builder: Any, kind: CompactArray, array: Any) -> Any:
+    return builder.extract_value(array, 1)
 
 
 @infer_global(len)
-class _Len(AbstractTemplate):
+class _CompactArrayLen(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
-        return signature(types.intp, *arguments) if isinstance(arguments[0], Block) else None
+        return signature(types.intp, *arguments) if isinstance(arguments[0], CompactArray) else None
 
 
-@lower_builtin(len, Block)
-def _len(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+@lower_builtin(len, CompactArray)
+def _compact_len(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return builder.extract_value(arguments[0], [1, 0])
 
 
-def _element_index(block: Any, index: Any) -> Any:
-    """The type that an index is cast to where it gives one element of a block; None where it gives a row."""
-    if isinstance(index, types.Integer) and block.ndim == 1:
+def _compact_element_index(array: Any, index: Any) -> Any:
+    """Return the type that an index of an element is cast to; None for an index of a row."""
+    if isinstance(index, types.Integer) and array.ndim == 1:
         return types.intp
-    integers = _is_tuple(index) and all(isinstance(part, types.Integer) for part in index)
-    return types.UniTuple(types.intp, block.ndim) if integers and len(index) == block.ndim else None
+    integers = _is_tuple_type(index) and all(isinstance(part, types.Integer) for part in index)
+    return types.UniTuple(types.intp, array.ndim) if integers and len(index) == array.ndim else None
 
 
 @infer_global(operator.getitem)
-class _Get(AbstractTemplate):
+class _CompactArrayGet(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
-        block, index = arguments
-        if not isinstance(block, Block):
+        array, index = arguments
+        if not isinstance(array, CompactArray):
             return None
-        if whole := _element_index(block, index):
-            return signature(block.dtype, block, whole)
-        return signature(Block(block.dtype, block.ndim - 1), block, types.intp)
+        if whole := _compact_element_index(array, index):
+            return signature(array.dtype, array, whole)
+        return signature(CompactArray(array.dtype, array.ndim - 1), array, types.intp)
 
 
 @infer_global(operator.setitem)
-class _Set(AbstractTemplate):
+class _CompactArraySet(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
-        block, index, _value = arguments
-        whole = _element_index(block, index) if isinstance(block, Block) else None
-        return signature(types.none, block, whole, block.dtype) if whole else None
+        array, index, _value = arguments
+        whole = _compact_element_index(array, index) if isinstance(array, CompactArray) else None
+        return signature(types.none, array, whole, array.dtype) if whole else None
 
 
-def _element_address(builder: Any, call: Any, arguments: Any) -> Any:
-    """The address of the element at an index, or of the first element of the row at an index."""
-    block, index = arguments[:2]
+def _compact_element_address(builder: Any, call: Any, arguments: Any) -> Any:
+    """Generate code that computes the address of the element or of the row at an index."""
+    array, index = arguments[:2]
     indices = [index] if isinstance(call.args[1], types.Integer) else unpack_tuple(builder, index)
-    shape, position = unpack_tuple(builder, builder.extract_value(block, 1)), indices[0]
+    shape, position = unpack_tuple(builder, builder.extract_value(array, 1)), indices[0]
     for k in range(1, len(shape)):
         position = builder.mul(position, shape[k], flags=["nsw"])
         position = builder.add(position, indices[k], flags=["nsw"]) if k < len(indices) else position
-    return builder.gep(builder.extract_value(block, 0), [position], inbounds=True)
+    return builder.gep(builder.extract_value(array, 0), [position], inbounds=True)
 
 
-@lower_builtin(operator.getitem, Block, types.Any)
-def _get(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    address, kind = _element_address(builder, call, arguments), call.return_type
-    if isinstance(kind, Block):
+@lower_builtin(operator.getitem, CompactArray, types.Any)
+def _compact_get(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+    address, kind = _compact_element_address(builder, call, arguments), call.return_type
+    if isinstance(kind, CompactArray):
         shape = unpack_tuple(builder, builder.extract_value(arguments[0], 1))
-        return _block(context, builder, kind, address, shape[1:])
-    loaded = _mark_memory(builder.load(address), builder.module, str(kind))
+        return _compact_array(context, builder, kind, address, shape[1:])
+    loaded = _mark_compact_memory(builder.load(address), builder.module, str(kind))
     return context.data_model_manager[kind].from_data(builder, loaded)
 
 
-@lower_builtin(operator.setitem, Block, types.Any, types.Any)
-def _set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-    address, kind = _element_address(builder, call, arguments), call.args[0].dtype
+@lower_builtin(operator.setitem, CompactArray, types.Any, types.Any)
+def _compact_set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+    address, kind = _compact_element_address(builder, call, arguments), call.args[0].dtype
     stored = builder.store(context.data_model_manager[kind].as_data(builder, arguments[2]), address)
-    _mark_memory(stored, builder.module, str(kind))
+    _mark_compact_memory(stored, builder.module, str(kind))
     return context.get_dummy_value()
 
 
-def build_pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any:
-    """Generate code that builds a struct value of type ``kind`` from its two members."""
+def build_compact_pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any:
+    """Generate code that builds a value of the numba type ``kind`` from its two members."""
     value = builder.insert_value(ir.Constant(context.get_value_type(kind), ir.Undefined), first, 0)
     return builder.insert_value(value, second, 1)

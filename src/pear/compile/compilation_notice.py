@@ -1,4 +1,4 @@
-"""The message that is logged when kernels are compiled."""
+"""The message that tells the user that kernels are being compiled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ logger = logging.getLogger("pear")
 
 
 class CompilationNotice(event.Listener):
-    """A listener that tells the user, once in a process, that kernels are being compiled because the cache has none.
+    """A listener that logs a message when the first kernel is compiled in this process.
 
     Attributes:
-        compiled: names of the functions that were compiled in this process.
-        silent: True where no message is logged, because one was logged before or the caller wants none.
+        compiled: the names of the functions that were compiled in this process.
+        silent: True if no message is to be logged, because one was logged before or the caller wants none.
     """
 
     def __init__(self) -> None:
@@ -24,11 +24,11 @@ class CompilationNotice(event.Listener):
         self._watched: set[Any] = set()
 
     def watch(self, dispatcher: Any) -> None:
-        """Report later compilations of this function."""
+        """Listen to compilations of this function."""
         self._watched.add(dispatcher.py_func)
 
     def on_start(self, happening: event.Event) -> None:
-        """Log that kernels are compiled, how long it takes, where the result is kept, and how to compile in advance."""
+        """Record the compilation of a function, and log the message if none has been logged."""
         dispatcher = happening.data["dispatcher"]
         if dispatcher.py_func not in self._watched:
             return
@@ -42,10 +42,10 @@ class CompilationNotice(event.Listener):
 
 
 def compilation_message(cache_path: str | None) -> str:
-    """The message for a user who has to wait for a compilation.
+    """Return the message for a user who has to wait for a compilation.
 
     Args:
-        cache_path: the directory of the cache; None where no directory can be written to.
+        cache_path: the folder of the cache; None if no folder can be written to.
     """
     if cache_path is None:
         return (

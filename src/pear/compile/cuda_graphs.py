@@ -1,19 +1,20 @@
 """Functions of tensors as CUDA graphs: one launch in place of hundreds.
 
-Where tensors are small, a GPU needs less time to run a function than Python needs to launch its kernels one by one. The
-function is then captured once as a CUDA graph and replayed for all tensors of the same shapes. The rules are:
+If tensors are small, a GPU needs less time to run a function than Python needs to launch the kernels of the function
+one by one. The function is then captured once as a CUDA graph, and replayed for all tensors of the same shapes. The
+rules are:
 
 - On a CPU nothing is captured.
-- The first call with given shapes runs step by step, and the second captures, because capturing takes as long as
-  several calls.
-- A function that works on many numbers keeps a GPU busy by itself and is never captured.
-- Where memory for captured functions runs out, those used least recently are dropped.
-- After three failed attempts to capture, a warning is logged, and every function runs step by step.
+- The first call with given shapes runs step by step, and the second call captures the function, because a capture takes
+  as long as several calls.
+- A function that works on many numbers is never captured, because its kernels keep the GPU busy.
+- If the captured functions work on too many numbers together, the least recently used ones are dropped.
+- After three failed captures, a warning is logged, and every function runs step by step.
 
-The arithmetic is the same in every case. A function may be captured if it never reads a number of a tensor on the host
-(no ``bool``, ``int`` or ``tolist`` of a tensor, no mask as an index) and its result depends on its name and its
-arguments alone. Arguments and results are tensors, constants, sequences of these, or objects of this package whose
-attributes are such values.
+The arithmetic is the same in all cases. A function can be captured if it never reads a number of a tensor on the host
+(no ``bool``, ``int`` or ``tolist`` of a tensor, no mask as an index) and its result depends only on its name and its
+arguments. Arguments and results are tensors, constants, sequences of tensors and constants, or objects of this package
+whose attributes are such values.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 logger = logging.getLogger("pear")
 
-_LARGE = 1 / 64  # share of the GPU's memory; a function that works on more is not captured
+_LARGE = 1 / 64  # share of the GPU's memory; a function that works on more numbers is not captured
 _KEPT = 1 / 32  # share of the GPU's memory that all captured functions together may work on
-_REMEMBERED = 256  # most combinations of a name and shapes that a store keeps
-_TRIES = 3  # failed attempts to capture after which no more are made
+_MOST_KEYS = 256  # largest number of combinations of a name and shapes in a store
+_TRIES = 3  # failed captures after which no more are tried
 
 Captured = TypeVar("Captured")
 
@@ -44,13 +45,13 @@ Captured = TypeVar("Captured")
 class CudaGraphStore(threading.local):
     """The captured functions of one thread.
 
-    Functions that depend on their arguments alone share one store. An object that captures functions that also read its
-    own tensors has a store of its own and drops it together with these tensors.
+    Functions that depend on their arguments only share one store. If captured functions also read the tensors of an
+    object, this object has a separate store, which it drops together with its tensors.
 
     Attributes:
-        found: for each name with shapes, in the order of last use, the captured function and how many numbers it works
-            on; None where there was only one call so far.
-        refusals: how many attempts to capture have failed.
+        found: maps a name with shapes to the captured function and the number of numbers that the function works on, or
+            to None after only one call. The most recently used entries come last.
+        refusals: the number of failed captures.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class CudaGraphStore(threading.local):
 
     @property
     def refused(self) -> bool:
-        """True where capturing has failed so often that it is not tried again."""
+        """True if captures have failed so often that no more are tried."""
         return self.refusals >= _TRIES
 
 
@@ -67,12 +68,12 @@ _store = CudaGraphStore()
 
 
 def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
-    """Call ``function(*arguments)``, by a CUDA graph where that saves time.
+    """Call ``function(*arguments)``, by a CUDA graph if this saves time.
 
     Args:
         name: identifies the function and everything that its result depends on besides the arguments.
         function: the function to call.
-        arguments: its arguments, with all tensors on one device. Dictionaries in them are treated as empty.
+        arguments: the arguments, with all tensors on one device. Dictionaries in them are replaced by empty ones.
         numbers: about how many numbers the function works on.
     """
     tensors: list[Tensor] = []
@@ -87,7 +88,7 @@ def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequen
 
 
 def run_programs_as_graph(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
-    """Call ``function(qp, *given)``, by a CUDA graph where the programs are on a GPU and that saves time."""
+    """Call ``function(qp, *given)``, by a CUDA graph if the programs are on a GPU and this saves time."""
     if not qp.c.is_cuda:
         return function(qp, *given)
     return run_as_graph(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
@@ -100,14 +101,14 @@ def captured_graph(
     make: Callable[[], Captured],
     store: CudaGraphStore = _store,
 ) -> Captured | None:
-    """The captured function for tensors of these shapes; None where the caller should run it step by step.
+    """Return the captured function for tensors of these shapes; None if the caller has to run it step by step.
 
     Args:
         name: identifies the function.
         tensors: the tensors of this call, all on one device.
         numbers: about how many numbers the function works on.
-        make: captures the function. It is called where the function is to be captured now.
-        store: where captured functions are kept.
+        make: captures the function. It is called if the function is to be captured in this call.
+        store: the store of captured functions.
     """
     device = tensors[0].device
     if device.type != "cuda" or store.refused or torch.cuda.is_current_stream_capturing():
@@ -115,11 +116,11 @@ def captured_graph(
     room = torch.cuda.get_device_properties(device).total_memory / 8
     if numbers > _LARGE * room:
         return None
-    queue = torch.cuda.current_stream(device).cuda_stream  # in which one call follows the other
+    queue = torch.cuda.current_stream(device).cuda_stream  # calls in one stream follow each other
     found, key = store.found, (name, device, queue, *((tensor.shape, tensor.dtype) for tensor in tensors))
     if key not in found:
         found[key] = None
-        if len(found) > _REMEMBERED:
+        if len(found) > _MOST_KEYS:
             found.popitem(last=False)
         return None
     found.move_to_end(key)
@@ -141,7 +142,7 @@ def captured_graph(
 def capture_graph(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """Capture a function without arguments and without a result as a CUDA graph.
 
-    It runs once before the capture, so that libraries create their handles and workspaces.
+    The function runs once before the capture, so that libraries create their handles and workspaces.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -168,21 +169,25 @@ def copy_graph_tensors(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> Non
 
 
 class GraphBorrower(Protocol):
-    """An object that holds results in memory that the next replay overwrites."""
+    """An object that holds results of a captured graph in memory that the next replay overwrites."""
 
     def keep(self) -> None:
-        """Copy the results to memory of its own."""
+        """Copy the results to other memory."""
 
 
 class CapturedGraph:
-    """A function captured as a CUDA graph, with input tensors of its own into which each call copies its tensors.
+    """A function captured as a CUDA graph, with the input tensors into which every call copies its tensors.
 
-    A call overwrites the results of the call before. Results that are large and seldom needed for long can be lent
-    without a copy: if the borrower still exists at the next call, its method ``keep`` is called first.
+    A call overwrites the results of the last call. Large results that are seldom needed for long can be lent without a
+    copy: if the borrower still exists at the next call, its method ``keep`` is called first.
 
     Args:
-        function: takes a sequence of tensors. All other tensors that it reads must stay where they are.
-        tensors: example tensors, with the shapes and types of every later call.
+        function: takes a sequence of tensors. All other tensors that it reads must keep their addresses.
+        tensors: example tensors, with the shapes and types of the tensors of all calls.
+
+    Attributes:
+        given: the input tensors.
+        result: the result of the last call.
     """
 
     def __init__(self, function: Callable[[Sequence[Tensor]], Any], tensors: Sequence[Tensor]) -> None:
@@ -211,7 +216,10 @@ class CapturedGraph:
 
 
 def _replay_graph_and_copy(found: CapturedGraph, tensors: Sequence[Tensor]) -> Any:
-    """Replay a function and copy its result to new memory. Inputs that it returns come back as the caller's tensors."""
+    """Replay a function on these tensors and copy its result to new memory.
+
+    Input tensors that the function returns are replaced by the tensors of the caller.
+    """
     form, results = found(tensors)
     same = {id(mine): given for mine, given in zip(found.given, tensors, strict=True)}
     own = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in results]
@@ -221,7 +229,7 @@ def _replay_graph_and_copy(found: CapturedGraph, tensors: Sequence[Tensor]) -> A
 
 
 def _split_graph_value(value: Any, tensors: list[Tensor]) -> Hashable:
-    """Append the tensors of a value to the list ``tensors`` and return the structure of the value without them."""
+    """Append the tensors of a value to the list ``tensors``, and return the structure of the value without tensors."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return Tensor, len(tensors) - 1
@@ -257,12 +265,12 @@ def _join_graph_value(form: Any, tensors: Sequence[Tensor]) -> Any:
 
 
 def _drop_old_graphs(store: CudaGraphStore, numbers: int, most: int) -> None:
-    """Drop the functions used least recently until a new one fits.
+    """Drop the least recently used functions until a new function fits.
 
     Args:
-        store: the captured functions.
-        numbers: how many numbers the new function works on.
-        most: how many numbers all captured functions may work on together.
+        store: the store of captured functions.
+        numbers: the number of numbers that the new function works on.
+        most: the number of numbers that all captured functions together may work on.
     """
     kept = {key: entry[1] for key, entry in store.found.items() if entry is not None}
     total = sum(kept.values()) + numbers

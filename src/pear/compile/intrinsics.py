@@ -1,8 +1,13 @@
-"""Functions that run compiled code in the threads of torch's OpenMP library.
+"""Functions for the bodies of compiled functions that generate machine code themselves.
 
-After every parallel operation, torch's OpenMP threads spin for some milliseconds, so that the next operation starts at
-once. Other threads would compete with them for the cores and take longer to wake. The function ``GOMP_parallel``, which
-the OpenMP libraries of GNU, LLVM and Intel all have, runs a function in exactly these threads.
+Each of them is a numba *intrinsic*: a Python function, here with the suffix ``_intrinsic``, that numba calls when it
+compiles a caller. The Python function receives the types of the arguments, after one argument that numba adds, and
+returns the signature and a function that generates the code.
+
+``in_threads`` uses the OpenMP threads of torch. After every parallel operation, these threads spin for some
+milliseconds, so that the next operation starts at once. Other threads would compete with them for the cores and take
+longer to wake. The function ``GOMP_parallel``, which the OpenMP libraries of GNU, LLVM and Intel all have, runs a
+function in exactly these threads.
 """
 
 from __future__ import annotations
@@ -16,16 +21,17 @@ from numba.core.cgutils import alloca_once_value, unpack_tuple
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
-from pear.compile.compact_arrays import Block
+from pear.compile.compact_arrays import CompactArray
 
 _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 
 
-def _in_threads(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    """Call a compiled function in several threads at once, with the same arguments in each. It returns nothing.
+def _in_threads_intrinsic(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
+    """Call a compiled function in several threads at once, with the same arguments in each thread.
 
-    Compiled code calls ``in_threads`` with the address of ``GOMP_parallel``, the number of threads, the function and
-    its arguments. The calling thread is one of the threads. OpenMP may start fewer threads than requested.
+    Compiled code calls ``in_threads`` with the address of ``GOMP_parallel``, the number of threads, the function and a
+    tuple of arguments. The function returns nothing. The calling thread is one of the threads. OpenMP may start fewer
+    threads than requested.
     """
     kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})
@@ -56,12 +62,15 @@ def _in_threads(typing: Any, address: Any, threads: Any, function: Any, argument
     return signature(types.none, types.intp, types.intp, function, arguments), generate
 
 
-in_threads: Any = intrinsic(_in_threads)
+in_threads: Any = intrinsic(_in_threads_intrinsic)
 
 
-def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``array[place]`` and add ``count`` to it in one atomic step: no two threads get the same number."""
-    if not isinstance(array, Block):
+def _fetch_add_intrinsic(typing: Any, array: Any, place: Any, count: Any) -> Any:
+    """Return ``array[place]`` and add ``count`` to this entry, in one atomic step.
+
+    Compiled code calls ``fetch_add(array, place, count)``. No two threads get the same number.
+    """
+    if not isinstance(array, CompactArray):
         return None
 
     def generate(context: Any, builder: Any, call: Any, values: Any) -> Any:
@@ -71,11 +80,11 @@ def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
     return signature(types.intp, array, types.intp, types.intp), generate
 
 
-fetch_add: Any = intrinsic(_fetch_add)
+fetch_add: Any = intrinsic(_fetch_add_intrinsic)
 
 
-def _floor(typing: Any, x: Any) -> Any:
-    """The greatest integer not above x, as a float64, in one machine instruction."""
+def _floor_intrinsic(typing: Any, x: Any) -> Any:
+    """Return the greatest integer that is at most x, as a float64, by one machine instruction."""
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         return builder.call(builder.module.declare_intrinsic("llvm.floor", [arguments[0].type]), arguments)
@@ -83,13 +92,14 @@ def _floor(typing: Any, x: Any) -> Any:
     return signature(types.float64, types.float64), generate
 
 
-floor: Any = intrinsic(_floor)
+floor: Any = intrinsic(_floor_intrinsic)
 
 
-def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
-    """Call the compiled function at an address. It returns nothing and takes arguments of exactly these types.
+def _call_address_intrinsic(typing: Any, address: Any, arguments: Any) -> Any:
+    """Call the compiled function at an address with a tuple of arguments.
 
-    A function that is called by its name would be compiled again as part of the caller.
+    Compiled code calls ``call_address(address, arguments)``. The function at the address must take arguments of exactly
+    these types and return nothing. A function that is called by its name would be compiled again as part of the caller.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -102,13 +112,13 @@ def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
     return signature(types.none, types.intp, arguments), generate
 
 
-call_address: Any = intrinsic(_call_address)  # compiled code calls call_address(address, arguments)
+call_address: Any = intrinsic(_call_address_intrinsic)
 
 
 def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-    """The address of the machine code of a function for arguments of these types.
+    """Return the address of the machine code of a function for arguments of these types.
 
-    The function is compiled, or loaded from the cache, where that has not been done yet.
+    The function is first compiled or loaded from the cache, if necessary.
 
     Args:
         function: a function that numba compiles.

@@ -1,9 +1,9 @@
-"""The decorators of all compiled functions, and the message that is logged when something is compiled.
+"""The decorators of all compiled functions.
 
 ``entry`` decorates a function that Python calls, ``inner`` one that only compiled functions call. The other names are
 for the bodies of compiled functions: ``refer`` (the address of a tuple of arrays), ``span`` (a fast ``range``),
-``floor``, ``call_address``, ``in_threads`` and ``fetch_add``. They come from the modules that use private parts of
-numba, or from ``pear.compile.plain_numba``; see ``pear.compile``.
+``floor``, ``call_address``, ``in_threads`` and ``fetch_add``. Their definitions are in the modules that use private
+parts of numba, and once more in ``pear.compile.plain_numba``; see ``pear.compile``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pear.compile.kernel_cache import discard_stale_kernel_cache, kernel_cache_s
 logger = logging.getLogger("pear")
 
 TRIED = ((0, 68), (0, 68))
-"""The oldest and the newest version of numba that this package is tested with; it uses private parts of these only."""
+"""The oldest and the newest version of numba whose private parts this package uses."""
 
 
-def _uses_private_parts() -> bool:
-    """Whether to use the modules that rely on private parts of numba: they can be imported, and nothing forbids it."""
+def _jit_uses_private_parts() -> bool:
+    """Return whether to use the modules with private parts of numba: nothing forbids it, and they can be imported."""
     if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
         return False
     try:
@@ -37,10 +37,10 @@ def _uses_private_parts() -> bool:
     return True
 
 
-PRIVATE = _uses_private_parts()
+PRIVATE = _jit_uses_private_parts()
 """Whether kernels are compiled with private parts of numba."""
 
-# Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning.
+# Terms of a sum may be added in any order, so that sums use vector instructions; NaN and infinity keep their meaning.
 _ANY_ORDER = frozenset({"reassoc", "contract", "nsz"})
 # Division by zero gives NaN or infinity instead of an exception.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -49,21 +49,18 @@ _ENTRY, _INNER = dict(_OPTIONS), dict(_OPTIONS)
 if PRIVATE:
     from pear.compile.compact_arrays import refer
     from pear.compile.intrinsics import address_of, call_address, fetch_add, floor, in_threads
-    from pear.compile.linking import EntryCompiler, InnerCompiler
+    from pear.compile.linking import LinkingCompiler, UnlinkedCompiler
     from pear.compile.span import span
 
-    _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
-    _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    _ENTRY |= {"pipeline_class": LinkingCompiler, "no_cfunc_wrapper": True}
+    _INNER |= {"pipeline_class": UnlinkedCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 else:
-    from pear.compile.plain_numba import (  # type: ignore[assignment]
-        address_of,
-        call_address,
-        fetch_add,
-        floor,
-        in_threads,
-        refer,
-        span,
-    )
+    from pear.compile.plain_numba import floor, span  # type: ignore[assignment]
+    from pear.compile.plain_numba import plain_address_of as address_of
+    from pear.compile.plain_numba import plain_call_address as call_address
+    from pear.compile.plain_numba import plain_fetch_add as fetch_add
+    from pear.compile.plain_numba import plain_in_threads as in_threads
+    from pear.compile.plain_numba import plain_refer as refer
 
 __all__ = [
     "PRIVATE",
@@ -82,39 +79,42 @@ __all__ = [
 
 
 def inner(function: Any, any_order: bool = True) -> Any:
-    """Compile a function that only compiled functions call; its code is cached as part of theirs.
+    """Compile a function that only compiled functions call. The cached code of its callers contains its code.
 
     Args:
         function: the function to compile.
-        any_order: whether sums may be taken in any order.
+        any_order: whether the terms of a sum may be added in any order.
     """
-    return numba.njit(fastmath=_fastmath(any_order), **_INNER)(function)
+    return numba.njit(fastmath=_jit_fastmath(any_order), **_INNER)(function)
 
 
 def entry(function: Any, any_order: bool = True) -> Any:
-    """Compile a function that Python calls, and keep the result on disk as long as its sources stay the same.
+    """Compile a function that Python calls, and cache the machine code on disk until its sources change.
 
     Args:
         function: the function to compile.
-        any_order: whether sums may be taken in any order.
+        any_order: whether the terms of a sum may be added in any order.
     """
-    return cache_jit(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
+    return cache_jit(numba.njit(fastmath=_jit_fastmath(any_order), **_ENTRY)(function))
 
 
 def allocating(function: Any) -> Any:
-    """Compile a function that Python calls and that returns new arrays, and keep the result on disk."""
+    """Compile a function that Python calls and that returns new arrays, and cache the machine code on disk."""
     return cache_jit(numba.njit(**_OPTIONS)(function))
 
 
-def _fastmath(any_order: bool) -> Any:
+def _jit_fastmath(any_order: bool) -> Any:
+    """Return the value of numba's option ``fastmath``."""
     return set(_ANY_ORDER) if any_order else False
 
 
 def cache_jit(dispatcher: Any) -> Any:
-    """Keep a compiled function on disk until one of its sources changes, and log a message when it is compiled.
+    """Cache the machine code of a function on disk until one of its sources changes.
+
+    When the function is compiled, a message is logged.
 
     Args:
-        dispatcher: the function as ``numba.njit`` returns it.
+        dispatcher: the function that ``numba.njit`` returned.
     """
     notice.watch(dispatcher)
     try:

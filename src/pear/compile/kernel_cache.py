@@ -1,8 +1,9 @@
 """A cache on disk that never runs outdated machine code.
 
 numba keeps compiled code on disk and compiles a function again when the file that defines it has changed. numba does
-not notice changes in other files whose functions are compiled into the same machine code. ``discard_stale_kernel_cache``
-therefore stores a digest of all these source files beside the cache, and empties the cache when the digest changes.
+not notice changes in other files whose functions are compiled into the same machine code.
+``discard_stale_kernel_cache`` therefore stores a digest of all these source files beside the cache, and empties the
+cache when the digest changes.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def kernel_cache_sources(function: Any) -> tuple[Path, ...]:
-    """The packages and files whose code may be compiled into the machine code of a function that Python calls."""
+    """Return the folders and files whose code may be part of the machine code of a function that Python calls."""
     own = Path(inspect.getfile(function)).resolve().parent
     shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
     return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
 
 
 def discard_stale_kernel_cache(sources: tuple[Path, ...], cached: Path) -> None:
-    """Empty a numba cache whose sources have changed since it was filled.
+    """Empty a numba cache if its sources have changed since it was filled.
 
-    Callers do this before they load anything from the cache. A cache that cannot be written to is left as it is.
-    Several processes may call this at the same time: a file that is already gone is no error, and the digest is
+    Callers do this before they load anything from the cache. A cache that cannot be written to stays unchanged. Several
+    processes may call this function at the same time: a file that is already gone is no error, and the digest is
     replaced atomically at the end.
 
     Args:
-        sources: the source files: single Python files, and packages with all Python files below them.
-        cached: the directory of the compiled code.
+        sources: single Python files, and folders, which stand for all Python files in them.
+        cached: the folder of the compiled code.
     """
     digest, note = _kernel_cache_digest(sources), cached / _DIGEST
     try:
@@ -53,7 +54,7 @@ def discard_stale_kernel_cache(sources: tuple[Path, ...], cached: Path) -> None:
 
 
 def _kernel_cache_digest(sources: tuple[Path, ...]) -> str:
-    """The SHA-256 digest of the names and contents of all source files."""
+    """Compute the SHA-256 digest of the names and contents of all source files."""
     total = hashlib.sha256()
     for source in sources:
         for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:

@@ -1,9 +1,10 @@
 """Compiler classes for numba that optimise a kernel once, together with everything that it calls.
 
-By default numba links each function with all functions that it calls, optimises the whole and generates machine code,
-and does so again for every caller. ``InnerCompiler`` leaves a function unoptimised, ready to be linked.
-``EntryCompiler`` links a function with all of its direct and indirect callees and optimises them together. Both use
-numba's own list of passes and replace the last one. They build on ``JITCodeLibrary``, which is private to numba.
+By default numba links each function with all functions that it calls, optimises the result and generates machine code.
+It does this again for every caller. ``UnlinkedCompiler`` leaves a function unoptimised, ready to be linked.
+``LinkingCompiler`` links a function with all of its direct and indirect callees and optimises them together. Both
+classes use numba's list of passes with another lowering pass. They build on ``JITCodeLibrary``, which is private to
+numba.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
 
 
-class _InnerLibrary(JITCodeLibrary):
-    """A code library that is linked into others and never run by itself."""
+class _UnlinkedLibrary(JITCodeLibrary):
+    """A code library that is linked into other libraries and never run alone."""
 
     def finalize(self) -> None:
         self._finalized = True
@@ -28,14 +29,14 @@ class _InnerLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """The object on which numba calls ``set_env``; here the library itself, which ignores the call."""
+        """The object on which numba calls ``set_env``: the library itself, which ignores the call."""
         return self
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Do nothing, because the function has no environment of its own."""
+        """Do nothing, because the function has no environment."""
 
 
-class _EntryLibrary(JITCodeLibrary):
+class _LinkedLibrary(JITCodeLibrary):
     """A code library that is linked with all of its direct and indirect callees and optimised as a whole."""
 
     def finalize(self) -> None:
@@ -44,12 +45,14 @@ class _EntryLibrary(JITCodeLibrary):
             library = waiting.pop()
             new = [callee for callee in library._linking_libraries if callee not in found]
             found.update(dict.fromkeys(new))
-            waiting.extend(new if isinstance(library, _InnerLibrary) else [])
+            waiting.extend(new if isinstance(library, _UnlinkedLibrary) else [])
         self._linking_libraries = list(found)
         super().finalize()
 
 
-class _Lowering(NativeLowering):
+class _LinkingPass(NativeLowering):
+    """numba's lowering pass, with another class of code library."""
+
     library: type[JITCodeLibrary]
 
     def run_pass(self, state: Any) -> bool:
@@ -59,24 +62,24 @@ class _Lowering(NativeLowering):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _InnerLowering(_Lowering):
+class _UnlinkedPass(_LinkingPass):
     _name = "pear_inner"  # type: ignore[assignment]
-    library = _InnerLibrary
+    library = _UnlinkedLibrary
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _EntryLowering(_Lowering):
+class _LinkedPass(_LinkingPass):
     _name = "pear_entry"  # type: ignore[assignment]
-    library = _EntryLibrary
+    library = _LinkedLibrary
 
 
-class InnerCompiler(CompilerBase):
+class UnlinkedCompiler(CompilerBase):
     """The compiler of functions that only compiled functions call."""
 
-    lowering: type[_Lowering] = _InnerLowering
+    lowering: type[_LinkingPass] = _UnlinkedPass
 
     def define_pipelines(self) -> list[PassManager]:
-        """The list of numba's own passes, with the lowering pass replaced."""
+        """Return numba's list of passes, with the lowering pass replaced."""
         passes = PassManager("pear")
         for step, description in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             passes.add_pass(self.lowering if step is NativeLowering else step, description)
@@ -84,7 +87,7 @@ class InnerCompiler(CompilerBase):
         return [passes]
 
 
-class EntryCompiler(InnerCompiler):
-    """The compiler of functions that Python calls; it compiles them together with their callees."""
+class LinkingCompiler(UnlinkedCompiler):
+    """The compiler of functions that Python calls. It optimises each function together with all callees."""
 
-    lowering = _EntryLowering
+    lowering = _LinkedPass

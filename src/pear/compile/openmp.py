@@ -13,19 +13,18 @@ _PROCESS = os.getpid()  # a process with another id is a fork of the one that im
 
 
 def openmp_address() -> int:
-    """The address of ``GOMP_parallel`` in the OpenMP library that torch uses; 0 where there is none.
+    """Return the address of ``GOMP_parallel`` in the OpenMP library that torch uses; 0 if the library has none.
 
-    It is 0 in a forked child, where the library would wait for the parent's threads, which the child does not have.
+    The result is 0 in a forked process, because the library would wait for threads that only the parent process has.
     """
     return _find_openmp() if os.getpid() == _PROCESS else 0
 
 
 @cache
 def _find_openmp() -> int:
+    """Look up ``GOMP_parallel`` in torch's CPU library and in the libraries that it is linked with."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     if not library.exists():
         return 0
-    function = getattr(
-        ctypes.CDLL(str(library)), "GOMP_parallel", None
-    )  # also searches the libraries that torch is linked with
+    function = getattr(ctypes.CDLL(str(library)), "GOMP_parallel", None)
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,4 +1,4 @@
-"""``span``: a ``range`` with a step of 1 that compiles to few machine instructions."""
+"""``span``, a ``range`` with a step of 1 that compiles to few machine instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba.core.cgutils import alloca_once, unpack_tuple
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-from pear.compile.compact_arrays import build_pair
+from pear.compile.compact_arrays import build_compact_pair
 
 
 class Span(types.IterableType):
@@ -45,7 +45,7 @@ class _SpanIteratorModel(models.StructModel):
 
 
 def span(*bounds: int) -> range:
-    """``range`` with a step of 1. In compiled code it takes a tenth of the instructions of ``range``."""
+    """Return ``range(*bounds)``. In compiled code, ``span`` takes a tenth of the instructions of ``range``."""
     return range(*bounds)
 
 
@@ -56,22 +56,22 @@ class _SpanTemplate(AbstractTemplate):
 
 
 @lower_builtin(span, types.VarArg(types.intp))
-def _span(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+def _span_value(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     first = arguments[0] if len(arguments) == 2 else context.get_constant(types.intp, 0)
-    return build_pair(context, builder, call.return_type, first, arguments[-1])
+    return build_compact_pair(context, builder, call.return_type, first, arguments[-1])
 
 
 @lower_builtin("getiter", Span)
-def _iterator(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+def _span_iterator(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     first, last = unpack_tuple(builder, arguments[0])
     address = alloca_once(builder, first.type)
     builder.store(first, address)
-    return build_pair(context, builder, call.return_type, address, last)
+    return build_compact_pair(context, builder, call.return_type, address, last)
 
 
 @lower_builtin("iternext", SpanIterator)
-def _next(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+def _span_next(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     address, last = unpack_tuple(builder, arguments[0])
     here = builder.load(address)
     builder.store(builder.add(here, here.type(1), flags=["nsw"]), address)
-    return build_pair(context, builder, call.return_type, here, builder.icmp_signed("<", here, last))
+    return build_compact_pair(context, builder, call.return_type, here, builder.icmp_signed("<", here, last))

@@ -1,4 +1,4 @@
-"""Thread pools: the number of threads, and work that can be stopped."""
+"""Thread pools: how many threads a solve uses, and calls in threads that can be stopped."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _JOBS: ContextVar[int | None] = ContextVar("jobs", default=None)
 
 @contextmanager
 def limit_threads(jobs: int | None) -> Iterator[None]:
-    """A context within which solves use ``jobs`` threads.
+    """Make a context within which solves use ``jobs`` threads.
 
     Args:
-        jobs: the number of threads. None means one for each core, or a single one in a worker process.
+        jobs: the number of threads; None for one thread per core, or for a single thread in a worker process.
     """
     token = _JOBS.set(jobs)
     try:
@@ -39,7 +39,7 @@ def limit_threads(jobs: int | None) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A context within which torch computes on one thread, which is faster on small batches."""
+    """Make a context within which torch computes on one thread, which is faster for small batches."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -49,16 +49,16 @@ def one_thread() -> Iterator[None]:
 
 
 def thread_count() -> int:
-    """The number of threads that a solve uses."""
+    """Return the number of threads that a solve uses."""
     if (jobs := _JOBS.get()) is not None:
         return jobs
-    if parent_process() is not None:  # its other workers use the other cores
+    if parent_process() is not None:  # other worker processes use the other cores
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def split_for_threads(size: int) -> list[slice]:
-    """Split ``size`` samples into small slices, so that no thread is left alone with a large one at the end."""
+    """Split ``size`` samples into slices, which are so small that all threads end at about the same time."""
     step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 
@@ -71,12 +71,13 @@ def run_in_threads(
 ) -> list[Result]:
     """Call ``function`` for every item, in threads, and return the results in the order of the items.
 
+    After Ctrl-C or an error in a call, all calls that have begun are stopped before the exception is raised.
+
     Args:
-        function: the function to call. Compiled code in it must release Python's global lock to run in parallel.
-        items: its arguments, one for each call.
-        stop: makes every call of ``function`` return soon, including calls that have not begun. It is called when the
-            time is up, after an error, and on Ctrl-C. Ctrl-C is raised again once all calls that had begun have
-            returned.
+        function: the function to call. Calls run in parallel only if they release Python's global lock.
+        items: the arguments, one for each call.
+        stop: makes every call of ``function`` return soon, including calls that have not begun. ``stop`` is called when
+            the time is up, after an error, and on Ctrl-C.
         seconds: the time after which ``stop`` is called.
     """
     end = time.monotonic() + seconds
@@ -98,7 +99,7 @@ def run_in_threads(
 
 
 def map_in_threads(function: Callable[[int], None], count: int) -> None:
-    """Call ``function(i)`` for i = 0, …, count − 1, in as many threads as torch uses."""
+    """Call ``function(i)`` for i = 0, …, count − 1 in threads, as many as torch uses."""
     threads = min(torch.get_num_threads(), count)
     if threads < 2:
         for i in range(count):
@@ -109,10 +110,13 @@ def map_in_threads(function: Callable[[int], None], count: int) -> None:
 
 
 def shared_thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """The thread pool of this name and size, of which the process has one. Python ends its threads at exit."""
-    return _thread_pool(threads, name, os.getpid())  # a forked child has none of its parent's threads
+    """Return the thread pool of this name and size, of which each process has one. Python ends its threads at exit."""
+    return _thread_pool(
+        threads, name, os.getpid()
+    )  # a forked process needs a new pool: it has no threads of its parent
 
 
 @cache
 def _thread_pool(threads: int, name: str, process: int) -> ThreadPoolExecutor:
+    """Make the pool that ``shared_thread_pool`` returns in the process with this id."""
     return ThreadPoolExecutor(threads, thread_name_prefix=f"pear-{name}")
