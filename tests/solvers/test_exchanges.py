@@ -114,7 +114,7 @@ def test_reduced_systems_are_those_of_dense_algebra(curved: int) -> None:
         torch.from_numpy(rng.random((BATCH, M)) < 0.2), torch.from_numpy(held), torch.zeros(BATCH, N) > 0
     )
     f, r = (torch.from_numpy(rng.standard_normal((2, BATCH, size))) for size in (N, P + M))
-    plan = sparse_exchange_plan(qp)
+    plan = sparse_system_plan(qp)
     assert plan is not None
     x, _, good = call_exchange_systems(plan, active, f, r)
     J = np.concatenate([given["A"], given["G"]])

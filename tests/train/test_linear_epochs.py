@@ -140,7 +140,7 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
 
 
 def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> None:
-    sources = kernel_sources(epoch.run_epoch_kernel.py_func)
+    sources = kernel_cache_sources(epoch.run_epoch_kernel.py_func)
     for module in (kernels, epoch):
         assert any(Path(module.__file__).resolve().is_relative_to(source) for source in sources)
 

@@ -1,6 +1,6 @@
-"""Solvers: a batch of programs in, one approximate primal-dual point and one status per sample out.
+"""Solvers: they propose an approximate primal-dual point and a status for every sample of a batch of programs.
 
-Importing this package imports no solver; a backend's module is imported when it is first used.
+Importing this package imports no solver. The module of a solver is imported when the solver is first used.
 """
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals

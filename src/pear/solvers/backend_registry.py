@@ -1,8 +1,8 @@
-"""The table of solvers. Each solver is one row; the pipeline tries rows from top to bottom.
+"""The registry of solvers: a table of backends, which the pipeline tries from top to bottom.
 
-A new solver is one file with a ``solve`` function and one row here. Only users name a solver. The pipeline takes the
-first row whose capabilities fit, and continues down the table where that solver fails. Solvers of other packages
-(``pear.plugins``) are rows as well. They run only if a user names them; "auto" never chooses one.
+A new solver is one file with a ``solve`` function and one row of this table. Only users name solvers. The pipeline
+starts with the first backend whose capabilities fit, and continues down the table if this solver fails. Solvers of
+other packages (``pear.plugins``) are backends too, but they run only if a user names them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,32 +29,32 @@ Rounds = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True)
 class Backend:
-    """One row of the registry: a solver and its capabilities.
+    """A solver and its capabilities: one row of the registry.
 
     Attributes:
         name: the name that users write in ``solver=``.
-        module: the name of the module with the solver's ``solve(qp, tol, **options) -> Candidate``, imported on first
-            use; or an object with that method. It may also have ``prepare(qp)``, which computes what depends on the
-            constraints alone, ``supports(qp)``, which tells whether the solver takes these programs, and
-            ``fits_gpu(n, rows)``, which tells whether one kernel on a GPU solves curved programs of this size.
+        module: the name of a module, imported on first use, or an object. Its function ``solve(qp, tol, **options)``
+            returns a ``Candidate``. Three more functions are optional: ``prepare(qp)`` computes what depends on the
+            constraints only, ``supports(qp)`` returns whether the solver takes these programs, and
+            ``fits_gpu(n, rows)`` returns whether one kernel on a GPU solves curved programs of this size.
         packages: import names of the packages that the solver needs.
-        extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
-        kinds: the kinds of programs that it solves: "lp", "qp", "milp".
-        gpu: True where tensors stay on the device.
-        sparse: True where it takes sparse matrices.
-        vertex: True where it ends at a vertex when a linear program has several solutions.
-        starts_afresh: True where a solve takes less time than the check of a warm start.
-        own_proofs: True where the bounds and statuses of integer programs come from proofs of our own code, and need no
-            further check.
-        fused: the module whose ``fused_pass(problem, starts, name)`` returns a ``FusedPass``, or None for a problem
-            that it does not take. Imported on first use; empty where the solver has no fused pass.
-        warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
+        extra: the extra of ``pear-dfl`` that installs these packages; empty if no extra does.
+        kinds: the kinds of programs that the solver solves: "lp", "qp", "milp".
+        gpu: True if the solver works on a GPU without copies to the host.
+        sparse: True if the solver takes sparse matrices.
+        vertex: True if the solver ends at a vertex when a linear program has several solutions.
+        starts_afresh: True if a solve takes less time than the verification of a warm start.
+        own_proofs: True if code of this package proves the bounds and statuses of integer programs, so that they need
+            no further check.
+        fused: the name of a module, imported on first use. Its function ``fused_pass(problem, starts, name)`` returns a
+            ``FusedPass``, or None for a problem that the pass does not take. Empty if the solver has no fused pass.
+        warm_sparse: True if ``solve`` takes an argument ``start`` for sparse programs.
         rounds: pairs (accuracy, exchanges) for dense programs. The solver is called with one accuracy after another.
-            After each call the repair may make that many exchanges of constraints.
-        sparse_rounds: the same pairs for sparse programs.
-        lp_seconds: what a dense linear program costs on the CPU, in seconds; see ``LinearCost``. None where the solver
-            keeps its place in the table.
-        options: keyword arguments that are passed to ``solve``, such as the name of a qpsolvers solver.
+            After each call, the repair may exchange active constraints that many times.
+        sparse_rounds: the pairs (accuracy, exchanges) for sparse programs.
+        lp_seconds: the seconds that the solver needs for a dense linear program on the CPU; see ``LinearCost``. None if
+            the solver always keeps its place in the table.
+        options: keyword arguments that are passed to ``solve``, such as the name of a solver of qpsolvers.
         note: one line for the command ``pear solvers``.
     """
 
@@ -84,7 +83,7 @@ class Backend:
 
     @property
     def installed(self) -> bool:
-        """True where every required package can be imported."""
+        """True if every required package can be imported."""
         return not self.missing
 
     @property
@@ -95,23 +94,23 @@ class Backend:
         return f"pip install {' '.join(self.packages)}" if self.packages else "always there"
 
     def supports(self, qp: QuadraticProgram) -> bool:
-        """True where the solver takes programs like these, as far as this is known without solving them."""
+        """Return whether the solver takes programs like these, as far as this is known before a solve."""
         if qp.is_sparse and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
         return backend_kind(qp) in self.kinds and supports(qp)
 
     def fits_gpu(self, n: int, rows: int) -> bool:
-        """True where the solver has a kernel that solves curved programs of this size on a GPU."""
+        """Return whether one kernel of the solver solves curved programs of this size on a GPU."""
         fits: Callable[[int, int], bool] = getattr(self._load(), "fits_gpu", lambda n, rows: False)
         return fits(n, rows)
 
     def takes_start(self, qp: QuadraticProgram) -> bool:
-        """True where the solver's ``solve`` can start from a given point."""
+        """Return whether the solver can start these programs from a given point."""
         return self.warm_sparse and qp.is_sparse
 
     def rounds_for(self, qp: QuadraticProgram) -> Rounds:
-        """The pairs (accuracy, exchanges) for these programs; see the attribute ``rounds``."""
+        """Return the pairs (accuracy, exchanges) for these programs; see the attribute ``rounds``."""
         return self.sparse_rounds if qp.is_sparse else self.rounds
 
     def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
@@ -120,10 +119,10 @@ class Backend:
         Args:
             qp: the programs.
             tol: relative accuracy.
-            start: a warm start, or an earlier candidate to continue from. Only for solvers that take a start.
+            start: a warm start, or an earlier candidate to continue from. Solvers that take no start ignore it.
 
         Raises:
-            MissingExtraError: a required package is absent.
+            MissingExtraError: a required package is not installed.
             UnknownSolverError: the solver cannot solve this kind of problem.
         """
         check_backend_kind(self, backend_kind(qp))
@@ -137,10 +136,10 @@ class Backend:
         return solve(qp, tol, **given)
 
     def fused_pass(self, problem: Problem, starts: WarmStarts) -> FusedPass | None:
-        """The solver's fused pass for a problem; None where it has none, or does not take the problem.
+        """Return the fused pass of the solver for a problem; None if the solver has none for this problem.
 
         Args:
-            problem: the decision problem, continuous.
+            problem: the decision problem, without integers.
             starts: the store in which the pass keeps the warm starts of the samples.
         """
         if not self.fused:
@@ -149,6 +148,7 @@ class Backend:
         return made
 
     def _load(self) -> Any:
+        """Import the module of the solver, or raise MissingExtraError if a required package is not installed."""
         if missing := self.missing:
             packages = ("packages " if len(missing) > 1 else "package ") + " and ".join(missing)
             raise MissingExtraError(
@@ -162,7 +162,7 @@ _RENAMED = {"pear": "interior-point"}  # names of the last release, which say wh
 
 
 def _qpsolvers_backend(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
-    """Return the row of a solver that is reached through qpsolvers."""
+    """Return the backend of a solver that is called through the package qpsolvers."""
     return Backend(
         name,
         "pear.solvers.adapters.qpsolvers",
@@ -244,17 +244,17 @@ BACKENDS: tuple[Backend, ...] = (
 
 
 def available_backends() -> list[Backend]:
-    """The backends that can be used in this installation."""
+    """Return the backends whose packages are installed."""
     return [backend for backend in BACKENDS if backend.installed]
 
 
 def get_backend(name: str) -> Backend:
-    """Return the backend of that name, installed or not.
+    """Return the backend of this name, installed or not.
 
-    ``"qpsolvers:NAME"`` gives any solver of the qpsolvers package, even one without a row in the table.
+    The name ``"qpsolvers:NAME"`` stands for any solver of the package qpsolvers, even without a row in the table.
 
     Raises:
-        UnknownSolverError: there is no such backend. The message lists all names and the closest match.
+        UnknownSolverError: no backend has this name. The message lists all names and the closest match.
     """
     for backend in BACKENDS:
         if backend.name == name:
@@ -283,15 +283,15 @@ def check_solver_name(name: str) -> None:
 
 
 def own_solver_names() -> tuple[str, ...]:
-    """The names that a solver of another package cannot have."""
+    """Return the names that a solver of another package cannot have."""
     return ("auto", *_RENAMED, *(backend.name for backend in BACKENDS))
 
 
 def check_solver_plugin(name: str, value: Any) -> Backend:
-    """Check the solver of another package, and return its row.
+    """Check what another package registers as a solver, and return it as a backend.
 
     Raises:
-        PluginError: it is not a ``Backend``, has another name, or has no ``solve``.
+        PluginError: ``value`` is not a ``Backend``, its name is not ``name`` or is reserved, or it has no ``solve``.
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")
@@ -305,15 +305,15 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
 
 
 def backend_kind(qp: QuadraticProgram) -> str:
-    """Return the kind of a batch: "lp", "qp", "milp" or "miqp". No backend solves "miqp"."""
+    """Return the kind of backend that programs need: "lp", "qp", "milp" or "miqp". No backend solves "miqp"."""
     integer = qp.integer is not None and bool(qp.integer.any())
     return ("mi" if integer else "") + ("lp" if qp.is_linear else "qp")
 
 
 def check_backend_kind(backend: Backend, kind: str) -> None:
-    """Raise UnknownSolverError where ``backend`` cannot solve problems of ``kind``.
+    """Raise UnknownSolverError if ``backend`` cannot solve problems of ``kind``.
 
-    The message names the backends that can.
+    The message names the backends that solve this kind.
     """
     if kind in backend.kinds:
         return
@@ -325,20 +325,28 @@ def check_backend_kind(backend: Backend, kind: str) -> None:
 
 
 def choose_backend(kind: str, sparse: bool = False) -> Backend:
-    """Return the backend that ``solver="auto"`` stands for: the first row that solves programs of this kind.
+    """Return the backend of ``solver="auto"``: the first installed backend that solves programs of this kind.
 
     Args:
         kind: "lp", "qp" or "milp".
-        sparse: whether the backend also has to take sparse matrices.
+        sparse: True if the backend must also take sparse matrices.
     """
     return next(row for row in resolve_backends("auto", kind, sparse) if row.installed)
 
 
 def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend]:
-    """List the solvers to try for ``solver=name``: the named solver first, then the others that solve this kind.
+    """List the backends to try for ``solver=name``: the named backend, then all others that solve this kind.
 
-    Every candidate is verified, so that the last resort may come from any solver. The list includes rows that are not
-    installed, because a search for packages takes longer than a small solve.
+    If a solver fails, any other solver may propose a point, because every candidate is verified. The list includes
+    backends that are not installed, because a search for packages takes longer than a small solve.
+
+    Args:
+        name: the name of a backend, or "auto".
+        kind: "lp", "qp" or "milp".
+        sparse: True if the backends must also take sparse matrices.
+
+    Raises:
+        UnknownSolverError: the named backend does not exist or does not take these programs, or no backend does.
     """
     able = [row for row in BACKENDS if kind in row.kinds and (row.sparse or not sparse)]
     if not able:
@@ -356,38 +364,31 @@ def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend
 
 
 def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
-    """Order solvers for dense linear programs on the CPU by their expected time; other programs keep the table's order.
+    """Order the backends for dense linear programs on the CPU by their expected time.
 
-    Solvers with an ``lp_seconds`` that are installed exchange their places among each other. The others keep theirs:
-    the active-set method is first where it takes the program, and the last resort stays last.
+    Only installed backends with ``lp_seconds`` exchange their places. All other backends keep their places, and so do
+    all backends for other programs.
     """
     if qp.is_sparse or qp.c.is_cuda or backend_kind(qp) != "lp":
         return rows
-    places = [k for k, row in enumerate(rows) if row.lp_seconds is not None and row.installed]
+    seconds = {k: row.lp_seconds.of(qp) for k, row in enumerate(rows) if row.lp_seconds is not None and row.installed}
     ordered = list(rows)
-    for k, row in zip(
-        places, sorted((rows[k] for k in places), key=lambda row: _backend_lp_cost(row, qp)), strict=True
-    ):
-        ordered[k] = row
+    for place, k in zip(seconds, sorted(seconds, key=seconds.__getitem__), strict=True):
+        ordered[place] = rows[k]
     return ordered
 
 
-def _backend_lp_cost(row: Backend, qp: QuadraticProgram) -> float:
-    return math.inf if row.lp_seconds is None else row.lp_seconds.of(qp)
-
-
 def usable_backends(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
-    """Iterate over the backends that take these programs.
-
-    The first backend must be installed. Later backends that are not installed are skipped.
+    """Iterate over the backends that take these programs. Backends that are not installed are skipped.
 
     Args:
-        solvers: rows of the registry, in the order in which to try them.
+        solvers: backends in the order in which to try them.
         qp: the programs.
-        named: True where the user named the first solver. It then must take the programs.
+        named: True if the user named the first backend, which then must take the programs.
 
     Raises:
-        UnknownSolverError: the named solver does not take the programs.
+        MissingExtraError: the first backend is not installed.
+        UnknownSolverError: the named backend does not take the programs.
     """
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):

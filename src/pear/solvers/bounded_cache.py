@@ -1,7 +1,8 @@
-"""A cache of bounded size for plans and decisions that are kept between calls.
+"""A cache of bounded size, for plans and results that are kept between calls.
 
-A validation decides under the same true costs at every check. Without the cache, each check would search again for the
-decisions that the last one found. Keys are the exact bytes of all data, so that a hit compares everything.
+A training decides under the same true costs in every validation. Without the cache, each validation would search again
+for the decisions that the last validation has found. Callers use the exact bytes of all data as keys, so that two
+different problems never share an entry.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """A dictionary that drops the least recently used entries; safe to use from several threads.
+    """A dictionary that drops the least recently used entries. Several threads may use it at the same time.
 
     Args:
-        limit: largest total size of the entries in bytes. The caller of ``put`` states the size of each entry.
+        limit: the largest total size of the entries in bytes. The caller of ``put`` states the size of each entry.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,7 +31,7 @@ class BoundedCache(Generic[Value]):
         return len(self._entries)
 
     def find(self, keys: Sequence[Hashable]) -> list[Value | None]:
-        """Return the values of several keys, None for a key without a value."""
+        """Return the values of several keys, with None for each key that has no value."""
         with self._lock:
             found = [self._entries.get(key, (None, 0))[0] for key in keys]
             for key, value in zip(keys, found, strict=True):
@@ -39,7 +40,7 @@ class BoundedCache(Generic[Value]):
         return found
 
     def put(self, key: Hashable, value: Value, size: int) -> None:
-        """Keep a value that takes ``size`` bytes together with its key."""
+        """Store a value. The value and its key take ``size`` bytes together."""
         with self._lock:
             self.used += size - self._entries.pop(key, (value, 0))[1]
             self._entries[key] = (value, size)

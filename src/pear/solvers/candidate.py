@@ -1,9 +1,9 @@
-"""The records that pass between the pipeline and a solver: a start goes in, a candidate comes out.
+"""What a solver receives and returns: a start, and a candidate with its projector.
 
-A solver has two phases. ``prepare(qp)``, where the solver's module has one, computes what depends on the constraints
-alone, once per problem. ``solve(qp, tol, …)`` then proposes a point for every cost. It uses a start where it can. A
-candidate is never trusted: the pipeline verifies and repairs it. A solver declares further capabilities in its row of
-the registry, or by optional fields of its candidate.
+A solver has up to two functions. The optional ``prepare(qp)`` is called once per problem and computes everything that
+depends on the constraints only. ``solve(qp, tol, …)`` proposes a candidate, a point for every sample, and may begin at
+a start. A candidate is never trusted: the pipeline verifies and repairs its points. A solver declares further
+capabilities in its row of the backend registry, or by optional fields of its candidate.
 """
 
 from __future__ import annotations
@@ -20,25 +20,28 @@ from pear.optimality.tensor_record import TensorRecord
 
 
 class CandidateProjector(Protocol):
-    """Projects vectors at the points of a candidate, with the state that the solver left there."""
+    """An object that projects vectors onto the tangent spaces at the points of a candidate.
+
+    A solver keeps factors from its last iteration for this purpose.
+    """
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors with the working sets held.
+        """Project errors onto the tangent spaces of the working sets.
 
         Args:
             e: (B, n) errors, one per sample.
 
         Returns:
-            (B, n) the projections P e, and (B,) bool, True where the refinement of the projection converged.
+            (B, n) the projections P e, and (B,) bool, True if the refinement of the projection has converged.
         """
         ...
 
 
 @dataclass(frozen=True)
 class PartCandidateProjector:
-    """Projects only some samples of a batch.
+    """A projector for only some samples of a batch.
 
-    The other samples get zeros and are marked as not converged.
+    All other samples get zeros as projections and are marked as not converged.
 
     Attributes:
         index: (k,) positions of the samples that can be projected.
@@ -49,7 +52,7 @@ class PartCandidateProjector:
     projector: CandidateProjector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
+        """Project errors (B, n). Return P e (B, n), and (B,) bool, True if the refinement has converged."""
         g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
         g[self.index], converged[self.index] = self.projector.project(e[self.index])
         return g, converged
@@ -57,13 +60,13 @@ class PartCandidateProjector:
 
 @dataclass(frozen=True)
 class Start(TensorRecord):
-    """Warm starts: the solutions of an earlier call. They are verified before they are used.
+    """Warm starts: the solutions of an earlier call, which are verified before they are used.
 
     Attributes:
         x: (B, n) primal points.
-        duals: their multipliers.
-        working: the constraints that were held in the earlier solution.
-        has_start: (B,) bool, True where the sample has a start. Other rows have no meaning.
+        duals: the multipliers of the points.
+        working: the constraints that were held to compute the earlier solutions.
+        has_start: (B,) bool, False for a sample without a start, whose rows in the other fields have no meaning.
     """
 
     x: Tensor
@@ -74,20 +77,20 @@ class Start(TensorRecord):
 
 @dataclass(frozen=True)
 class Candidate(TensorRecord):
-    """Approximate primal-dual points that a solver proposes, to be verified and repaired.
+    """Approximate primal-dual points that a solver proposes. The pipeline verifies and repairs them.
 
     Attributes:
         x: (B, n) primal points.
-        duals: multipliers in the sign convention of ``Duals``; zeros where the solver has none (integer problems).
-        status: (B,) int8 codes of ``Status`` that the solver claims. A sample that is INACCURATE still has its best
-            point.
+        duals: the multipliers, with the signs of ``Duals``; zeros for integer programs.
+        status: (B,) int8 codes of ``Status`` that the solver claims. A sample with the status INACCURATE has the best
+            point that the solver has found.
         bound: (B,) proven lower bounds of the minimised objective of integer programs; None for continuous programs.
-        working: the constraints that the points were computed with; None where the solver does not know them.
-        guess: the solver's guess of the active set; None where the pipeline is to guess it from the point.
-        verified: True where status SOLVED already means that ``pear.optimality`` has checked every condition.
-        exhausted: True where the solver cannot reach a higher accuracy.
-        projector: projects errors at these points; None where the solver cannot.
-        resume: state from which the solver continues when a higher accuracy is requested; None where it has none.
+        working: the constraints that were held to compute the points; None if the solver does not know them.
+        guess: the active set as the solver guesses it; None to let the pipeline guess it from the point.
+        verified: True if the points with the status SOLVED have passed the checks of ``pear.optimality`` already.
+        exhausted: True if the solver cannot reach a higher accuracy.
+        projector: projects errors at these points; None if the solver has no projector.
+        resume: the state from which the solver continues if a higher accuracy is requested; None if it has none.
     """
 
     x: Tensor
@@ -103,7 +106,7 @@ class Candidate(TensorRecord):
 
 
 def empty_candidate(batch: int, n: int, p: int, m: int, like: Tensor) -> Candidate:
-    """Make a candidate of NaNs with status INACCURATE, for a solver to fill in.
+    """Make a candidate with NaN for all numbers and the status INACCURATE, for a solver to fill in.
 
     Args:
         batch: the number of samples.
@@ -111,8 +114,8 @@ def empty_candidate(batch: int, n: int, p: int, m: int, like: Tensor) -> Candida
         like: a tensor on the device of the result.
     """
 
-    def nan(size: int) -> Tensor:
+    def nan_tensor(size: int) -> Tensor:
         return torch.full((batch, size), float("nan"), dtype=torch.float64, device=like.device)
 
     status = torch.full((batch,), int(Status.INACCURATE), dtype=torch.int8, device=like.device)
-    return Candidate(nan(n), Duals(nan(p), nan(m), nan(n)), status)
+    return Candidate(nan_tensor(n), Duals(nan_tensor(p), nan_tensor(m), nan_tensor(n)), status)

@@ -1,4 +1,4 @@
-"""Fingerprints of the data of samples."""
+"""Fingerprints of the data of samples, by which two calls are compared."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from pear.problem.problem_fields import FIELDS
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """Return (B, f) float64 rows that are equal where the cost, smoothing and fields of two calls are equal.
+    """Compute rows of numbers that are equal if the cost, smoothing and fields of two calls are equal.
 
-    A row holds all vectors in full. A matrix is represented by its product with a fixed random vector.
+    A row contains all vectors in full, and the product of each matrix with a fixed random vector.
 
     Args:
         cost: (B, n) costs.
-        smoothing: λ.
+        smoothing: the coefficient λ of the quadratic smoothing term.
         fields: values that replace fields of the problem in this call, shared or per sample.
+
+    Returns:
+        (B, f) float64.
     """
     B = len(cost)
     parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
@@ -33,9 +36,10 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
 
 
 def curvature_fingerprint(Q: Tensor) -> Tensor:
-    """Return (B, n) fingerprints of curvatures (B, n, n): their products with a fixed random vector."""
+    """Compute fingerprints (B, n) of curvatures (B, n, n): their products with a fixed random vector."""
     return Q.detach() @ _fingerprint_weights(Q.shape[-1], Q.device)
 
 
 def _fingerprint_weights(n: int, device: torch.device) -> Tensor:
+    """Return the fixed random vector (n,)."""
     return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)

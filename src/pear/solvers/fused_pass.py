@@ -1,8 +1,8 @@
-"""Fused passes: decisions, regrets and gradients of a whole batch from one call of a solver.
+"""Fused passes: solvers that compute decisions, regrets and gradients of a whole batch in one call.
 
 Some solvers can solve, verify and project a dense batch without returning to the pipeline. Such a solver offers a
-``FusedPass`` through its row of the registry. A pass gives the same results as the pipeline. Samples that it cannot
-finish are left to the pipeline.
+``FusedPass`` through its row of the backend registry. The results of a pass are those of the pipeline. Samples that the
+pass cannot finish are left to the pipeline.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 class FusedRowResponse(NamedTuple):
-    """The solution of the reduced systems of the backward pass, from which all derivatives follow.
+    """The solution of the reduced KKT systems for upstream gradients, from which all derivatives follow.
 
     Attributes:
-        p: (B, n) the projection P w of the upstream gradient.
-        equality: (B, p) the multipliers of the equalities.
-        inequality: (B, m) those of the inequalities.
-        good: (B,) bool, True where they are accurate.
+        p: (B, n) the projections P w of the upstream gradients w.
+        equality: (B, p) the multipliers of the equalities in these systems.
+        inequality: (B, m) the multipliers of the inequalities in these systems.
+        good: (B,) bool, True for an accurate solution.
     """
 
     p: Tensor
@@ -36,10 +36,10 @@ class FusedRowResponse(NamedTuple):
 
 @runtime_checkable
 class FusedRowProjector(CandidateProjector, Protocol):
-    """A projector that also gives the multipliers of the rows."""
+    """A projector that also computes the multipliers of the rows in the reduced KKT systems."""
 
     def respond(self, w: Tensor, active: ActiveSet) -> FusedRowResponse | None:
-        """Solve the reduced systems of the backward pass; None where the pass cannot.
+        """Solve the reduced KKT systems for upstream gradients; return None if the projector cannot.
 
         Args:
             w: (B, n) upstream gradients.
@@ -50,15 +50,16 @@ class FusedRowProjector(CandidateProjector, Protocol):
 
 @dataclass(frozen=True)
 class FusedDecisions:
-    """Decisions of a batch by a fused pass.
+    """The decisions of a fused pass for a batch.
 
     Attributes:
         x: (B, n) decisions.
         projector: projects errors at these decisions.
-        doubtful: True where a decision of the batch may not be unique. The pass then gives no derivatives.
-        proven: True where every projection is known to converge, so that its flags need not be read.
-        left: (k,) positions of the samples that are left to the pipeline; None where all are solved.
-        duals, active: the multipliers and the tight constraints; None where the pass does not give them.
+        doubtful: True if some decision of the batch may not be unique. The pass then gives no derivatives.
+        proven: True if every projection is known to converge, so that the flags of the projector need not be read.
+        left: (k,) positions of the samples that are left to the pipeline; None if all samples are solved.
+        duals: the multipliers; None if the pass does not return them.
+        active: the tight constraints; None if the pass does not return them.
     """
 
     x: Tensor
@@ -71,12 +72,12 @@ class FusedDecisions:
 
     @property
     def gives_rows(self) -> bool:
-        """Whether ``respond`` may give derivatives with respect to constraints."""
+        """True if ``respond`` may return a solution, from which derivatives with respect to constraints follow."""
         known = self.duals is not None and not self.doubtful
         return known and isinstance(self.projector, FusedRowProjector)
 
     def respond(self, w: Tensor) -> FusedRowResponse | None:
-        """Solve the reduced systems for upstream gradients w (B, n); None where the pipeline has to."""
+        """Solve the reduced KKT systems for upstream gradients w (B, n); return None to leave them to the pipeline."""
         if not self.gives_rows or self.active is None:
             return None
         assert isinstance(self.projector, FusedRowProjector)
@@ -89,8 +90,8 @@ class FusedDecisions:
             error: (B, n) errors.
 
         Returns:
-            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed. The
-            rows of samples in ``left`` are arbitrary.
+            (B, n) the projections, with arbitrary rows for the samples in ``left``; None if the pass cannot compute the
+            projections, so that the pipeline must.
         """
         if self.doubtful:
             return None
@@ -102,14 +103,14 @@ class FusedDecisions:
 
 @dataclass(frozen=True)
 class FusedSolutions:
-    """Verified solutions of a batch from one call of a solver.
+    """The verified solutions of a fused pass for a batch.
 
     Attributes:
         x: (B, n) decisions.
-        value: (B,) values of the objective, in the problem's own sense.
-        duals: their multipliers.
+        value: (B,) values of the objective, in the sense of the problem: not negated for a maximisation.
+        duals: the multipliers.
         active: the tight constraints.
-        weak: those of them whose multiplier is zero.
+        weak: the tight constraints whose multiplier is zero.
         kkt_residual: (B,) KKT residuals.
     """
 
@@ -123,45 +124,45 @@ class FusedSolutions:
 
 @runtime_checkable
 class FusedSolvingPass(Protocol):
-    """A pass that also returns solutions with their multipliers and active sets."""
+    """A fused pass that also returns solutions with their multipliers and active sets."""
 
     def solve(self, cost: Tensor, smoothing: float) -> FusedSolutions | None:
-        """Solve a batch of the problem's own programs; None where the pipeline has to solve it.
+        """Solve the problem for a batch of costs; return None to leave the batch to the pipeline.
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
         """
         ...
 
 
 class FusedPass(Protocol):
-    """Solves, verifies and projects many batches of one problem."""
+    """A solver that solves, verifies and projects batches of one problem, each in one call."""
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch; return None where the pass does not apply and the pipeline has to decide.
+        """Decide for a batch; return None to leave the batch to the pipeline.
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
-            keys: sample ids, or None.
+            smoothing: the coefficient λ of the quadratic smoothing term.
+            keys: sample keys; None if the samples have none.
             fields: values that replace fields of the problem in this call.
         """
         ...
 
     def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
-        """Compute regrets and gradients of a batch.
+        """Compute the regrets and gradients of a batch.
 
         Returns:
-            The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
-            apply and the pipeline has to compute all of them.
+            The results, and (k,) positions of the samples that are left to the pipeline; None to leave the whole batch
+            to the pipeline.
         """
         ...
 
     def restore(self) -> None:
-        """Check and load the rows that a saved store of warm starts holds for this pass, if any.
+        """Load the rows that a saved store of warm starts holds for this pass, if any, and check them.
 
         Raises:
             DataError: the saved rows do not belong to the problem.
@@ -171,10 +172,10 @@ class FusedPass(Protocol):
 
 @runtime_checkable
 class FusedRowPass(Protocol):
-    """A pass whose decisions also have derivatives with respect to right-hand sides and bounds."""
+    """A fused pass whose decisions also have derivatives with respect to right-hand sides and bounds."""
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch as ``FusedPass.decide`` does."""
+        """Decide for a batch, with the arguments of ``FusedPass.decide``."""
         ...

@@ -1,4 +1,4 @@
-"""The statuses of failed samples, kept between calls."""
+"""The known failures: statuses of samples that failed in earlier calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pear.optimality.status import Status
 
 
 class KnownFailures:
-    """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
+    """The statuses of failed samples, by the question, the sample key and the fingerprint of the data.
 
-    A question names the data that the failure depends on. Failures are rare: fingerprints are computed only where a
-    sample of the batch has failed before.
+    A question names the data that a failure depends on. Failures are rare, and fingerprints are computed only if some
+    sample of a batch has failed before.
     """
 
     def __init__(self) -> None:
@@ -27,46 +27,53 @@ class KnownFailures:
         Args:
             question: names the data that the failure depends on, such as "constraints".
             keys: B sample keys.
-            mark: returns the (B, f) fingerprint of that data.
+            mark: returns the (B, f) fingerprints of this data.
 
         Returns:
-            (B,) int8 codes of ``Status``, SOLVED where no failure is known; None where no failure is known for any
-            sample.
+            (B,) int8 codes of ``Status``, with SOLVED for a sample without a known failure; None if no sample has a
+            known failure.
         """
         kept = self._kept.get(question)
         hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
         if not kept or not hits:
             return None
         status = [0] * len(keys)
-        for i, row in zip(hits, _row_bytes(mark()[hits]), strict=True):
+        for i, row in zip(hits, _failure_bytes(mark()[hits]), strict=True):
             name, data = kept[keys[i]]
             status[i] = name if row == data else 0
         return torch.tensor(status, dtype=torch.int8) if any(status) else None
 
     def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
-        """Keep the statuses (B,) other than SOLVED, and forget earlier failures of the SOLVED samples."""
+        """Keep the statuses (B,) other than SOLVED, and forget the failures of samples that are now SOLVED.
+
+        Args:
+            question: names the data that a failure depends on.
+            keys: B sample keys.
+            status: (B,) int8 codes of ``Status``.
+            mark: returns the (B, f) fingerprints of this data.
+        """
         kept = self._kept.setdefault(question, {})
         names = status.tolist()
         bad = [i for i, name in enumerate(names) if name != 0]
         if kept:
             for key in keys:
                 kept.pop(key, None)
-        for i, row in zip(bad, _row_bytes(mark()[bad]) if bad else (), strict=True):
+        for i, row in zip(bad, _failure_bytes(mark()[bad]) if bad else (), strict=True):
             kept[keys[i]] = names[i], row
 
     def state(self) -> dict[str, Any]:
-        """Return all statuses, with the fingerprints as strings of hexadecimal digits."""
+        """Return all failures in a form that JSON can hold, with fingerprints as strings of hexadecimal digits."""
         return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> KnownFailures:
-        """Rebuild the failures from their ``state``."""
+        """Rebuild the failures from the result of ``state``."""
         found = cls()
         for name, rows in state.items():
             found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
         return found
 
 
-def _row_bytes(rows: Tensor) -> list[bytes]:
-    """Return the bytes of each row. Unlike numbers, the bytes of a NaN equal themselves."""
+def _failure_bytes(rows: Tensor) -> list[bytes]:
+    """Return the bytes of each row. Bytes can be compared even if a number is NaN, which does not equal itself."""
     return [row.tobytes() for row in rows.cpu().numpy()]

@@ -1,4 +1,4 @@
-"""``LinearCost``: what a dense linear program is expected to cost a solver."""
+"""``LinearCost``, the time that a solver is expected to need for a dense linear program."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 class LinearCost(NamedTuple):
-    """The measured seconds of one dense linear program, as a sum of three terms (``python tools/solver_costs.py``).
+    """A model of the seconds that a solver needs for one dense linear program with p equalities and m inequalities.
+
+    The seconds are ``once + (per_equality·p + per_inequality·m)·z``, where z is the number of non-zeros of all rows.
+    ``python tools/solver_costs.py`` measures the coefficients.
 
     Attributes:
-        once: for every program.
-        per_equality: times the number of equalities, times the non-zeros of all rows.
-        per_inequality: times the number of inequalities, times the non-zeros of all rows.
+        once: seconds for every program.
+        per_equality: seconds per equality and non-zero.
+        per_inequality: seconds per inequality and non-zero.
     """
 
     once: float
@@ -21,13 +24,13 @@ class LinearCost(NamedTuple):
     per_inequality: float
 
     def of(self, qp: QuadraticProgram) -> float:
-        """The expected seconds of one of these programs."""
-        nonzeros = qp.prepare_once("non-zeros", _count_nonzeros)
+        """Return the expected seconds for one of these programs."""
+        nonzeros = qp.prepare_once("non-zeros", self._count_nonzeros)
         return self.once + (self.per_equality * qp.p + self.per_inequality * qp.m) * nonzeros
 
-
-def _count_nonzeros(qp: QuadraticProgram) -> int:
-    """Count the non-zeros of the rows of one program; every entry counts where each sample has rows of its own."""
-    if not qp.shares_matrices:
-        return (qp.p + qp.m) * qp.n
-    return int(qp.A.count_nonzero()) + int(qp.G.count_nonzero())
+    @staticmethod
+    def _count_nonzeros(qp: QuadraticProgram) -> int:
+        """Count the non-zeros of the rows of one program, or all entries if the samples do not share their rows."""
+        if not qp.shares_matrices:
+            return (qp.p + qp.m) * qp.n
+        return int(qp.A.count_nonzero()) + int(qp.G.count_nonzero())

@@ -1,4 +1,4 @@
-"""The normal component of a projection."""
+"""The normal component of a projected error."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pear.optimality.rule import NEGLIGIBLE
 
 
 def add_normal_component(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """Add the normal component to a projection: g + β (‖g‖/‖n‖) n with n = H⁻¹e − g.
-
-    Nothing is added where n = 0.
+    """Add the normal component n = H⁻¹e − g to a projection: g + β (‖g‖/‖n‖) n, or g if n = 0.
 
     Args:
-        rescaled: (B, n) H⁻¹e, where e is the error of the objective's gradient.
-        g: (B, n) projection of e.
+        rescaled: (B, n) the products H⁻¹e, where e are errors of the gradient of the objective.
+        g: (B, n) the projections of e.
         strength: β ≥ 0.
+
+    Returns:
+        (B, n).
     """
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))

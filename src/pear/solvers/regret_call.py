@@ -1,4 +1,4 @@
-"""The inputs and the results of one call of a regret."""
+"""The inputs and the results of one call that computes the regrets of a batch."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pear.optimality.tensor_record import TensorRecord
 
 
 class RegretCall(NamedTuple):
-    """The detached inputs of one call of a regret.
+    """The inputs of one call that computes the regrets of a batch. All tensors are detached from their graphs.
 
     Attributes:
-        predicted, true: (B, n) costs, or (B, k) values where a model predicts right-hand sides.
-        smoothing: λ.
-        injection: β.
-        guidance: α.
-        keys: sample ids, or None.
-        Q: predicted curvature, or None.
-        true_Q: curvature of the true objective, or None.
-        shares_curvature: True where the true objective has the predicted curvature.
-        rows: row numbers of the samples in the problem, for calls without keys; None where the call covers all rows.
+        predicted, true: (B, n) costs, or (B, k) values if the model predicts right-hand sides.
+        smoothing: the coefficient λ of the quadratic smoothing term.
+        injection: the strength β of the normal component of the gradient.
+        guidance: the weight α of the guidance term of the loss.
+        keys: sample keys; None if the samples have none.
+        Q: the predicted curvature; None if it is not predicted.
+        true_Q: the curvature of the true objective; None for that of the problem.
+        shares_curvature: True if the true objective has the predicted curvature.
+        rows: (B,) the rows of the problem that belong to the samples, for calls without keys; None for all rows.
     """
 
     predicted: Tensor
@@ -39,7 +39,7 @@ class RegretCall(NamedTuple):
     guidance: float = 0.0
 
     def only(self, index: Tensor) -> RegretCall:
-        """Select the samples at ``index`` (k,); fields that all samples share stay shared."""
+        """Return a call with the samples at ``index`` (k,) only. Fields that all samples share stay shared."""
         keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
         Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
         predicted, true = self.predicted[index], self.true[index]
@@ -48,22 +48,22 @@ class RegretCall(NamedTuple):
 
 @dataclass(frozen=True)
 class RegretCallResults(TensorRecord):
-    """Regrets of a batch and their gradients.
+    """The results of a ``RegretCall``: the regrets of a batch and their gradients.
 
     Attributes:
         value: (B,) regrets.
-        exact: (B, n) gradients with respect to the predicted cost, without the normal component.
-        injected: (B, n) the same gradients with the normal component added.
+        exact: (B, n) gradients with respect to the predicted costs, without the normal component.
+        injected: (B, n) gradients with respect to the predicted costs, with the normal component.
         x: (B, n) decisions under the predicted costs.
         best: (B, n) decisions under the true costs.
         status: (B,) int8 codes of ``Status`` of the problems with predicted costs.
         true_status: (B,) int8 codes of ``Status`` of the problems with true costs.
         kkt_residual: (B,) KKT residuals of the problems with predicted costs.
-        reused: (B,) bool, True where the warm start was still optimal and no solver was called.
-        repaired: (B,) bool, True where the active set of a candidate was wrong and has been corrected.
-        extra: (B,) penalties that guidance and violations add to ``value`` where right-hand sides are predicted. None
-            where costs are predicted, because guidance then follows from the two decisions.
-        gradient: (B, k) gradient of value + extra with respect to predicted right-hand sides; None where costs are
+        reused: (B,) bool, True if the warm start was still optimal and no solver was called.
+        repaired: (B,) bool, True if the active set of a candidate was wrong and has been corrected.
+        extra: (B,) penalties that guidance and violations add to ``value`` if right-hand sides are predicted. None if
+            costs are predicted, because guidance then follows from the two decisions.
+        gradient: (B, k) gradients of value + extra with respect to predicted right-hand sides; None if costs are
             predicted.
     """
 
@@ -82,7 +82,7 @@ class RegretCallResults(TensorRecord):
 
     @classmethod
     def of_failures(cls, status: Tensor, true_status: Tensor, n: int) -> RegretCallResults:
-        """Make the regrets of samples that failed: all numbers are zero and the KKT residuals are NaN.
+        """Make the results of failed samples: the KKT residuals are NaN, and all other numbers are zero.
 
         Args:
             status, true_status: (B,) codes of ``Status`` under the predicted and under the true costs.

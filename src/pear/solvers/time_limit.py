@@ -1,4 +1,4 @@
-"""The time limit of a call. The call sets it once; the solvers that work for the call read it."""
+"""The time limit of a call: the call sets the limit once, and the solvers that it uses read the limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 @contextmanager
 def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
-    """Limit the calls inside to ``seconds``, or to what is left of an outer limit; None sets no limit.
+    """Make a context that ends after ``seconds``, or at the limit of an outer context if this is earlier.
 
     Args:
-        seconds: the limit.
-        even: whether each integer program of a batch gets an equal share of the time, so that all end with a point.
-            False where nothing but the whole batch is of use: a hard program may then use all that is left.
+        seconds: the time limit; None for no limit.
+        even: True to give each integer program of a batch an equal share of the time, so that all programs end with a
+            point. False to let a hard program use all the time that is left.
 
     Raises:
         ProblemError: ``seconds`` is not a positive number.
@@ -41,22 +41,22 @@ def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
 
 
 def time_left() -> float:
-    """Return the seconds until the limit: infinite without a limit, never negative.
+    """Return the seconds until the time limit: infinite without a limit, never negative.
 
-    Other threads do not inherit the limit.
+    A limit holds only for the thread that has set it.
     """
     return max(0.0, _DEADLINE.get() - read_clock())
 
 
 def has_even_time_shares() -> bool:
-    """Whether each integer program of a batch gets an equal share of the time that is left."""
+    """Return whether each integer program of a batch gets an equal share of the time that is left."""
     return _EVEN.get()
 
 
 def time_per_sample(n: int, rows: int) -> float:
-    """Return the time that a solver of another package gets for one continuous sample.
+    """Return the seconds that a solver of another package gets for one continuous sample.
 
-    A solver that takes longer returns its best point, and the pipeline tries the next solver of the table.
+    A solver that runs out of time returns its best point, and the pipeline tries the next solver of the registry.
 
     Args:
         n: the number of variables.
@@ -66,9 +66,9 @@ def time_per_sample(n: int, rows: int) -> float:
 
 
 def iteration_limit_per_sample(n: int, rows: int) -> int:
-    """Return the iteration limit for one sample, for solvers that count iterations instead of time.
+    """Return the largest number of iterations for one sample, for solvers that limit iterations instead of time.
 
-    One iteration is taken to cost about a product with a dense factor.
+    The estimated time of one iteration is that of a product with a dense factor.
 
     Args:
         n: the number of variables.
