@@ -1,20 +1,28 @@
-"""Checks that a CVXPY problem can be imported, with the reason where it cannot."""
+"""Checks that a CVXPY problem can be imported. The error messages say why it cannot, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 from pear.errors import DataError
-from pear.problem.importers.cvxpy_names import WHERE, constraint_name, parameter_names, parameters_in, sign_of
+from pear.problem.importers.cvxpy_leaves import leaf_sign
+from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name, cvxpy_parameters_in
 from pear.wording import join_names
 
 _LINEAR_KINDS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
 _REFUSED = ("PSD", "NSD", "hermitian", "complex", "imag")
 
 
-def check_variables_and_parameters(problem: Any, predicted: list[Any], known: list[Any]) -> None:
-    """Check that variables are plain, other parameters have values, and names of predicted parameters are unique."""
+def check_cvxpy_variables_and_parameters(problem: Any, predicted: list[Any], known: list[Any]) -> None:
+    """Check that variables and predicted parameters are real, that other parameters have values, and that names differ.
+
+    Args:
+        problem: the CVXPY problem.
+        predicted: the predicted parameters.
+        known: the known parameters.
+    """
     if not problem.variables():
         raise DataError(f"{WHERE} has no variables; a decision needs at least one")
     for v in problem.variables():
@@ -23,8 +31,8 @@ def check_variables_and_parameters(problem: Any, predicted: list[Any], known: li
                 f"{WHERE}: variable {v.name()} is declared {structure[0]}, which cannot be taken; expected real "
                 "variables, which may be symmetric, diagonal or sparse: declare such a one"
             )
-        if bound_by := parameter_names(parameters_in(v, [*predicted, *known])):
-            kind = "predicted" if parameters_in(v, predicted) else "known"
+        if bound_by := [p.name() for p in cvxpy_parameters_in(v, [*predicted, *known])]:
+            kind = "predicted" if cvxpy_parameters_in(v, predicted) else "known"
             raise DataError(
                 f"{WHERE}: the {kind} parameter {bound_by[0]} stands in the bounds of variable {v.name()}; write "
                 f"them as constraints, which can have a price: {v.name()} <= {bound_by[0]}"
@@ -41,14 +49,21 @@ def check_variables_and_parameters(problem: Any, predicted: list[Any], known: li
                 f"{WHERE}: the predicted parameter {p.name()} is declared {structure[0]}; predicted values have no "
                 "such structure: declare a plain, symmetric or diagonal parameter"
             )
-    names = parameter_names(predicted)
+    names = [p.name() for p in predicted]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise DataError(f"{WHERE}: two predicted parameters are called {twice[0]}; give each its own name")
 
 
-def check_constraint(constraint: Any, i: int, predicted: list[Any], known: list[Any]) -> None:
-    """Check that a constraint of the copied problem is linear, or becomes linear, also in predicted parameters."""
-    what = f"{WHERE}: {constraint_name(constraint, i)}, {_shorten(constraint)},"
+def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known: list[Any]) -> None:
+    """Check that a constraint is linear or piecewise linear in decisions, and linear in predicted and known parameters.
+
+    Args:
+        constraint: a constraint of the copied problem.
+        i: the number of the constraint.
+        predicted: the predicted parameters of the copy.
+        known: the known parameters of the copy.
+    """
+    what = f"{WHERE}: {cvxpy_constraint_name(constraint, i)}, {_shorten_cvxpy_text(constraint)},"
     if type(constraint).__name__ not in _LINEAR_KINDS:
         raise DataError(
             f"{what} is of kind {type(constraint).__name__}, which cannot be taken; expected linear constraints: leave "
@@ -59,18 +74,20 @@ def check_constraint(constraint: Any, i: int, predicted: list[Any], known: list[
     parts = constraint.args
     if not all(part.is_pwl() for part in parts):
         quadratic = all(part.is_quadratic() for part in parts)
-        kind = "is a quadratic constraint" if quadratic else f"needs a cone, from {_culprit(parts, 'is_pwl')}"
+        kind = (
+            "is a quadratic constraint" if quadratic else f"needs a cone, from {_failing_cvxpy_text(parts, 'is_pwl')}"
+        )
         raise DataError(
             f"{what} {kind}, which cannot be taken; expected linear constraints (abs, max, norm1 and the like become "
             "linear): move it into the objective, or approximate it by linear ones"
         )
-    inside = parameter_names(parameters_in(constraint, predicted))
+    inside = [p.name() for p in cvxpy_parameters_in(constraint, predicted)]
     if inside and not (all(part.is_affine() for part in parts) and constraint.is_dcp(dpp=True)):
         raise DataError(
             f"{what} is not linear in decisions and predicted parameters ({join_names(inside)}); expected a linear "
             "constraint, as A @ x <= p: write it so, or predict the product or the function itself as one parameter"
         )
-    told = parameter_names(parameters_in(constraint, known))
+    told = [p.name() for p in cvxpy_parameters_in(constraint, known)]
     if told and not constraint.is_dcp(dpp=True):
         raise DataError(
             f"{what} is not linear in its parameters ({join_names([*inside, *told])}): a product of two of them, a "
@@ -78,43 +95,84 @@ def check_constraint(constraint: Any, i: int, predicted: list[Any], known: list[
         )
 
 
-def check_objective(objective: Any, predicted: list[Any], known: list[Any]) -> None:
-    """Check that the objective is convex, at most quadratic, and linear in the predicted and known parameters."""
+def check_cvxpy_objective(objective: Any, predicted: list[Any], known: list[Any]) -> None:
+    """Check that an objective is convex and at most quadratic, and linear in predicted and known parameters.
+
+    Args:
+        objective: the objective of the copied problem.
+        predicted: the predicted parameters of the copy.
+        known: the known parameters of the copy.
+    """
     expression = objective.expr
-    inside = parameters_in(expression, [*predicted, *known])
+    inside = cvxpy_parameters_in(expression, [*predicted, *known])
     if not objective.is_dcp():
-        unsigned = [p.name() for p in inside if not sign_of(p)]
+        unsigned = [p.name() for p in inside if not leaf_sign(p)]
         hint = f"; where {unsigned[0]} multiplies a convex expression, declare it with nonneg=True" if unsigned else ""
         shape = "convex" if type(objective).__name__ == "Minimize" else "concave"
-        raise DataError(f"{WHERE}: the objective, {_shorten(expression)}, is not {shape} by CVXPY's rules (DCP){hint}")
-    if not expression.is_qpwa():
         raise DataError(
-            f"{WHERE}: the objective needs a cone, from {_culprit([expression], 'is_qpwa')}; expected linear, "
-            "quadratic and piecewise-linear terms: replace it, or write the problem as pear.Problem with a smooth term"
+            f"{WHERE}: the objective, {_shorten_cvxpy_text(expression)}, is not {shape} by CVXPY's rules (DCP){hint}"
+        )
+    if not expression.is_qpwa():
+        cone = _failing_cvxpy_text([expression], "is_qpwa")
+        raise DataError(
+            f"{WHERE}: the objective needs a cone, from {cone}; expected linear, quadratic and piecewise-linear terms: "
+            "replace it, or write the problem as pear.Problem with a smooth term"
         )
     if not objective.is_dcp(dpp=True):
+        kind, advice = ("", "pass") if cvxpy_parameters_in(expression, known) else ("predicted ", "predict")
         raise DataError(
-            f"{WHERE}: the objective is not linear in the {'' if parameters_in(expression, known) else 'predicted '}"
-            f"parameters ({join_names(parameter_names(inside))}): a product of two of them, a power or a function; "
-            f"{'pass' if parameters_in(expression, known) else 'predict'} the product or the function itself as one "
+            f"{WHERE}: the objective is not linear in the {kind}parameters ({join_names([p.name() for p in inside])}): "
+            f"a product of two of them, a power or a function; {advice} the product or the function itself as one "
             "parameter"
         )
 
 
-def _culprit(expressions: list[Any], test: str) -> str:
-    """The innermost expression that fails a test, as short text."""
-    return next((_shorten(e) for top in expressions for e in _failing_parts(top, test)), _shorten(expressions[0]))
+def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any]) -> None:
+    """Check that no known parameter is also predicted or complex, and that their names differ."""
+    for p in known:
+        if any(p is one for one in predicted):
+            raise DataError(f"{WHERE}: the parameter {p.name()} is predicted and known; name it once")
+        if structure := [name for name in ("complex", "imag", "hermitian") if p.attributes.get(name)]:
+            raise DataError(
+                f"{WHERE}: the known parameter {p.name()} is declared {structure[0]}; expected real numbers"
+            )
+    names = [p.name() for p in known]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise DataError(f"{WHERE}: two known parameters are called {twice[0]}; give each its own name")
 
 
-def _failing_parts(expression: Any, test: str) -> Iterator[Any]:
-    """The parts of an expression that fail a test, innermost first."""
+def allow_cvxpy_parameters_in_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
+    """Return a context in which CVXPY's rules for parameters allow ``quad_form(x, P)`` with a parameter P.
+
+    Solvers of quadratic programs accept such a P. Older versions of CVXPY always refuse it; their context changes
+    nothing.
+    """
+    scope = getattr(cvxpy.utilities.scopes, "quad_form_dpp_scope", None)
+    return nullcontext() if scope is None else cast("AbstractContextManager[Any]", scope())
+
+
+def _failing_cvxpy_text(expressions: list[Any], test: str) -> str:
+    """Return the innermost expression that fails a test, as short text.
+
+    Args:
+        expressions: the expressions.
+        test: the name of CVXPY's method that tests an expression, such as "is_pwl".
+    """
+    return next(
+        (_shorten_cvxpy_text(e) for top in expressions for e in _failing_cvxpy_parts(top, test)),
+        _shorten_cvxpy_text(expressions[0]),
+    )
+
+
+def _failing_cvxpy_parts(expression: Any, test: str) -> Iterator[Any]:
+    """Yield the parts of an expression that fail a test, innermost first."""
     for part in expression.args:
-        yield from _failing_parts(part, test)
+        yield from _failing_cvxpy_parts(part, test)
     if not getattr(expression, test)():
         yield expression
 
 
-def _shorten(expression: Any) -> str:
-    """An expression or constraint as CVXPY prints it, shortened to 80 characters."""
+def _shorten_cvxpy_text(expression: Any) -> str:
+    """Return an expression or constraint as CVXPY prints it, in at most 80 characters."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 80 else f"{text[:77]}…"

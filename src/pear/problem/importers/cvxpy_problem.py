@@ -1,4 +1,4 @@
-"""Import of CVXPY problems, whose parameters become the predicted values."""
+"""Import of CVXPY problems, whose parameters are the predicted and the known values."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError
 from pear.optional_packages import import_optional
+from pear.presolving.row_program import Index, Mask
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.cvxpy_checks import check_constraint, check_objective, check_variables_and_parameters
-from pear.problem.importers.cvxpy_known import (
-    KnownTerms,
-    check_known,
-    copy_parameter,
-    curvature_map,
-    parametric_quadratic_forms,
-    read_coefficients,
-    read_curvature,
+from pear.problem.importers.cvxpy_checks import (
+    allow_cvxpy_parameters_in_quad_form,
+    check_cvxpy_constraint,
+    check_cvxpy_objective,
+    check_cvxpy_variables_and_parameters,
+    check_known_cvxpy_parameters,
 )
-from pear.problem.importers.cvxpy_matrices import CanonicalForm, ProblemCopy, number_added
-from pear.problem.importers.cvxpy_names import WHERE, constraint_name, parameter_names
-from pear.problem.importers.cvxpy_structure import independent_names
+from pear.problem.importers.cvxpy_copy import CvxpyCopy
+from pear.problem.importers.cvxpy_derivatives import CvxpyDerivatives, read_multiplying_derivatives
+from pear.problem.importers.cvxpy_leaves import independent_leaf_names
+from pear.problem.importers.cvxpy_matrices import CvxpyMatrices, number_cvxpy_variables
+from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name
 from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.row_limits import RowLimits, check_recourse_type
 from pear.problem.model import Model
@@ -37,40 +36,41 @@ from pear.wording import join_names
 def from_cvxpy(
     problem: Any, predicted: Any = None, recourse: Any = None, known: Any = None, *, parameters: Any = None
 ) -> Model:
-    """A linear, quadratic or integer program from a ``cvxpy.Problem``, whose parameters are predicted.
+    """Import a linear, quadratic or integer program from a ``cvxpy.Problem``, whose parameters are predicted.
 
-    CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
-    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also stand in linear
-    constraints, beside the decisions or as their coefficient: ``A @ x <= demand``, ``yields @ x >= 3``. Then
-    ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` are theirs, and ``recourse`` says what a decision pays that
-    violates the true constraints. The problem itself stays as it is: nothing is solved, and no value is set.
+    CVXPY converts the problem to matrices. The cost map is read from how the objective depends on the parameters:
+    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also occur in linear
+    constraints, as a term or as a coefficient of decisions: ``A @ x <= demand``, ``yields @ x >= 3``. Then
+    ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` compute the predicted limits and coefficients, and ``recourse``
+    is the rule for decisions that violate the true constraints. The CVXPY problem is neither solved nor changed.
 
-    Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
-    called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. What is known when the decision is made and
-    differs from sample to sample is ``known``: the level of a battery, holdings, the Σ of this month. Decisions come
-    back by the names of the variables in their own shapes. What CVXPY adds to write ``abs``, ``max``, ``norm1`` and the
-    like becomes further variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
+    The predicted values are those of the parameters in the given order, each flattened row by row (NumPy's order, C).
+    They are called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. ``known`` names the parameters whose
+    values are known at the time of the decision and differ between samples: the level of a battery, holdings, the Σ of
+    this month. Decisions are returned by the names of the variables, in their shapes. CVXPY writes ``abs``, ``max``,
+    ``norm1`` and the like with additional variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
 
     Args:
-        problem: CVXPY's, with a linear or convex quadratic objective and linear constraints (also those that become
-            linear: ``abs(x) <= 1``, ``max(x) <= y``).
-        predicted: a ``cvxpy.Parameter`` or several, those that are predicted; their values are not needed. Left out,
-            all of the problem that are not known. The others must have a value, which is taken as it is. Without any
-            parameter all costs are predicted, and the problem's own are ``m.known``.
-        recourse: needed to train where constraints hold predicted parameters; ``m.with_recourse`` adds it later. A
-            dictionary from constraints, or their labels, to the price of a unit of violation: a number, or one for each
-            row; for an equality also a pair, where the left side is too little and where it is too much. Or a
-            ``pear.Penalty`` or ``pear.Projection`` for the rows of ``m.problem``.
-        known: a ``cvxpy.Parameter`` or several, whose values are known for every sample, and come with every call:
-            ``pear.solve(m, ŷ, known={"level": levels})``. They may stand wherever CVXPY's rules for parameters (DPP)
-            allow them: in costs, right-hand sides and rows, in ``norm1(w - w0)``, in ``quad_form(w, Sigma)`` with a
-            Sigma that is declared PSD, and as weights of quadratic terms.
+        problem: the CVXPY problem, with a linear or convex quadratic objective and constraints that are linear or
+            become linear: ``abs(x) <= 1``, ``max(x) <= y``.
+        predicted: one or several ``cvxpy.Parameter``, which are predicted and need no values. By default all parameters
+            of the problem that are not known. All other parameters must have values, which become constants. If the
+            problem has no parameter, all costs are predicted, and ``m.known`` has the costs of the problem.
+        recourse: the rule for decisions that violate the true constraints, needed to train if constraints hold
+            predicted parameters; ``m.with_recourse`` can add it later. Either a dictionary from constraints, or their
+            labels, to prices per unit of violation, or a ``pear.Penalty`` or ``pear.Projection`` for the rows of
+            ``m.problem``. A price is a number, or an array with one number for each row; for an equality also a pair
+            of prices, for a left side that is too small and for one that is too large.
+        known: one or several ``cvxpy.Parameter``, whose values are known for every sample and are passed with every
+            call: ``pear.solve(m, ŷ, known={"level": levels})``. They may occur wherever CVXPY's rules for parameters
+            (DPP) allow them: in costs, right-hand sides and rows, in ``norm1(w - w0)``, in ``quad_form(w, Sigma)`` with
+            a Sigma that is declared PSD, and as weights of quadratic terms.
         parameters: an earlier name of ``predicted``.
 
     Raises:
-        DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, semidefinite or
-            complex variables), a parameter stands where no predicted one may, or one that is not predicted has no
-            value; a price belongs to no constraint. Says which, and what to do.
+        DataError: ``problem`` is another object, or has parts that cannot be imported (cones, quadratic constraints,
+            semidefinite or complex variables); a predicted parameter occurs where it may not, another parameter has no
+            value, or a price belongs to no constraint. The message says which, and what to do.
         ProblemError: bounds cross, or two variables have the same name.
         MissingExtraError: CVXPY is not installed.
 
@@ -86,7 +86,7 @@ def from_cvxpy(
         >>> m.decision(pear.solve(m, [[1.0, 3.0]]).x)["sell"].tolist()
         [[0.0, 1.0]]
 
-        Orders of two products, whose demand is predicted; a missing piece costs 3, one left over 1:
+        Orders of two products, whose demand is predicted. A missing piece costs 3, and a piece left over costs 1:
 
         >>> demand, order = cp.Parameter(2, name="demand"), cp.Variable(2, name="order", nonneg=True)
         >>> meet = order == demand
@@ -95,7 +95,7 @@ def from_cvxpy(
         >>> pear.regret(m, [[4.0, 5.0]], [[2.0, 6.0]]).tolist()
         [5.0]
 
-        Selling what is in stock, which is known every day, at predicted prices:
+        Sales at predicted prices, from a stock that is known every day:
 
         >>> stock, sold = cp.Parameter(name="stock"), cp.Variable(2, name="sold", nonneg=True)
         >>> m = pear.from_cvxpy(
@@ -109,72 +109,71 @@ def from_cvxpy(
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
     if parameters is not None and predicted is not None:
         raise DataError(f"{WHERE}: predicted= and parameters= are two names of one argument; pass predicted= alone")
-    told = _chosen_parameters(problem, known if known is not None else (), "known", cvxpy)
-    predicted = _predicted_parameters(problem, predicted if parameters is None else parameters, told, cvxpy)
-    check_known(told, predicted)
-    check_variables_and_parameters(problem, predicted, told)
-    stand_ins = {id(p): copy_parameter(p, cvxpy) for p in told}
-    copy = ProblemCopy.of(problem, predicted, stand_ins, _constraint_prices(problem.constraints, recourse), cvxpy)
-    with parametric_quadratic_forms(cvxpy):
+    told = _chosen_cvxpy_parameters(problem, known if known is not None else (), "known", cvxpy)
+    predicted = _predicted_cvxpy_parameters(problem, predicted if parameters is None else parameters, told, cvxpy)
+    check_known_cvxpy_parameters(told, predicted)
+    check_cvxpy_variables_and_parameters(problem, predicted, told)
+    copy = CvxpyCopy.of(problem, predicted, told, _cvxpy_constraint_prices(problem.constraints, recourse), cvxpy)
+    with allow_cvxpy_parameters_in_quad_form(cvxpy):
         for i, constraint in enumerate(copy.problem.constraints):
-            check_constraint(constraint, i, copy.predicted, copy.known)
-        check_objective(copy.problem.objective, copy.predicted, copy.known)
-    canonical = CanonicalForm(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
-    canonical.check_parameters(copy.predicted)
-    labels = [label for p in predicted for label in independent_names(p)]
-    M, constant_terms, D = canonical.maps(copy.predicted) if predicted else (None, np.zeros(0), None)
-    terms = KnownTerms.read(canonical, told, copy.known) if told else None
-    kept = canonical.limits.mask()
-    if terms is not None:
-        terms.check_costs(predicted)
-        kept |= terms.rows()
-    arrays, layout = canonical.model_arrays(problem, kept)
+            check_cvxpy_constraint(constraint, i, copy.predicted, copy.known)
+        check_cvxpy_objective(copy.problem.objective, copy.predicted, copy.known)
+    matrices = CvxpyMatrices(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
+    matrices.check_parameters(copy.predicted)
+    labels = [label for p in predicted for label in independent_leaf_names(p)]
+    M, constant_terms, D = matrices.maps(copy.predicted) if predicted else (None, np.zeros(0), None)
+    by_known = CvxpyDerivatives.read(matrices, told, copy.known) if told else None
+    kept = matrices.limits.mask()
+    if by_known is not None:
+        by_known.check_costs(predicted)
+        kept |= by_known.changed_rows()
+    arrays, layout = matrices.model_arrays(problem, kept)
     constants = [label for label, term in zip(labels, constant_terms.tolist(), strict=True) if term]
-    notes = _report_notes(problem, [*predicted, *told], arrays, constants, M)
-    notes += canonical.limits.sentences(recourse is not None) if predicted else []
-    notes += [] if terms is None else [terms.sentence()]
-    weights = read_curvature(canonical, predicted, copy.predicted)
-    multiplied, multiplying = read_coefficients(canonical, predicted, copy.predicted) or (None, [])
+    notes = _cvxpy_notes(problem, [*predicted, *told], arrays, constants, M)
+    notes += matrices.limits.sentences(recourse is not None) if predicted else []
+    notes += [] if by_known is None else [by_known.sentence()]
+    by_predicted, multiplying = read_multiplying_derivatives(matrices, predicted, copy.predicted)
     notes += [f"Predicted coefficients of rows: {join_names(multiplying)}."] if multiplying else []
     removable = np.ones(len(arrays.costs), dtype=bool)
-    for part in (terms, weights, multiplied):
-        removable &= True if part is None else ~part.columns()
-    arrays, layout, M, columns, removed = _reduce(arrays, layout, M, removable, kept, recourse)
+    for part in (by_known, by_predicted):
+        removable &= True if part is None else ~part.changed_variables()
+    arrays, layout, M, columns, removed = _reduce_cvxpy_arrays(arrays, layout, M, removable, kept, recourse)
     cost_map = None if M is None else CostMap(M, arrays.costs, labels)
     made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
-    coefficients = {} if multiplied is None else multiplied.coefficients(arrays, columns)
-    constraint_map = None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers], coefficients)
-    known_map = None if terms is None else terms.map(arrays, columns)
-    row_recourse = _row_recourse(canonical, arrays.rows, recourse)
-    curved = None if weights is None else curvature_map(weights, columns, copy.predicted)
+    coefficients = {} if by_predicted is None else by_predicted.coefficients(arrays, columns)
     return replace(
-        made, constraint_map=constraint_map, recourse=row_recourse, known_map=known_map, curvature_map=curved
+        made,
+        constraint_map=None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers], coefficients),
+        recourse=_cvxpy_row_recourse(matrices, arrays.rows, recourse),
+        known_map=None if by_known is None else by_known.known_map(arrays, columns),
+        curvature_map=None if by_predicted is None else by_predicted.curvature_map(columns, copy.predicted),
     )
 
 
-def _reduce(
+def _reduce_cvxpy_arrays(
     arrays: ModelArrays,
     layout: dict[str, Tensor],
     M: Any,
-    removable: NDArray[np.bool_],
-    kept: NDArray[np.bool_],
+    removable: Mask,
+    kept: Mask,
     recourse: Any,
-) -> tuple[ModelArrays, dict[str, Tensor], Any, NDArray[np.int_], list[str]]:
-    """Remove CVXPY's own variables and the rows that the model does not need; the problem's variables all stay.
+) -> tuple[ModelArrays, dict[str, Tensor], Any, Index, list[str]]:
+    """Remove variables that CVXPY has added and rows that the model does not need. The user's variables stay.
 
-    A variable whose cost depends on predicted values stays, because the constant of the objective would depend on them.
-    If a recourse has a value for each row or variable, nothing is removed.
+    A variable whose cost depends on predicted values stays, too: without it the constant of the objective would depend
+    on predicted values. If a recourse has a number for each row or variable, nothing is removed.
 
     Args:
-        arrays: the arrays of CVXPY's canonical form.
-        layout: the columns of the problem's own variables.
-        M: (n, k) the cost map, or None.
-        removable: (n,) bool, variables that no known value multiplies.
-        kept: (r,) bool, rows of the canonical form that are predicted or known, or have a price.
-        recourse: as the user passed it.
+        arrays: the arrays of CVXPY's matrices.
+        layout: the columns of the user's variables, by name.
+        M: (n, k) matrix of the cost map, or None.
+        removable: (n,) bool, False for variables whose costs, coefficients or curvature depend on parameters other than
+            by the cost map.
+        kept: (r,) bool, True for rows of CVXPY's matrices that are predicted or known, or have a price.
+        recourse: the recourse that the user passed.
 
     Returns:
-        The arrays, the layout and the cost map after presolve, the numbers of the variables that are left, and
+        The arrays, the layout and the cost map after presolve; the numbers of the variables that are left; and
         sentences for the report.
     """
     n = len(arrays.costs)
@@ -183,7 +182,7 @@ def _reduce(
         removable[at.numpy()] = False
     if M is not None:
         removable &= np.diff(M.indptr) == 0
-    if any(np.ndim(one) for one in _recourse_numbers(recourse)):
+    if any(np.ndim(one) for one in _cvxpy_recourse_numbers(recourse)):
         return arrays, layout, M, np.arange(n), []
     small, reduction = arrays.reduced(removable, kept[arrays.rows.numbers])
     if reduction is None:
@@ -193,38 +192,38 @@ def _reduce(
     added = np.ones(len(small.variables), dtype=bool)
     for at in moved.values():
         added[at.numpy()] = False
-    small = replace(small, variables=number_added(small.variables, added))
+    small = replace(small, variables=number_cvxpy_variables(small.variables, added))
     M = None if M is None else sparse.csr_array(reduction.T.T @ M)
     return small, moved, M, reduction.columns, [reduction.sentence()]
 
 
-def _recourse_numbers(recourse: Any) -> list[Any]:
-    """The numbers of a ``Penalty`` or ``Projection``; none for a dictionary, whose prices belong to constraints."""
+def _cvxpy_recourse_numbers(recourse: Any) -> list[Any]:
+    """Return the arguments of a ``Penalty`` or ``Projection``; an empty list for a dictionary or None."""
     if recourse is None or isinstance(recourse, Mapping):
         return []
     values = [getattr(recourse, field.name) for field in fields(recourse)]
     return [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
 
 
-def _row_recourse(canonical: CanonicalForm, rows: RowLimits, given: Any) -> Any:
-    """Prices of constraints as a ``Penalty`` of the rows of A and G; anything but a dictionary is returned as it is."""
+def _cvxpy_row_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) -> Any:
+    """Convert a dictionary of prices to a ``Penalty`` for the rows of A and G; return any other recourse unchanged."""
     if not isinstance(given, Mapping):
         return given
-    little, much = canonical.limits.prices()
+    little, much = matrices.limits.prices()
     return rows.penalty(little[rows.numbers], much[rows.numbers])
 
 
-def _constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
-    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is not a dictionary.
+def _cvxpy_constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+    """Return the prices in a dictionary ``recourse``, by the number of the constraint; empty for any other recourse.
 
     Raises:
-        DataError: a key is not a constraint of the problem.
-        ProblemError: ``recourse`` is neither a dictionary nor a recourse.
+        DataError: a key of the dictionary is not a constraint of the problem.
+        ProblemError: ``recourse`` is neither a dictionary, a ``Penalty``, a ``Projection`` nor None.
     """
     if not isinstance(recourse, Mapping):
         check_recourse_type(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
         return {}
-    names = [constraint_name(row, i) for i, row in enumerate(constraints)]
+    names = [cvxpy_constraint_name(row, i) for i, row in enumerate(constraints)]
     found: dict[int, Any] = {}
     for key, price in recourse.items():
         at = [i for i, row in enumerate(constraints) if row is key or (isinstance(key, str) and names[i] == key)]
@@ -237,11 +236,19 @@ def _constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, A
     return found
 
 
-def _report_notes(
-    problem: Any, predicted: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
+def _cvxpy_notes(
+    problem: Any, given: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
 ) -> list[str]:
-    """The importer's own sentences for the report."""
-    taken = [p.name() for p in problem.parameters() if not any(p is one for one in predicted)]
+    """Return sentences for the report.
+
+    Args:
+        problem: the CVXPY problem.
+        given: the predicted and the known parameters.
+        arrays: the arrays of CVXPY's matrices.
+        constants: the names of predicted values that change the constant of the objective.
+        M: (n, k) matrix of the cost map, or None.
+    """
+    taken = [p.name() for p in problem.parameters() if not any(p is one for one in given)]
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])
     own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
     notes = [
@@ -257,15 +264,15 @@ def _report_notes(
     return [str(note) for note in notes if note]
 
 
-def _predicted_parameters(problem: Any, given: Any, known: list[Any], cvxpy: Any) -> list[Any]:
-    """The parameters that are predicted: those given, or all of the problem that are not known."""
+def _predicted_cvxpy_parameters(problem: Any, given: Any, known: list[Any], cvxpy: Any) -> list[Any]:
+    """Return the predicted parameters: those that the user passed, or by default all that are not known."""
     if given is None:
         return [p for p in problem.parameters() if not any(p is one for one in known)]
-    return _chosen_parameters(problem, given, "predicted", cvxpy)
+    return _chosen_cvxpy_parameters(problem, given, "predicted", cvxpy)
 
 
-def _chosen_parameters(problem: Any, given: Any, name: str, cvxpy: Any) -> list[Any]:
-    """The parameters that the argument ``name`` gives, one or several."""
+def _chosen_cvxpy_parameters(problem: Any, given: Any, name: str, cvxpy: Any) -> list[Any]:
+    """Return the parameters that the user passed as the argument ``name``, one or several, as a list."""
     inside = problem.parameters()
     chosen = [given] if isinstance(given, cvxpy.Parameter) else list(given)
     for i, one in enumerate(chosen):
@@ -274,8 +281,8 @@ def _chosen_parameters(problem: Any, given: Any, name: str, cvxpy: Any) -> list[
         if not any(one is p for p in inside):
             raise DataError(
                 f"{WHERE}: the parameter {one.name()} is not in it; its parameters: "
-                f"{join_names(parameter_names(inside)) or 'none'}. Pass those that are {name}, the same objects as in "
-                "the problem"
+                f"{join_names([p.name() for p in inside]) or 'none'}. Pass those that are {name}, the same objects as "
+                "in the problem"
             )
         if any(one is other for other in chosen[:i]):
             raise DataError(f"{WHERE}: the parameter {one.name()} is given twice; pass each once")

@@ -1,4 +1,4 @@
-"""Constraints of a CVXPY problem that a tag marks, so that their rows are found in CVXPY's matrices."""
+"""Tags: additional parameters of a CVXPY problem, which show where its constraints are in CVXPY's matrices."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pear.errors import DataError
-from pear.problem.importers.cvxpy_names import WHERE, parameter_names, parameters_in
-from pear.problem.importers.row_limits import Array, read_price
+from pear.presolving.row_program import Array, Index, Mask
+from pear.problem.importers.cvxpy_names import WHERE, cvxpy_parameters_in
+from pear.problem.importers.row_limits import read_price
 from pear.wording import count_noun, join_names
 
 
 @dataclass(frozen=True)
 class TaggedConstraint:
-    """A constraint whose rows are to be found in CVXPY's matrices.
+    """A constraint with a tag, which is a parameter that is added to the right side of the constraint.
 
-    CVXPY does not say which rows of its matrices belong to a constraint. A parameter that is added to the right side of
-    the constraint, its tag, shows them: these are the rows whose right-hand sides depend on the tag.
+    CVXPY does not say which rows of its matrices belong to a constraint. They are the rows whose right-hand sides
+    depend on the tag.
 
     Attributes:
         name: the label or the number of the constraint.
-        constraint: the constraint with the tag on its right side: ``left ≤ right + tag``.
+        constraint: the constraint with its tag: ``left ≤ right + tag`` or ``left = right + tag``.
         tag: a CVXPY parameter with the shape of the constraint.
         equality: whether the constraint is an equality.
         predicted_by: names of the predicted parameters in the constraint.
-        price: the price per unit of violation, which may be a pair for an equality; None where there is none.
+        price: the price per unit of violation, which may be a pair for an equality; None without a price.
     """
 
     name: str
@@ -40,17 +40,26 @@ class TaggedConstraint:
 
     @classmethod
     def tagging(cls, name: str, constraint: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
-        """Add a tag to a constraint of the copied problem."""
+        """Add a tag to a constraint of the copied problem.
+
+        Args:
+            name: the label or the number of the constraint.
+            constraint: the constraint without a tag.
+            predicted: the predicted parameters of the copied problem.
+            price: the price per unit of violation, or None.
+            cvxpy: the module.
+        """
         tag = cvxpy.Parameter(constraint.shape, value=np.zeros(constraint.shape))
         kind = type(constraint).__name__
         left, right = (*constraint.args, 0.0)[:2]
         left, right = (-left, -right) if kind == "NonNeg" else (left, right)
         equality = kind in ("Equality", "Zero")
         tagged = left == right + tag if equality else left <= right + tag
-        return cls(name, tagged, tag, equality, tuple(parameter_names(parameters_in(constraint, predicted))), price)
+        predicted_by = tuple(p.name() for p in cvxpy_parameters_in(constraint, predicted))
+        return cls(name, tagged, tag, equality, predicted_by, price)
 
     def spread_price(self, price: Any) -> Array:
-        """A price in the shape of the constraint, from a number or an array that can be broadcast to the shape."""
+        """Broadcast a price, a number or an array, to the shape of the constraint."""
         try:
             return np.broadcast_to(np.asarray(price, dtype=float), self.tag.shape)
         except ValueError as error:
@@ -60,18 +69,18 @@ class TaggedConstraint:
             ) from error
 
 
-def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
-    """Find where each entry of each tag stands in a vector that depends on the tags.
+def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[Index], int]:
+    """Find the position of each entry of each tag in a vector that depends on the tags.
 
-    Every entry is set to a number of its own. The vector then shows this number, up to its sign, at the entry's
-    position.
+    Every entry of every tag is set to a different number. The vector then has this number, or its negative, at the
+    position of the entry.
 
     Args:
         tags: CVXPY parameters.
         respond: a function from values of the tags, by their ids, to the vector, in which each entry appears once.
 
     Returns:
-        For each tag the positions of its entries; and the length of the vector.
+        For each tag the positions of its entries, in its shape; and the length of the vector.
     """
     starts = np.cumsum([1, *(tag.size for tag in tags)])
     numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
@@ -87,23 +96,31 @@ class TaggedRows:
 
     Args:
         tagged: the tagged constraints.
-        respond: a function that takes values of the tags by their ids. It returns what they add to the right-hand sides
-            (r,).
+        respond: a function from values of the tags, by their ids, to what the tags add to the right-hand sides (r,).
+
+    Attributes:
+        total: the number r of rows of the matrices.
     """
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         rows, self.total = locate_tags([one.tag for one in tagged], respond)
         self._rows = tuple(zip(tagged, rows, strict=True))
 
-    def mask(self) -> NDArray[np.bool_]:
-        """Which rows belong to tagged constraints, (r,) bool. These rows may not become bounds."""
+    def mask(self) -> Mask:
+        """Return a mask (r,) of the rows that belong to tagged constraints. These rows may not become bounds."""
         found = np.zeros(self.total, dtype=bool)
         for _, at in self._rows:
             found[at] = True
         return found
 
     def prices(self) -> tuple[Array, Array]:
-        """Prices (r,) for rows below their right-hand side, and for rows above it; infinite where there is none."""
+        """Return the prices (r,) of falling below and (r,) of exceeding the right-hand sides.
+
+        The prices of the rows of other constraints are infinite.
+
+        Raises:
+            DataError: a tagged constraint has no price, or a price has the wrong form.
+        """
         little, much = np.full(self.total, np.inf), np.full(self.total, np.inf)
         for one, at in self._rows:
             if one.price is None:
@@ -116,7 +133,11 @@ class TaggedRows:
         return little, much
 
     def sentences(self, recourse: bool) -> list[str]:
-        """Sentences for the report: which constraints are predicted, and that a recourse is missing."""
+        """Return sentences for the report: which right-hand sides are predicted, and whether a recourse is missing.
+
+        Args:
+            recourse: whether the user passed a recourse.
+        """
         found = [
             f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count_noun(at.size, 'row')}) "
             f"depend{'s' * (at.size == 1)} on {join_names(one.predicted_by)}."
