@@ -1,4 +1,4 @@
-"""Names with an index, such as ``charge[3]``, as entries of arrays."""
+"""Names with an index, such as ``charge[3]``, and the arrays whose entries they are."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from pear.presolving.row_program import Index
 
 _INDEXED = re.compile(r"(?P<name>.+?)(?:\[(?P<square>-?\d+(?:, ?-?\d+)*)\]|\((?P<round>-?\d+(?:, ?-?\d+)*)\))")
 
 
 class IndexedArray(NamedTuple):
-    """An array whose entries are named ``charge[0]``, ``charge[1]``, …, or ``flow[1,2]``.
+    """An array whose entries have names with an index, such as ``charge[0]`` or ``flow[1,2]``.
 
     Attributes:
-        shape: its shape.
-        positions: the positions of its entries among all names, row by row.
+        shape: the shape of the array.
+        positions: the positions of the entries in a list of names, row by row.
     """
 
     shape: tuple[int, ...]
-    positions: NDArray[np.int_]
+    positions: Index
 
 
 def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
@@ -39,10 +40,14 @@ def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
 
 
 def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
-    """Find the arrays among names with indices.
+    """Find the arrays in a list of names.
 
-    At least two names form an array if all have the same number of indices and every combination of indices occurs
-    once. The first index may be any integer, as in ``charge[1]``. Round brackets are allowed.
+    At least two names with the same word before the index form an array if all have the same number of indices and
+    every combination of indices occurs once. The first index may be any integer, as in ``charge[1]``. Round brackets
+    are allowed.
+
+    Returns:
+        The arrays, by the word before the index. A word that is itself in the list names no array.
 
     Example:
         >>> group_indexed_names(["charge[1]", "profit", "charge[2]", "flow[0,1]"])
@@ -60,7 +65,11 @@ def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
 
 
 def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | None:
-    """The array of entries by their indices; None where they make none."""
+    """Return the array of names with the same word before the index; None if they form no array.
+
+    Args:
+        entries: the position of each name in the list of names, by its indices.
+    """
     dimensions = {len(index) for index in entries}
     if len(entries) < 2 or len(dimensions) > 1:
         return None
@@ -71,7 +80,12 @@ def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | Non
 
 
 def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Names with those of arrays replaced by the names of their entries: charge by charge[0], charge[1], …."""
+    """Replace the names of arrays by the names of their entries: ``charge`` by ``charge[0]``, ``charge[1]``, ….
+
+    Args:
+        chosen: the names to replace. A name that is in ``names``, or that is unknown, stays.
+        names: the list of names in which arrays are found.
+    """
     if set(chosen) <= set(names):
         return list(chosen)
     own, groups = set(names), group_indexed_names(names)
@@ -83,7 +97,15 @@ def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[st
 
 
 def indexed_layout(names: Sequence[str]) -> dict[str, Tensor]:
-    """The columns of all variables by name, in the order of the names; names with indices are joined to arrays."""
+    """Return the positions of all variables by name. Names with an index are joined to arrays.
+
+    Args:
+        names: the names of all variables.
+
+    Returns:
+        For each array the positions of its entries, in its shape, and for each other name its position; in the order of
+        the names.
+    """
     groups = group_indexed_names(names)
     array_of = {int(i): name for name, array in groups.items() for i in array.positions}
     layout: dict[str, Tensor] = {}

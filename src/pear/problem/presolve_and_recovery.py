@@ -12,9 +12,10 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.presolving import ProgramReduction, RowProgram, reduce_program
+from pear.presolving.row_program import Array
 from pear.problem.constraint_map import constraint_sides
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.row_limits import Array, RowLimits
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.matrix import to_csr_matrix
 from pear.problem.problem import Problem
 from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_tensor

@@ -28,7 +28,7 @@ from pear.problem.importers.cvxpy_leaves import independent_leaf_names
 from pear.problem.importers.cvxpy_matrices import CvxpyMatrices, number_cvxpy_variables
 from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name
 from pear.problem.importers.model_arrays import ModelArrays
-from pear.problem.importers.row_limits import RowLimits, check_recourse_type
+from pear.problem.importers.row_limits import RowLimits, check_row_recourse
 from pear.problem.model import Model
 from pear.wording import join_names
 
@@ -221,7 +221,7 @@ def _cvxpy_constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[
         ProblemError: ``recourse`` is neither a dictionary, a ``Penalty``, a ``Projection`` nor None.
     """
     if not isinstance(recourse, Mapping):
-        check_recourse_type(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
+        check_row_recourse(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
         return {}
     names = [cvxpy_constraint_name(row, i) for i, row in enumerate(constraints)]
     found: dict[int, Any] = {}

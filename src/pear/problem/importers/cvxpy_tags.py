@@ -11,7 +11,7 @@ import numpy as np
 from pear.errors import DataError
 from pear.presolving.row_program import Array, Index, Mask
 from pear.problem.importers.cvxpy_names import WHERE, cvxpy_parameters_in
-from pear.problem.importers.row_limits import read_price
+from pear.problem.importers.row_limits import read_row_price
 from pear.wording import count_noun, join_names
 
 
@@ -128,7 +128,7 @@ class TaggedRows:
                     f"{WHERE}: {one.name} depends on {join_names(one.predicted_by)}, which is predicted, and recourse "
                     "has no price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
                 )
-            sides = read_price(WHERE, one.name, one.price, one.equality)
+            sides = read_row_price(WHERE, one.name, one.price, one.equality)
             little[at], much[at] = (one.spread_price(side) for side in sides)
         return little, much
 

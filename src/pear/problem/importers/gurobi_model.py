@@ -14,7 +14,7 @@ from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model
 
-# Parts of a model that are refused, by the attribute that counts them.
+# Parts of a model that cannot be imported, by the attribute that counts them.
 _REFUSED = {
     "NumSOS": "SOS constraints",
     "NumQConstrs": "quadratic constraints",
@@ -27,29 +27,30 @@ _REFUSED = {
 def from_gurobipy(
     model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
 ) -> Model:
-    """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
+    """Import a linear, quadratic or integer program from a ``gurobipy.Model``, without a solve.
 
-    Pending changes are processed (``model.update()``). Variables that Gurobi adds for ranges (``addRange``) become
-    limits of their rows again.
+    Pending changes of the model are processed (``model.update()``). A variable that Gurobi has added for a range
+    (``addRange``) becomes a limit of its row again.
 
     Args:
         model: a ``gurobipy.Model``.
-        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. If omitted, all costs are
-            predicted that are not known.
-        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
-            costs. ``predicted`` may then be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
-            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
-            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
-            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
+            variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
+            a pair (row, variable) for a coefficient. By default all costs that are not known.
+        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
+            costs. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
+            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
+            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
+            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
+            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
+            its entries.
 
     Raises:
-        DataError: it is another object, or holds what cannot be taken: SOS, quadratic or general constraints, lazy
+        DataError: ``model`` is another object, or has parts that cannot be imported: SOS, quadratic, general or lazy
             constraints, semi-continuous variables, piecewise-linear or several objectives.
-        ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice.
         MissingExtraError: gurobipy is not installed.
     """
     gurobipy = import_optional("gurobipy", "gurobi", "a model of Gurobi")
@@ -60,7 +61,7 @@ def from_gurobipy(
 
 
 def gurobi_arrays(model: Any) -> ModelArrays:
-    """The arrays of an updated ``gurobipy.Model``."""
+    """Return the arrays of a ``gurobipy.Model`` without pending changes."""
     where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
     _check_gurobi_model(where, model)
     right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
@@ -82,11 +83,11 @@ def gurobi_arrays(model: Any) -> ModelArrays:
         float(model.ObjCon),
         tuple(model.getAttr("VarName")),
     )
-    return _restore_ranges(arrays)
+    return _restore_gurobi_ranges(arrays)
 
 
-def _restore_ranges(arrays: ModelArrays) -> ModelArrays:
-    """Turn the equality and the extra variable (Rg and the row's name) of each ``addRange`` back into one row."""
+def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
+    """Turn each equality that ``addRange`` has made, with its variable ("Rg" and the row's name), into a row again."""
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
     columns, added = sparse.csc_array(rows.matrix), []
@@ -114,7 +115,7 @@ def _restore_ranges(arrays: ModelArrays) -> ModelArrays:
 
 
 def _check_gurobi_model(where: str, model: Any) -> None:
-    """Check that the model has variables, and nothing but a linear or quadratic objective and linear rows."""
+    """Check that a model has variables, a linear or quadratic objective, and no other constraints than linear rows."""
     found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
     found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
     found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []
@@ -130,7 +131,7 @@ def _check_gurobi_model(where: str, model: Any) -> None:
 
 
 def _gurobi_curvature(model: Any) -> sparse.csr_array:
-    """Q of ½ zᵀQz, (n, n)."""
+    """Return Q (n, n) of the objective ``½ zᵀQz + cᵀz``."""
     terms, n = model.getObjective(), model.NumVars
     entries = [(terms.getVar1(i).index, terms.getVar2(i).index, terms.getCoeff(i)) for i in range(terms.size())]
     row, column, value = (np.array(part) for part in zip(*entries, strict=True))

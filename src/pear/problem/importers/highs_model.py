@@ -1,4 +1,4 @@
-"""Import of HiGHS models (``highspy``), also used by the importer of MPS files."""
+"""Import of HiGHS models (``highspy``). The importer of MPS files uses the same functions."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from pear.problem.model import Model
 def from_highs(
     model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
 ) -> Model:
-    """A linear, quadratic or integer program from ``highspy``: a ``Highs``, a ``HighsModel`` or a ``HighsLp``.
+    """Import a linear, quadratic or integer program from ``highspy``, which is neither solved nor changed.
 
-    Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
+    Variables and rows without names are called x0, x1, … and r0, r1, ….
 
     Args:
-        model: an object of highspy.
-        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. If omitted, all costs are
-            predicted that are not known.
-        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
-            costs. ``predicted`` may then be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
-            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
-            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
-            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
+        model: a ``highspy.Highs``, ``HighsModel`` or ``HighsLp``.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
+            variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
+            a pair (row, variable) for a coefficient. By default all costs that are not known.
+        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
+            costs. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
+            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
+            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
+            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
+            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
+            its entries.
 
     Raises:
-        DataError: it is another object, has no variables, or has semi-continuous ones.
-        ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
+        DataError: ``model`` is another object, has no variables, or has semi-continuous variables.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice.
         MissingExtraError: highspy is not installed.
 
     Example:
@@ -66,11 +67,11 @@ def from_highs(
 
 
 def highs_arrays(where: str, model: Any) -> ModelArrays:
-    """The arrays of a ``HighsModel``."""
+    """Return the arrays of a ``HighsModel``; ``where`` is the name of the source in messages."""
     lp = model.lp_
     if not lp.num_col_:
         raise DataError(f"{where} has no variables; add them before it is taken")
-    if semi := semi_variable(lp):
+    if semi := semi_highs_variable(lp):
         raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
     Q = _highs_curvature(model)
@@ -88,8 +89,8 @@ def highs_arrays(where: str, model: Any) -> ModelArrays:
     )
 
 
-def semi_variable(lp: Any) -> str:
-    """The first variable that is semi-continuous or semi-integer, in words; empty where there is none."""
+def semi_highs_variable(lp: Any) -> str:
+    """Describe the first variable that is semi-continuous or semi-integer; "" if there is none."""
     names = lp.col_names_ or [f"x{i}" for i in range(lp.num_col_)]
     for name, kind in zip(names, lp.integrality_, strict=False):
         if kind.name not in ("kContinuous", "kInteger"):
@@ -98,7 +99,7 @@ def semi_variable(lp: Any) -> str:
 
 
 def _highs_matrix(lp: Any) -> sparse.csc_array:
-    """The constraint matrix of a HiGHS model, (k, n)."""
+    """Return the constraint matrix (k, n) of a HiGHS model."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
     if not lp.num_row_:
@@ -109,7 +110,7 @@ def _highs_matrix(lp: Any) -> sparse.csc_array:
 
 
 def _highs_curvature(model: Any) -> sparse.csc_array:
-    """Q of ½ zᵀQz with both triangles, (n, n)."""
+    """Return Q (n, n) of the objective ``½ zᵀQz + cᵀz``, with both triangles."""
     n, hessian = model.lp_.num_col_, model.hessian_
     if not hessian.dim_:
         return sparse.csc_array((n, n))
@@ -121,7 +122,7 @@ def _highs_curvature(model: Any) -> sparse.csc_array:
 
 
 def _highs_integers(lp: Any) -> Any:
-    """Which variables are integer, (n,) bool."""
+    """Return a bool mask (n,) of the integer variables."""
     marks = np.zeros(lp.num_col_, dtype=bool)
     marks[: len(lp.integrality_)] = [kind.name == "kInteger" for kind in lp.integrality_]
     return marks

@@ -1,4 +1,4 @@
-"""The table of file importers, by the endings of the files they read. A new importer adds a row here, or a plug-in."""
+"""The table of the importers that read files. A new importer is a row of this table, or a plug-in."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pear.problem.model import Model
 
 @dataclass(frozen=True)
 class Importer:
-    """A row of the table: an importer and the files it reads.
+    """An importer and the files that it reads.
 
     Attributes:
-        name: the files it reads, in words.
-        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of other
-            objects, which is called by its name alone: ``pear.from_name``.
-        read: a function from a path, or from another object, to a model. Where it has an argument ``predicted``, that
-            names the variables whose costs are predicted.
+        name: the files that the importer reads, in words.
+        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of other objects
+            than files, which users call as ``pear.from_name``.
+        read: a function from a path, or from another object, to a model. An argument ``predicted`` of the function
+            must name the variables whose costs are predicted.
     """
 
     name: str
@@ -42,7 +42,7 @@ OWN_NAMES = ("cvxpy", "file", "gurobipy", "highs", "mps", "osqp_mat", "pyepo", "
 
 
 def has_importer(path: Path) -> bool:
-    """True where some importer reads files that end like this one."""
+    """Return True if an importer reads files with the ending of this file."""
     suffix = packed_file_suffix(path)
     return any(
         suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all_plugins("importer").plugins))
@@ -50,11 +50,11 @@ def has_importer(path: Path) -> bool:
 
 
 def importer_of(path: Path) -> Importer:
-    """Return the importer for files that end like this one.
+    """Return the importer of files with the ending of this file.
 
     Raises:
-        DataError: there is none; the message lists all endings, and the plug-ins that cannot be loaded.
-        PluginError: several packages bring one.
+        DataError: no importer reads such files; the message lists all endings, and plug-ins that cannot be loaded.
+        PluginError: several packages have an importer of such files.
     """
     suffix = packed_file_suffix(path)
     for row in IMPORTERS:
@@ -74,15 +74,15 @@ def importer_of(path: Path) -> Importer:
 
 
 def from_file(path: str | Path, **options: Any) -> Model:
-    r"""Read a model from a file, by the importer for the ending of its name, also that of a plug-in.
+    r"""Read a model from a file, with the importer or plug-in for the ending of its name.
 
     Args:
         path: the path of the file.
-        options: arguments of the importer, such as ``predicted`` or ``rows``; those that are None are left out.
+        options: arguments of the importer, such as ``predicted`` or ``rows``. Arguments that are None are ignored.
 
     Raises:
-        DataError: no importer reads such files, it has no such argument, or the file cannot be imported.
-        PluginError: several packages bring an importer for such files.
+        DataError: no importer reads such files, the importer has no such argument, or the file cannot be imported.
+        PluginError: several packages have an importer of such files.
 
     Example:
         >>> import pear, tempfile
@@ -102,15 +102,15 @@ def from_file(path: str | Path, **options: Any) -> Model:
 
 
 def own_importer_names() -> tuple[str, ...]:
-    """The names that an importer of another package cannot have."""
+    """Return the names that an importer of another package must not have."""
     return OWN_NAMES
 
 
 def check_importer_plugin(name: str, value: Any) -> Importer:
-    """Check the importer of another package, and return its row.
+    """Return the importer of another package after a check.
 
     Raises:
-        PluginError: it is not an ``Importer``, its name is not an identifier, or its files are read already.
+        PluginError: ``value`` is not an ``Importer``, its name is not an identifier, or PEAR reads such files itself.
     """
     if not isinstance(value, Importer):
         raise PluginError(f"expected a pear.problem.importers.Importer, got {value!r}")

@@ -1,4 +1,4 @@
-"""Known right-hand sides, bounds and costs of an imported model, by the names of its rows and variables."""
+"""``KnownNames``: right-hand sides, bounds and costs of an imported model that are known for every sample, by name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import ProblemError
+from pear.presolving.row_program import Index
 from pear.problem.indexed_names import group_indexed_names
 from pear.problem.known_map import KnownMap, KnownValue
 
@@ -25,16 +25,17 @@ _EXPECTED = (
 
 
 class KnownNames:
-    """What the names in ``known=`` of an importer stand for.
+    """The meaning of the names that a user passes to an importer as ``known=``.
 
-    A row stands for its right-hand side. A variable stands for its cost, or for its value where it is fixed, because a
-    fixed variable's cost changes no decision. ``demand.rhs``, ``x.cost``, ``x.lb`` and ``x.ub`` say it in words, and
-    the name of an array (``demand`` of ``demand[0]``, ``demand[1]``, …) stands for all its entries.
+    The name of a row stands for its right-hand side. The name of a variable stands for its cost, or for its value if
+    the variable is fixed, because the cost of a fixed variable changes no decision. ``demand.rhs``, ``x.cost``,
+    ``x.lb`` and ``x.ub`` name the number explicitly. The name of an array (``demand`` of ``demand[0]``, ``demand[1]``,
+    …) stands for all its entries.
 
     Args:
         arrays: the imported arrays.
-        variables: the names of its variables.
-        known: the names that the user gave.
+        variables: the names of the n variables.
+        known: the names that the user passed.
 
     Attributes:
         values: the known values of the model.
@@ -42,7 +43,8 @@ class KnownNames:
         costs: numbers of the variables with known costs.
 
     Raises:
-        ProblemError: a name stands for nothing, for two things, or is there twice; a row has not exactly one limit.
+        ProblemError: a name stands for nothing or for two things, comes twice, or is that of a row without exactly one
+            limit.
     """
 
     def __init__(self, arrays: ModelArrays, variables: Sequence[str], known: Sequence[str]) -> None:
@@ -67,7 +69,7 @@ class KnownNames:
         arrays.rows.numbers_of(arrays.where, [self._named["rhs"][i] for i in self.rows], "known")
 
     def fixed(self, arrays: ModelArrays) -> ModelArrays:
-        """The arrays with 0, or no bound, instead of known numbers, which are filled in later."""
+        """Return the arrays with 0, or no bound, in place of known numbers, which ``Model.with_known`` fills in."""
         costs, lb, ub = (np.array(part, dtype=float) for part in (arrays.costs, arrays.lb, arrays.ub))
         costs[self.costs] = 0.0
         lb[self._numbers("lb")] = -np.inf
@@ -75,16 +77,18 @@ class KnownNames:
         return replace(arrays, rows=arrays.rows.with_zero_limits(self.rows), costs=costs, lb=lb, ub=ub)
 
     def map(self, arrays: ModelArrays) -> KnownMap:
-        """The known map of the model of these arrays, a result of ``fixed``."""
+        """Return the known map of a model that is made of these arrays, a result of ``fixed``."""
         n, r = len(arrays.costs), len(arrays.rows.low)
         b, h = arrays.rows.split(self._matrix("rhs", r))
         given = {"b": b, "h": h, **{kind: self._matrix(kind, n) for kind in ("cost", "lb", "ub")}}
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def _find(self, name: str) -> tuple[str, Any, tuple[int, ...]]:
-        """Look up a name: what kind of number it stands for, and the positions and the shape of its entries.
+        """Find what a name stands for.
 
-        The kind of a fixed variable is "value".
+        Returns:
+            The kind of number: "rhs", "cost", "lb", "ub", or "value" for fixed variables; the positions of the entries
+            among the rows or variables; and the shape of the entries.
         """
         stem, dot, kind = name.rpartition(".")
         exact = [(kind, self._entries(kind, name)) for kind in ("rhs", "cost")]
@@ -100,29 +104,37 @@ class KnownNames:
             return "value", at, shape
         return kind, at, shape
 
-    def _entries(self, kind: str, name: str) -> tuple[NDArray[np.int_], tuple[int, ...]] | None:
-        """Positions and shape of a row or variable, or of an array of them; None where there is none of this name."""
+    def _entries(self, kind: str, name: str) -> tuple[Index, tuple[int, ...]] | None:
+        """Return the positions and the shape of a row, a variable or an array of them; None if the name is unknown.
+
+        Args:
+            kind: "rhs" to look among rows, "cost" to look among variables.
+            name: the name.
+        """
         if name in self._place[kind]:
             return np.array([self._place[kind][name]]), ()
         array = self._groups[kind].get(name)
         return None if array is None else (array.positions, array.shape)
 
     def _check_once(self) -> None:
+        """Check that no number is named twice."""
         for kind, pairs in self._at.items():
             at = [i for i, _ in pairs]
             if twice := [i for i in at if at.count(i) > 1]:
                 name = self._named["rhs" if kind == "rhs" else "cost"][twice[0]]
                 raise ProblemError(f"{self._where}: known names the {kind} of {name} twice; name it once")
 
-    def _numbers(self, kind: str) -> NDArray[np.int_]:
+    def _numbers(self, kind: str) -> Index:
+        """Return the numbers of the rows or variables whose right-hand side, cost, lb or ub is known."""
         return np.array([i for i, _ in self._at[kind]], dtype=int)
 
     def _matrix(self, kind: str, size: int) -> sparse.csr_array:
+        """Return the matrix (size, k) from the k known numbers to all right-hand sides, costs, lb or ub."""
         columns = [column for _, column in self._at[kind]]
         entries = (np.ones(len(columns)), (self._numbers(kind), columns))
         return sparse.csr_array(entries, shape=(size, self._count))
 
     def _describe(self) -> str:
-        """The first names of rows and of variables, in a sentence."""
+        """List the first names of rows and of variables in a sentence."""
         rows, variables = (", ".join(self._named[kind][:4]) for kind in ("rhs", "cost"))
         return f"Its rows are called {rows or 'nothing'}, …, its variables {variables}, …"

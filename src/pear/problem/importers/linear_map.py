@@ -1,4 +1,4 @@
-"""The matrix of a linear function, found by calling the function."""
+"""``linear_map``: the matrix of a linear function, found by calls of the function."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from pear.problem.importers.row_limits import Array
+from pear.presolving.row_program import Array
 
 _ROUNDING = 1e-12  # relative to the largest value; smaller differences are rounding
 
 
 def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array | None:
-    """The matrix M (n, k) with ``function(y) = M y``, or None where the function is not linear.
+    """Find the matrix M (n, k) with ``function(y) = M y``; None if the function is not linear.
 
-    Where every row of M has at most one entry, as is usual in cost maps, three calls are enough: ``M 1`` gives the
-    entries, ``M (1, …, k)`` their columns, and a random y confirms both. Otherwise the function is called for every
-    column.
+    Most cost maps have at most one entry in each row of M. Then three calls are enough: y = (1, …, 1) gives the
+    entries, y = (1, 2, …, k) their columns, and a random y confirms both. For other maps the function is called once
+    for every column.
 
     Args:
         function: a function from y (k,) to an array (n,).
-        k: the number of values that the function takes.
+        k: the length of y.
 
     Example:
         >>> import numpy as np
@@ -32,7 +32,7 @@ def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array |
     """
     if not k:
         return sparse.csr_array((len(function(np.zeros(0))), 0))
-    # These values are exact in float32 too, to which some functions round.
+    # These values are exact in float32, to which some functions round.
     values = np.random.default_rng(0).integers(1, 2**20, k) / 2.0**10
     expected = function(values)
     entries, numbered = function(np.ones(k)), function(np.arange(1.0, k + 1))
@@ -40,12 +40,13 @@ def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array |
     columns = (numbered[rows] / entries[rows]).round().astype(int) - 1
     if ((columns >= 0) & (columns < k)).all():
         M = sparse.csr_array((entries[rows], (rows, columns)), shape=(len(entries), k))
-        if _agrees(M, values, expected):
+        if _is_linear_map(M, values, expected):
             return M
     M = sparse.csr_array(sparse.hstack([sparse.csc_array(function(unit)[:, None]) for unit in np.eye(k)]))
-    return M if _agrees(M, values, expected) else None
+    return M if _is_linear_map(M, values, expected) else None
 
 
-def _agrees(M: sparse.csr_array, values: Array, expected: Array) -> bool:
+def _is_linear_map(M: sparse.csr_array, values: Array, expected: Array) -> bool:
+    """Return True if ``M values`` is ``expected`` up to rounding."""
     scale = (abs(M) @ np.abs(values)).max(initial=0.0)
     return bool(np.abs(M @ values - expected).max(initial=0.0) <= _ROUNDING * scale)

@@ -1,4 +1,4 @@
-"""``ModelArrays``: the arrays that each importer fills, which are checked and converted to a ``Model``."""
+"""``ModelArrays``: the arrays of an imported model, which it checks and converts to a ``Model``."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.errors import ProblemError
+from pear.errors import DataError, ProblemError
 from pear.presolving import ProgramReduction, RowProgram, reduce_program
-from pear.presolving.row_program import Mask
+from pear.presolving.row_program import Array, Index, Mask
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.known_names import KnownNames
-from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits
+from pear.problem.importers.row_limits import RowLimits, read_row_limits
 from pear.problem.indexed_names import expand_indexed_names, group_indexed_names, indexed_layout
 from pear.problem.model import Model
 from pear.problem.problem import Problem
 from pear.wording import count_noun, join_names
 
 Names = Sequence[Any] | None
-"""Names of variables, of rows, and pairs of a row and a variable for a coefficient."""
+"""Names of variables and rows, and pairs (row, variable), which stand for coefficients."""
 
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """The program ``½ zᵀQz + costsᵀz + offset`` with rows, bounds and integers, as an importer reads it.
+    """The arrays of a program with the objective ``½ zᵀQz + costsᵀz + offset``, as an importer reads them.
 
     Attributes:
         where: the name of the source in messages and in the report.
         rows: the rows that are not bounds.
         costs: (n,) costs.
-        lb: (n,) lower bounds, infinite where there are none.
-        ub: (n,) upper bounds, infinite where there are none.
+        lb: (n,) lower bounds; −∞ means no bound.
+        ub: (n,) upper bounds; +∞ means no bound.
         Q: (n, n) with both triangles, or None.
         sense: "min" or "max".
-        integer: (n,) bool, or None.
+        integer: (n,) bool, True for integer variables; None if all are continuous.
         offset: the constant of the objective.
         variables: the names of the n variables; by default x0, x1, ….
     """
@@ -52,7 +51,7 @@ class ModelArrays:
     ub: Array
     Q: Any = None
     sense: str = "min"
-    integer: NDArray[np.bool_] | None = None
+    integer: Mask | None = None
     offset: float = 0.0
     variables: tuple[str, ...] = ()
 
@@ -68,23 +67,25 @@ class ModelArrays:
     ) -> Model:
         """Check the numbers and make the model.
 
+        The predicted values are the predicted costs, then the predicted right-hand sides, then the predicted
+        coefficients.
+
         Args:
-            predicted: names of the variables whose costs are predicted, of rows whose right-hand sides are, and pairs
-                (row, variable) whose coefficients are; None for all costs that are not known, or where there is a cost
-                map. May be empty where ``limits`` is not.
+            predicted: names of variables, whose costs are predicted, names of rows, whose right-hand sides are
+                predicted, and pairs (row, variable), whose coefficients are predicted. None stands for all costs that
+                are not known; it must be None if there is a cost map. May be empty if ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
-            layout: the columns of z that belong to each name, as in ``Model``.
+            layout: the columns of z that belong to each name, as in ``Model``; None groups variables with an index.
             notes: further sentences for the report.
-            limits: names of the rows whose right-hand sides are predicted, and pairs as in ``predicted``. Their values
-                follow the predicted costs: right-hand sides first, then coefficients.
-            recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
-            known: names of rows and variables whose right-hand sides, bounds and costs are known for every sample.
+            limits: names of rows, whose right-hand sides are predicted, and pairs as in ``predicted``.
+            recourse: a ``Penalty``, a ``Projection``, a dictionary from names of rows to prices, or None.
+            known: names of the right-hand sides, bounds and costs that are known for every sample, or None.
 
         Raises:
-            DataError: an entry is not finite where it must be.
+            DataError: a number is NaN, or infinite but not an absent limit.
             ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         """
-        costs = read_finite(self.where, "cost of variable", self.costs)
+        costs = read_finite_array(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ProblemError(
@@ -118,7 +119,7 @@ class ModelArrays:
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
-            offset=float(read_finite(self.where, "constant of the objective", self.offset)[0]),
+            offset=float(read_finite_array(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
             constraints=fixed.rows.labels(),
@@ -133,7 +134,17 @@ class ModelArrays:
     def _split_predicted(
         self, names: tuple[str, ...], predicted: Names, limits: Names
     ) -> tuple[Sequence[str] | None, list[str], list[tuple[str, str]]]:
-        """The names of predicted costs, of rows whose right-hand sides are predicted, and of predicted coefficients."""
+        """Split what is predicted by kind.
+
+        Args:
+            names: the names of the n variables.
+            predicted: as for ``model``.
+            limits: as for ``model``.
+
+        Returns:
+            The names of the variables with predicted costs, or None if ``predicted`` is None; the names of the rows
+            with predicted right-hand sides; and the pairs (row, variable) of the predicted coefficients.
+        """
         given = [[one] if isinstance(one, str) else list(one or ()) for one in (predicted, limits)]
         pairs = [name for part in given for name in part if isinstance(name, tuple)]
         chosen, more = ([name for name in part if isinstance(name, str)] for part in given)
@@ -144,8 +155,12 @@ class ModelArrays:
         costs = [name for name in chosen if name not in rows]
         return costs, [*(name for name in chosen if name in rows), *more], pairs
 
-    def _coefficient_places(self, names: tuple[str, ...], pairs: Sequence[tuple[str, str]]) -> NDArray[np.int_]:
-        """The rows and columns (c, 2) of predicted coefficients.
+    def _coefficient_places(self, names: tuple[str, ...], pairs: Sequence[tuple[str, str]]) -> Index:
+        """Return the rows and columns (c, 2) of predicted coefficients.
+
+        Args:
+            names: the names of the n variables.
+            pairs: the c pairs (row, variable).
 
         Raises:
             ProblemError: a pair does not name a row with one limit and a variable, or comes twice.
@@ -168,7 +183,18 @@ class ModelArrays:
         rows: Any,
         cost_map: CostMap | None,
     ) -> Sequence[str] | None:
-        """Return the names of the predicted costs; where none were given and some are known, these are all the others.
+        """Check that nothing is both predicted and known.
+
+        Args:
+            told: what is known.
+            names: the names of the n variables.
+            predicted: the names of the predicted costs; None for the default.
+            rows: the numbers of the rows with predicted right-hand sides.
+            cost_map: a map from predicted values to the costs, or None.
+
+        Returns:
+            The names of the predicted costs. If ``predicted`` is None and some costs are known, these are all other
+            costs.
 
         Raises:
             ProblemError: a cost or a right-hand side is predicted and known.
@@ -183,13 +209,17 @@ class ModelArrays:
         return predicted if predicted is not None or not known else [name for name in names if name not in known]
 
     def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, ProgramReduction | None]:
-        """The arrays after presolve, and what it did; the arrays themselves and None where it removes nothing.
+        """Remove rows and variables by presolve.
 
-        Constraints that contradict each other are left as they are: a solve names the problem infeasible.
+        If constraints contradict each other, nothing is removed, so that a solve finds the problem infeasible.
 
         Args:
-            removable: (n,) bool, variables that may disappear.
-            fixed_rows: (k,) bool, rows that must stay, because they are predicted or have a price.
+            removable: (n,) bool, True for variables that may be removed.
+            fixed_rows: (k,) bool, True for rows that must stay, because they are predicted or have a price; None for no
+                row.
+
+        Returns:
+            The arrays after presolve, and the reduction; or, if nothing was removed, these arrays and None.
         """
         whole = self._checked()
         absent = ~np.isfinite(whole.rows.low) & ~np.isfinite(whole.rows.high)  # the report counts them
@@ -219,18 +249,18 @@ class ModelArrays:
         return made, found
 
     def _checked(self) -> ModelArrays:
-        """The same arrays with checked limits, bounds and coefficients, and infinity for NO_BOUND and more."""
-        low = read_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
-        high = read_limits(self.where, "upper limit of row", self.rows.high, np.inf)
+        """Return the arrays after a check of limits, bounds and coefficients. Limits from 1e20 on become infinite."""
+        low = read_row_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
+        high = read_row_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
         matrix.eliminate_zeros()
-        read_finite(self.where, "entry of the rows", matrix.data)
-        lb = read_limits(self.where, "lower bound of variable", self.lb, -np.inf)
-        ub = read_limits(self.where, "upper bound of variable", self.ub, np.inf)
+        read_finite_array(self.where, "entry of the rows", matrix.data)
+        lb = read_row_limits(self.where, "lower bound of variable", self.lb, -np.inf)
+        ub = read_row_limits(self.where, "upper bound of variable", self.ub, np.inf)
         return replace(self, rows=replace(self.rows, matrix=matrix, low=low, high=high), lb=lb, ub=ub)
 
     def _problem(self) -> Problem:
-        """The problem of these arrays, with every number checked."""
+        """Make the problem of these arrays, after a check of every number."""
         checked = self._checked()
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
@@ -249,9 +279,13 @@ class ModelArrays:
     def _predicted_costs(
         self, names: tuple[str, ...], predicted: Sequence[str] | None, costs: Array, behind: tuple[str, ...]
     ) -> CostMap:
-        """The cost map that predicts the named costs and keeps the others.
+        """Make the cost map of a model in which some costs are predicted, and the others are known.
 
-        The values named ``behind`` follow the predicted costs. They are right-hand sides: no cost depends on them.
+        Args:
+            names: the names of the n variables.
+            predicted: the names of the variables with predicted costs.
+            costs: (n,) costs.
+            behind: the names of the predicted values after the costs, on which no cost depends.
         """
         chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
         place = {name: i for i, name in enumerate(names)}
@@ -271,7 +305,7 @@ class ModelArrays:
         return CostMap(sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape), known, (*chosen, *behind))
 
     def _report(self, made: Model, notes: Sequence[str]) -> str:
-        """Sentences that describe the imported model, one a line."""
+        """Return sentences that describe the imported model, one per line."""
         kind = "quadratic" if self.Q is not None else "linear"
         integers = 0 if self.integer is None else int(self.integer.sum())
         program = f"{'mixed-integer ' if 0 < integers < made.problem.n else 'integer ' if integers else ''}{kind}"
@@ -289,14 +323,14 @@ class ModelArrays:
             f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
             f"{count_noun(made.problem.n, 'variable')}{f', {said}' if said else ''}: {join_names(tuple(made.layout))}.",
             self._describe_rows(),
-            _describe_costs(made),
+            self._describe_costs(made),
             *([f"The objective has the constant {made.offset:g}."] if made.offset else []),
             *notes,
         ]
         return "\n".join(sentences)
 
     def _describe_rows(self) -> str:
-        """How many rows there are of each kind, in one sentence."""
+        """Say how many rows there are of each kind, in one sentence."""
         low, high = np.isfinite(self.rows.low), np.isfinite(self.rows.high)
         equal = self.rows.low == self.rows.high
         kinds = {
@@ -307,15 +341,30 @@ class ModelArrays:
         }
         return (", ".join(count_noun(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
 
+    @staticmethod
+    def _describe_costs(made: Model) -> str:
+        """Say which costs of a model are predicted, in one sentence."""
+        n, own = made.problem.n, made.cost_map
+        if own is None:
+            return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."
+        M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
+        moved = int((np.diff(M.indptr) > 0).sum())
+        return (
+            f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
+            f"{'them' if own.inputs > 1 else 'it'}, the others are known."
+        )
 
-def _describe_costs(made: Model) -> str:
-    """Which costs are predicted, in one sentence."""
-    n, own = made.problem.n, made.cost_map
-    if own is None:
-        return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."
-    M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
-    moved = int((np.diff(M.indptr) > 0).sum())
-    return (
-        f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
-        f"{'them' if own.inputs > 1 else 'it'}, the others are known."
-    )
+
+def read_finite_array(where: str, name: str, values: Any) -> Array:
+    """Convert numbers of a source to an array (k,), after a check that all are finite.
+
+    Args:
+        where: the name of the source in messages.
+        name: the name of the numbers in messages.
+        values: the numbers.
+    """
+    array = np.array(values, dtype=float).reshape(-1)
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number: correct this entry")
+    return array

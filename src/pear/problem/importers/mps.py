@@ -1,6 +1,6 @@
 """Import of MPS (fixed and free), QPS and LP files with the reader of HiGHS.
 
-A file is refused where the reader leaves something out or guesses, or accepts an error silently.
+A file is refused if the reader leaves something out, guesses, or accepts an error without a message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pear.errors import DataError
 from pear.optional_packages import import_optional
-from pear.problem.importers.highs_model import highs_arrays, semi_variable
+from pear.problem.importers.highs_model import highs_arrays, semi_highs_variable
 from pear.problem.importers.model_arrays import Names
 from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear.problem.model import Model
@@ -22,49 +22,51 @@ _EXPECTED = (
     "an MPS, QPS or LP file with a linear or convex quadratic objective, linear rows, bounds and integers, every entry "
     "written once: no quadratic rows, no SOS, no semi-continuous variables, no indicators"
 )
-# Messages of the reader about a file that it has read correctly.
+# Messages of the reader about files that it reads correctly.
 _HARMLESS = ("switching to fixed format parser", "values summed to", "repeated variable in constraints")
 _TOLD = ("WARNING", "ERROR")
-_TWICE = "duplicate"  # an entry of Q appears twice in MPS: both triangles are given, or an entry is a mistake
+_TWICE = "duplicate"  # an entry of Q appears twice in MPS: the file has both triangles, or a mistake
 # Sections of MPS files.
 _NUMBERS = {"COLUMNS", "RHS", "RANGES", "BOUNDS", "QUADOBJ", "QMATRIX", "QSECTION"}
 _SECTIONS = {*_NUMBERS, "ROWS", "OBJSENSE", "OBJNAME", "ENDATA"}
-_OPENED_WITH_MORE = {"NAME", "QSECTION", "OBJSENSE"}  # the same line goes on with a name, or the sense
-_NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that may have none
+_OPENED_WITH_MORE = {"NAME", "QSECTION", "OBJSENSE"}  # the same line may continue with a name, or the sense
+_NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that need no number
 
 
 def from_mps(
     path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
 ) -> Model:
-    r"""A linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file, also compressed (``.gz``).
+    r"""Import a linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file.
 
-    Needs highspy (``pip install 'pear-dfl[highs]'``), whose reader is used. A quadratic objective comes from the
-    sections QUADOBJ, QSECTION or QMATRIX, or from ``[ … ]/2`` in an LP file. Names, the sense and the constant of the
-    objective are kept. A row with two different limits becomes two rows of G, one with equal limits a row of A.
+    The file may be compressed (``.gz``). It is read by highspy, which ``pip install 'pear-dfl[highs]'`` installs. A
+    quadratic objective is read from the sections QUADOBJ, QSECTION or QMATRIX, or from ``[ … ]/2`` in an LP file.
+    Names, the sense and the constant of the objective are kept. A row with two different limits becomes two rows of G,
+    and a row with equal limits a row of A.
 
     Args:
-        path: ends in .mps, .qps or .lp, or in one of these and .gz.
-        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the costs of the file. Names of rows stand for their right-hand sides, as in ``rows``, and pairs (row,
-            variable) for coefficients, which follow these. If omitted, all costs are predicted that are not known, and
-            those of the file are ``m.known``.
-        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
-            costs. ``predicted`` may then be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
-            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
-            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
-            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
+        path: the path of a file that ends in .mps, .qps or .lp, or in one of these and .gz.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
+            variables keep the costs of the file. The name of a row stands for its right-hand side, as in ``rows``, and
+            a pair (row, variable) for a coefficient; coefficients follow the right-hand sides. By default all costs
+            that are not known; ``m.known`` then has the costs of the file.
+        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
+            costs. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
+            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
+            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
+            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
+            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
+            its entries.
 
     Returns:
-        A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
-        ``Problem`` says.
+        A ``Model`` with ``m.problem``, ``m.known``, ``m.offset`` and ``m.decision(z)``. A large problem with few
+        non-zeros is sparse, by the rule of ``Problem``.
 
     Raises:
-        DataError: the file is missing, empty or broken, or holds what cannot be taken.
-        ProblemError: its bounds cross, or its objective is not convex (of a sparse problem the first solve says so,
-            by the status ``NOT_CONVEX``); a name in ``predicted`` is wrong or there twice.
+        DataError: the file is missing, empty or broken, or has parts that cannot be imported.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice. Only the first solve
+            of a sparse problem finds some objectives that are not convex, and gives the status ``NOT_CONVEX``.
         MissingExtraError: highspy is not installed.
 
     Example:
@@ -84,7 +86,11 @@ def from_mps(
 
 
 def read_mps_file(path: Path) -> Any:
-    """Read a file as a ``highspy.HighsModel``, and raise where the reader left something out or guessed."""
+    """Read a file as a ``highspy.HighsModel``.
+
+    Raises:
+        DataError: the reader fails, leaves something out or guesses, or the file has an error that it does not report.
+    """
     highspy = import_optional("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
     is_lp = packed_file_suffix(path) == ".lp"
     with unpacked_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
@@ -93,7 +99,7 @@ def read_mps_file(path: Path) -> Any:
         options: dict[str, bool | str | float] = {
             "log_to_console": False,
             "log_file": str(log),
-            "small_matrix_value": 1e-12,  # the least that it takes; below, it leaves entries out and says so
+            "small_matrix_value": 1e-12,  # the least that HiGHS allows; it warns of smaller entries that it leaves out
             "large_matrix_value": 1e300,
             "infinite_cost": 1e300,
         }
@@ -106,24 +112,26 @@ def read_mps_file(path: Path) -> Any:
         complaints = [line for line in told.splitlines() if any(word in line for word in told_by)]
         complaints = [line for line in complaints if not any(text in line for text in _HARMLESS)]
         model = highs.getModel()
-        if status == highspy.HighsStatus.kError or (complaints and not _only_crossed_bounds(complaints)):
-            _refuse_file(path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints))
+        if status == highspy.HighsStatus.kError or (complaints and not _has_only_crossed_bounds(complaints)):
+            _refuse_mps_file(
+                path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints)
+            )
         if not is_lp:
             _check_mps_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
     if not model.lp_.num_col_:
-        _refuse_file(path, "no variables were found")
-    if semi := semi_variable(model.lp_):
-        _refuse_file(path, f"variable {semi}")
+        _refuse_mps_file(path, "no variables were found")
+    if semi := semi_highs_variable(model.lp_):
+        _refuse_mps_file(path, f"variable {semi}")
     return model
 
 
-def _only_crossed_bounds(complaints: list[str]) -> bool:
-    """Whether HiGHS complains of nothing in the file but crossed bounds, which ``Problem`` refuses in its own words."""
+def _has_only_crossed_bounds(complaints: list[str]) -> bool:
+    """Return True if HiGHS complains only about crossed bounds, which ``Problem`` refuses with a better message."""
     return all("inconsistent bounds" in line for line in complaints)
 
 
-def _refuse_file(path: Path, reason: str) -> None:
-    """Raise the error about a file that cannot be imported."""
+def _refuse_mps_file(path: Path, reason: str) -> None:
+    """Raise the error about a file that cannot be imported, with the reason."""
     raise DataError(
         f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
         "file, or write the problem as pear.Problem"
@@ -134,20 +142,20 @@ def _check_mps_text(path: Path, file: Path, names: Iterable[str], spaces: bool) 
     """Check for errors that HiGHS accepts silently: a word in place of a number, or a bound of an unknown variable.
 
     Args:
-        path: the path of the file that the user gave, for the message.
-        file: the path of the unpacked text.
+        path: the path that the user passed, for the message.
+        file: the path of the unpacked file.
         names: the names of the variables that the reader found.
-        spaces: True where names contain spaces, so that fields cannot be separated at spaces.
+        spaces: True if names contain spaces, so that fields cannot be separated at spaces.
 
     Raises:
-        DataError: names the line and the error.
+        DataError: the file has such an error; the message names the line.
     """
     columns = set()
-    for number, section, words in _data_lines(file):
+    for number, section, words in _mps_data_lines(file):
         if section == "COLUMNS":
             columns.add(words[0])
-        for word in _number_words(section, words, spaces):
-            if not _is_number(word):
+        for word in _mps_number_words(section, words, spaces):
+            if not _is_mps_number(word):
                 raise DataError(
                     f"{path}, line {number}: '{word}' stands where section {section} needs a number; correct the file"
                 )
@@ -159,28 +167,34 @@ def _check_mps_text(path: Path, file: Path, names: Iterable[str], spaces: bool) 
         )
 
 
-def _data_lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """The line number, section and words of every line of data."""
+def _mps_data_lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the line number, the section and the words of every line of a section with numbers."""
     section = ""
     with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             words = line.split()
             if not words or line.startswith("*"):
                 continue
-            if _opens_section(words, indented=line[0].isspace()):
+            if _opens_mps_section(words, indented=line[0].isspace()):
                 section = words[0].upper()
             elif section in _NUMBERS and "'MARKER'" not in words:
                 yield number, section, words
 
 
-def _opens_section(words: list[str], indented: bool) -> bool:
-    """Whether a line opens a section. In free format ``RHS`` alone does, and ``RHS R1 4`` is a line of data."""
+def _opens_mps_section(words: list[str], indented: bool) -> bool:
+    """Return True if a line opens a section. In free format the line ``RHS`` does, while ``RHS R1 4`` is data."""
     word = words[0].upper()
     return not indented and (word in _OPENED_WITH_MORE or (word in _SECTIONS and len(words) == 1))
 
 
-def _number_words(section: str, words: list[str], spaces: bool) -> list[str]:
-    """The words of a line that must be numbers."""
+def _mps_number_words(section: str, words: list[str], spaces: bool) -> list[str]:
+    """Return the words of a line that must be numbers.
+
+    Args:
+        section: the section of the line.
+        words: the words of the line.
+        spaces: True if names contain spaces, so that only the last word is sure to be a number.
+    """
     if section == "BOUNDS" and words[0].upper() in _NO_NUMBER:
         return []
     if spaces or len(words) < 4 or section == "BOUNDS":
@@ -188,7 +202,8 @@ def _number_words(section: str, words: list[str], spaces: bool) -> list[str]:
     return [words[-1], words[-3]]
 
 
-def _is_number(word: str) -> bool:
+def _is_mps_number(word: str) -> bool:
+    """Return True if a word is a number, also with D in place of E for the exponent, as in Fortran."""
     try:
         return float(word.upper().replace("D", "E")) is not None and "nan" not in word.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Import of ``.mat`` files in the form of OSQP's benchmarks: ``min ½ xᵀPx + qᵀx + r`` subject to ``l ≤ Ax ≤ u``."""
+"""Import of ``.mat`` files with the arrays of OSQP: ``min ½ xᵀPx + qᵀx + r`` subject to ``l ≤ Ax ≤ u``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.model_arrays import ModelArrays, read_finite_array
 from pear.problem.importers.packed_files import unpacked_file
-from pear.problem.importers.row_limits import RowLimits, read_finite, read_limits
+from pear.problem.importers.row_limits import RowLimits, read_row_limits
 from pear.problem.model import Model
 
 SUFFIXES = (".mat",)
@@ -21,31 +21,35 @@ _EXPECTED = "the arrays P (n, n), q (n,), A (m, n), l (m,) and u (m,), with r, t
 
 
 def from_osqp_mat(path: str | Path) -> Model:
-    """A quadratic or linear program from a ``.mat`` file in the form that OSQP's benchmarks use.
+    """Import a quadratic or linear program from a ``.mat`` file in the form that OSQP's benchmarks use.
 
-    A row of A with a single entry of 1 or −1 becomes a bound, a row with equal limits an equality; limits of 1e20 and
-    more are none. Variables and rows, which have no names in such a file, are called x0, x1, … and r0, r1, …. An array
-    ``integer`` (n,), which OSQP does not know, marks variables that must be integers.
+    A row of A with a single entry of 1 or −1 becomes a bound, and a row with equal limits an equality. A limit of 1e20
+    or more means no limit. Such a file has no names: variables are called x0, x1, … and rows r0, r1, …. An array
+    ``integer`` (n,), which is not part of OSQP's form, may mark integer variables by numbers that are not 0.
 
     Args:
-        path: ends in .mat, or in .mat.gz.
+        path: the path of a file that ends in .mat or .mat.gz.
 
     Raises:
-        DataError: the file is missing, empty or broken, lacks an array, or has one of the wrong shape.
-        ProblemError: its objective is not convex (of a sparse problem the first solve says so).
+        DataError: the file is missing, empty or broken, or an array is missing or has the wrong shape.
+        ProblemError: the objective is not convex. Only the first solve of a sparse problem finds some such objectives,
+            and gives the status ``NOT_CONVEX``.
     """
     path = Path(path)
     arrays = load_osqp_arrays(path)
-    P, q, A = arrays["P"], read_finite(str(path), "q", arrays["q"]), arrays["A"]
-    low, high = read_limits(str(path), "l", arrays["l"], -np.inf), read_limits(str(path), "u", arrays["u"], np.inf)
+    P, q, A = arrays["P"], read_finite_array(str(path), "q", arrays["q"]), arrays["A"]
+    low, high = (
+        read_row_limits(str(path), "l", arrays["l"], -np.inf),
+        read_row_limits(str(path), "u", arrays["u"], np.inf),
+    )
     rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).split_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
-    offset = float(read_finite(str(path), "r", arrays.get("r", 0.0))[0])
+    offset = float(read_finite_array(str(path), "r", arrays.get("r", 0.0))[0])
     return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
 def load_osqp_arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a file, P and A in CSR form, their shapes checked."""
+    """Read the arrays of a file by name, with P and A in CSR form, and check their shapes."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -69,7 +73,14 @@ def load_osqp_arrays(path: Path) -> dict[str, Any]:
 
 
 def _check_osqp_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
-    """Raise if the arrays of the file do not fit together, or if P is a triangle only."""
+    """Check that the arrays of a file fit together, and that P has both triangles.
+
+    Args:
+        path: the path of the file, for the message.
+        P: the curvature.
+        A: the rows.
+        sizes: the sizes of q, l and u, by name.
+    """
     (m, n), square = A.shape, P.shape
     if square != (sizes["q"],) * 2 or n != sizes["q"] or m != sizes["l"] or m != sizes["u"]:
         came = f"P {square}, A {A.shape}, " + ", ".join(f"{name} ({size},)" for name, size in sizes.items())

@@ -1,4 +1,4 @@
-"""Access to the files that importers read, also where they are compressed."""
+"""Files that importers read, which may be compressed (``.gz``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear.errors import DataError
 
 
 def packed_file_suffix(path: Path) -> str:
-    """The ending of a file's name in lower case, ignoring ``.gz``.
+    """Return the ending of a file's name in lower case, without ``.gz``.
 
     Example:
         >>> from pathlib import Path
@@ -27,15 +27,15 @@ def packed_file_suffix(path: Path) -> str:
 
 @contextmanager
 def unpacked_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
-    """A context with the file itself, or with a temporary copy that is unpacked and has the ending ``rename``.
+    """Open a context with the path of an unpacked file: the file itself, or a temporary copy.
 
     Args:
         path: the path of the file.
         suffixes: the accepted endings, to which ``.gz`` may be added.
-        rename: the ending that the reader requires; None for the file's own.
+        rename: the ending that the unpacked file must have; None for any of ``suffixes``.
 
     Raises:
-        DataError: the file is missing, a folder, empty, of another kind, or badly compressed.
+        DataError: the file is missing, empty or badly compressed, is a folder, or has another ending.
     """
     suffix = packed_file_suffix(path)
     if suffix not in suffixes:
@@ -58,7 +58,7 @@ def unpacked_file(path: Path, suffixes: Sequence[str], rename: str | None = None
 
 
 def _copy_unpacked_file(path: Path, to: Path, packed: bool) -> None:
-    """Copy a file, and unpack it where it is compressed."""
+    """Copy a file to ``to``, and unpack it if ``packed`` is True."""
     try:
         with gzip.open(path) if packed else path.open("rb") as source, to.open("wb") as target:
             shutil.copyfileobj(source, target)

@@ -1,4 +1,4 @@
-"""Import of PyEPO models, from the solver's model that they contain."""
+"""Import of PyEPO models, from the model of a solver that they contain."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.optional_packages import import_optional
+from pear.presolving.row_program import Array
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.gurobi_model import gurobi_arrays
 from pear.problem.importers.highs_model import highs_arrays
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.pyomo_model import pyomo_arrays
-from pear.problem.importers.row_limits import Array, RowLimits
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model
 
 
 def from_pyepo(optmodel: Any, known: Names = None) -> Model:
-    """A linear, quadratic or integer program from a ``pyepo.model.opt.optModel``.
+    """Import a linear, quadratic or integer program from a ``pyepo.model.opt.optModel``.
 
-    The matrices come from the model that the class builds (``_model``): of Gurobi, Pyomo or HiGHS, or from the arrays
-    A, b, G, h, l and u of the classes for MPAX. Which cost goes where is found by ``optmodel.setObj``, which is called
-    a few times, so that a class may set some of its costs only (``c_pred_index``), or one cost in several places.
+    The matrices are read from the model that the class builds (``_model``) with Gurobi, Pyomo or HiGHS, or from the
+    arrays A, b, G, h, l and u of the classes for MPAX. A few calls of ``optmodel.setObj`` show which variable has which
+    cost, so that a class may set only some of its costs (``c_pred_index``), or one cost for several variables.
 
     Args:
-        optmodel: an object of PyEPO's classes or of your own; predictions have its ``num_cost`` columns.
-        known: names of rows whose right-hand sides are known for every sample, and come with every call; ``x.lb`` and
+        optmodel: an object of one of PyEPO's classes, or of a class of yours. Predictions have ``optmodel.num_cost``
+            columns.
+        known: names of rows whose right-hand sides are known for every sample and passed with every call; ``x.lb`` and
             ``x.ub`` for bounds.
 
     Raises:
-        DataError: it is another object, has no matrices, or its ``setObj`` does more than setting costs.
-        ProblemError: what the matrices hold cannot be taken.
+        DataError: ``optmodel`` is another object, has no matrices, or sets costs that are not linear in the argument of
+            ``setObj``.
+        ProblemError: the matrices cannot be imported, because bounds cross or the objective is not convex.
         MissingExtraError: PyEPO is not installed.
     """
     pyepo = import_optional("pyepo.model.opt", "baselines", "a model of PyEPO")
@@ -43,16 +46,16 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
     where = f"the PyEPO model {type(optmodel).__name__}"
     if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
-        return _mpax_arrays(where, optmodel).model(known=known)
+        return _pyepo_mpax_arrays(where, optmodel).model(known=known)
     k = int(optmodel.num_cost)
-    start = _arrays_at(where, optmodel, np.zeros(k))
-    M = linear_map(lambda costs: _arrays_at(where, optmodel, costs).costs - start.costs, k)
+    start = _pyepo_arrays_at(where, optmodel, np.zeros(k))
+    M = linear_map(lambda costs: _pyepo_arrays_at(where, optmodel, costs).costs - start.costs, k)
     if M is None:
         raise DataError(
             f"{where}: setObj does not set costs that are linear in its argument; expected cost = M c + known: give "
             "the matrices with pear.Problem, and M and known with pear.CostMap"
         )
-    _check_sense(where, optmodel, start.sense, M)
+    _check_pyepo_sense(where, optmodel, start.sense, M)
     if M.shape[0] == k and not start.costs.any() and (sparse.eye_array(k) != M).nnz == 0:
         return start.model(known=known)
     columns = sparse.csc_array(M)
@@ -61,8 +64,8 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
     return start.model(cost_map=CostMap(M, start.costs, names), known=known)
 
 
-def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
-    """The arrays after ``setObj(costs)``."""
+def _pyepo_arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
+    """Return the arrays of the solver's model after ``optmodel.setObj(costs)``."""
     optmodel.setObj(costs)
     inner: Any = getattr(optmodel, "_model", None)
     roots = {kind.__module__.split(".")[0] for kind in type(inner).__mro__}
@@ -81,8 +84,15 @@ def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
     )
 
 
-def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
-    """Check that ``modelSense`` agrees with the model inside, which may also maximise by minimising the negative."""
+def _check_pyepo_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
+    """Check that ``modelSense`` agrees with the sense of the solver's model, or that the model minimises −cost.
+
+    Args:
+        where: the name of the source in messages.
+        optmodel: the PyEPO model.
+        sense: "min" or "max", the sense of the solver's model.
+        M: (n, k) the map from the argument of ``setObj`` to the costs of the solver's model.
+    """
     told = "max" if optmodel.modelSense < 0 else "min"
     if told != sense and not (M.data < 0).all():
         raise DataError(
@@ -90,8 +100,8 @@ def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> 
         )
 
 
-def _mpax_arrays(where: str, optmodel: Any) -> ModelArrays:
-    """The arrays of a class without a solver's model (for MPAX): ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
+def _pyepo_mpax_arrays(where: str, optmodel: Any) -> ModelArrays:
+    """Return the arrays of a PyEPO class for MPAX, without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
     )

@@ -1,4 +1,4 @@
-"""Import of Pyomo models, by Pyomo's standard representation of expressions."""
+"""Import of Pyomo models, with Pyomo's standard representation of expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model
 
-# Kinds of components that are taken, or that hold no part of the program.
+# Kinds of components that can be imported, or that hold no part of the program.
 _TAKEN = {"Var", "Constraint", "Objective", "Block", "Param", "Set", "RangeSet", "Expression", "Suffix", "BuildAction"}
 _TAKEN |= {"BuildCheck", "ConstraintList", "VarList", "SetOf"}
 
@@ -22,29 +22,31 @@ _TAKEN |= {"BuildCheck", "ConstraintList", "VarList", "SetOf"}
 def from_pyomo(
     model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
 ) -> Model:
-    """A linear, quadratic or integer program from a Pyomo ``ConcreteModel``. Nothing is solved or changed.
+    """Import a linear, quadratic or integer program from a Pyomo ``ConcreteModel``.
 
-    Names are Pyomo's own (``charge[3]``). A variable that is fixed (``x.fix(2)``) becomes a column with both bounds at
-    its value; products with it count as linear, as for Pyomo's own solvers.
+    The model is neither solved nor changed. Names are those of Pyomo (``charge[3]``). Both bounds of a fixed variable
+    (``x.fix(2)``) are its value. A product of a fixed and another variable is linear, as for Pyomo's solvers.
 
     Args:
         model: a concrete model, or a block.
-        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
-            the model's own. Names of rows stand for their right-hand sides, as in ``rows``. If omitted, all costs are
-            predicted that are not known.
-        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
-            costs. ``predicted`` may then be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
-            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of rows and variables whose numbers are known for every sample, and come with every call: a row's
-            right-hand side, a variable's cost, or its value where it is fixed; ``x.lb`` and ``x.ub`` for bounds. The
-            name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all its entries.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
+            variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
+            a pair (row, variable) for a coefficient. By default all costs that are not known.
+        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
+            costs. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
+            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
+            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
+        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
+            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
+            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
+            its entries.
 
     Raises:
-        DataError: it is another object, or holds what cannot be taken: not one objective, nonlinear expressions,
-            quadratic constraints, SOS, disjunctions, complementarities, variables on other sets.
-        ProblemError: bounds cross, the objective is not convex, or a name is wrong.
+        DataError: ``model`` is another object, has no objective or several, or has parts that cannot be imported:
+            nonlinear expressions, quadratic constraints, SOS, disjunctions, complementarities, or variables that are
+            neither real nor integer.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice.
         MissingExtraError: Pyomo is not installed.
     """
     pyo = import_optional("pyomo.environ", "pyomo", "a model of Pyomo")
@@ -64,7 +66,12 @@ def from_pyomo(
 
 
 def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
-    """The arrays of a model, and the names of its fixed variables."""
+    """Return the arrays of a Pyomo model, and the names of its fixed variables.
+
+    Args:
+        model: the Pyomo model.
+        pyo: the module ``pyomo.environ``.
+    """
     where = f"the Pyomo model {model.name}"
     for part in model.component_objects(active=True):
         if part.ctype.__name__ not in _TAKEN:
@@ -77,8 +84,8 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
         raise DataError(f"{where} has no variables; add them before it is taken")
     place = {id(v): i for i, v in enumerate(variables)}
     standard = import_optional("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
-    objective = _only_objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
-    goal = _QuadraticForm(f"{where}: objective {objective.name}", objective.expr, place, standard)
+    objective = _only_pyomo_objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
+    goal = _PyomoExpression(f"{where}: objective {objective.name}", objective.expr, place, standard)
     costs = np.zeros(len(variables))
     costs[goal.columns] = goal.values
     constraints = list(model.component_data_objects(pyo.Constraint, active=True))
@@ -98,8 +105,21 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     return arrays, {v.name for v in variables if v.fixed}
 
 
-class _QuadraticForm:
-    """An expression as ``½ zᵀQz + linearᵀz + constant``."""
+class _PyomoExpression:
+    """A Pyomo expression as ``½ zᵀQz + linearᵀz + constant``.
+
+    Args:
+        where: the name of the expression in messages.
+        expression: the Pyomo expression.
+        place: the position of each variable, by its id.
+        standard: Pyomo's function ``generate_standard_repn``.
+
+    Attributes:
+        constant: the constant.
+        columns: (k,) positions of the variables of the linear terms.
+        values: (k,) coefficients of the linear terms.
+        quadratic: (n, n) Q, or None without quadratic terms.
+    """
 
     def __init__(self, where: str, expression: Any, place: dict[int, int], standard: Callable[..., Any]) -> None:
         parts = standard(expression, compute_values=True, quadratic=True)
@@ -110,30 +130,31 @@ class _QuadraticForm:
             )
         n = len(place)
         self.constant = float(parts.constant)
-        self.columns = np.array([self._at(where, v, place) for v in parts.linear_vars], dtype=int)
+        self.columns = np.array([self._position(where, v, place) for v in parts.linear_vars], dtype=int)
         self.values = np.array(parts.linear_coefs, dtype=float)
         self.quadratic: Any = None
         if len(parts.quadratic_vars):
-            one, two = ([self._at(where, pair[k], place) for pair in parts.quadratic_vars] for k in (0, 1))
+            one, two = ([self._position(where, pair[k], place) for pair in parts.quadratic_vars] for k in (0, 1))
             half = sparse.csr_array((np.array(parts.quadratic_coefs, dtype=float), (one, two)), shape=(n, n))
             self.quadratic = sparse.csr_array(half + half.T)
 
     @staticmethod
-    def _at(where: str, variable: Any, place: dict[int, int]) -> int:
+    def _position(where: str, variable: Any, place: dict[int, int]) -> int:
+        """Return the position of a variable, after a check that it is an active variable of the model."""
         if id(variable) not in place:
             raise DataError(f"{where} uses {variable.name}, which is no active variable of this model; pass the whole")
         return place[id(variable)]
 
 
-def _only_objective(where: str, active: list[Any]) -> Any:
-    """The one active objective."""
+def _only_pyomo_objective(where: str, active: list[Any]) -> Any:
+    """Return the only active objective, after a check that there are no others."""
     if len(active) != 1:
         raise DataError(f"{where} has {len(active)} active objectives; expected one: deactivate the others, or add it")
     return active[0]
 
 
 def _pyomo_bounds(where: str, variable: Any) -> tuple[float, float]:
-    """The bounds of a variable, both equal to its value where it is fixed."""
+    """Return the bounds of a variable; both are its value if the variable is fixed."""
     if not (variable.is_continuous() or variable.is_integer() or variable.is_binary()):
         raise DataError(
             f"{where}: {variable.name} lies in {variable.domain}; expected reals, integers or binaries: write it with "
@@ -146,11 +167,11 @@ def _pyomo_bounds(where: str, variable: Any) -> tuple[float, float]:
 
 
 def _pyomo_rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
-    """Return the linear constraints of a Pyomo model as rows with limits; raise if one is quadratic."""
-    forms: list[_QuadraticForm] = []
+    """Return the constraints of a Pyomo model as rows with limits, after a check that none is quadratic."""
+    forms: list[_PyomoExpression] = []
     low, high = np.full(len(constraints), -np.inf), np.full(len(constraints), np.inf)
     for i, row in enumerate(constraints):
-        form = _QuadraticForm(f"{where}: constraint {row.name}", row.body, place, standard)
+        form = _PyomoExpression(f"{where}: constraint {row.name}", row.body, place, standard)
         if form.quadratic is not None:
             raise DataError(
                 f"{where}: constraint {row.name} is quadratic, which cannot be taken; expected linear constraints: "

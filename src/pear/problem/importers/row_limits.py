@@ -1,4 +1,4 @@
-"""``RowLimits``: imported rows with two limits, as fields of a ``Problem``, with predicted limits and prices."""
+"""``RowLimits``: the rows of an imported model, with two limits each, and their conversion to fields of a problem."""
 
 from __future__ import annotations
 
@@ -7,44 +7,46 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import DataError, ProblemError
+from pear.presolving.row_program import Array, Index, Mask
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.indexed_names import expand_indexed_names
 from pear.problem.penalty_and_projection import Penalty, Projection
 from pear.problem.problem_fields import NO_BOUND
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class RowLimits:
-    """``low ≤ Mz ≤ high``: rows with two limits, as files have them.
+    """Rows ``low ≤ Mz ≤ high`` with two limits each, as files have them.
 
     Attributes:
-        matrix: (k, n) coefficients.
-        low: (k,) lower limits, infinite where there are none.
-        high: (k,) upper limits, infinite where there are none.
+        matrix: (k, n) coefficients M.
+        low: (k,) lower limits; −∞ means no limit.
+        high: (k,) upper limits; +∞ means no limit.
         names: the names of all rows of the source, including rows that have become bounds.
-        numbers: (k,) the position of each row among those of the source; None where these are all rows, in order.
+        numbers: (k,) the position of each of the k rows among all rows of the source; None if the k rows are all rows
+            of the source, in the same order.
     """
 
     matrix: sparse.csr_array
     low: Array
     high: Array
     names: tuple[str, ...]
-    numbers: NDArray[np.int_] | None = None
+    numbers: Index | None = None
 
-    def kinds(self) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
-        """The indices of rows with equal limits, of other rows with an upper limit, and of those with a lower limit."""
+    def kinds(self) -> tuple[Index, Index, Index]:
+        """Return the indices of rows with equal limits, of other rows with an upper limit, and with a lower limit."""
         equal = self.low == self.high
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
 
     def labels(self) -> tuple[str, ...]:
-        """Names of the rows of A and then of G, in the order of ``fields``. A row with two limits has two names."""
+        """Return the names of the rows of A and then of G, in the order of ``fields``.
+
+        A row with two different limits gives two rows of G, named "row (upper limit)" and "row (lower limit)".
+        """
         equal, above, below = self.kinds()
         numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
         names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
@@ -54,9 +56,10 @@ class RowLimits:
         return (*(names[i] for i in equal.tolist()), *upper, *lower)
 
     def fields(self) -> dict[str, Any]:
-        """The fields A, b, G and h. Equal limits become a row of A, and every other finite limit becomes a row of G.
+        """Return the fields A, b, G and h of a problem, by name, without empty ones.
 
-        G has the rows with an upper limit first and then, negated, those with a lower one, each in their own order.
+        A row with equal limits becomes a row of A, and every other finite limit a row of G. G has the rows with an
+        upper limit first, and then the negated rows with a lower limit.
         """
         equal, above, below = self.kinds()
         fields: dict[str, Any] = {}
@@ -67,13 +70,16 @@ class RowLimits:
             fields["h"] = np.concatenate([self.high[above], -self.low[below]])
         return fields
 
-    def split_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[RowLimits, Array, Array]:
-        """Turn rows with a single entry of 1 or −1 into bounds: the other rows, and the bounds lb and ub (n,).
+    def split_bounds(self, kept: Mask | None = None) -> tuple[RowLimits, Array, Array]:
+        """Turn rows with a single entry of 1 or −1 into bounds.
 
-        Bounds that exclude each other stay rows, so that a solve finds the problem infeasible.
+        Rows whose bounds would contradict each other stay rows, so that a solve finds the problem infeasible.
 
         Args:
-            kept: (k,) bool, rows that stay rows in any case.
+            kept: (k,) bool, True for rows that must stay rows; None for no row.
+
+        Returns:
+            The other rows, and the bounds lb (n,) and ub (n,).
         """
         A, n = self.matrix, self.matrix.shape[1]
         lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
@@ -91,11 +97,16 @@ class RowLimits:
         general[single[~crossed[column]]] = False
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
-    def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> NDArray[np.int_]:
-        """The numbers of the rows with these names. ``what`` says in messages what their right-hand sides are to be.
+    def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> Index:
+        """Return the numbers of the rows with these names.
+
+        Args:
+            where: the name of the source in messages.
+            names: names of rows, or of arrays of rows.
+            what: what the right-hand sides are, "predicted" or "known", in messages.
 
         Raises:
-            ProblemError: a name belongs to no row or to several, is given twice, or its row has not exactly one limit.
+            ProblemError: a name belongs to no row or to several, comes twice, or its row has no limit or two.
         """
         chosen = expand_indexed_names([names] if isinstance(names, str) else list(names or ()), self.names)
         for i, name in enumerate(chosen):
@@ -114,15 +125,15 @@ class RowLimits:
                 raise ProblemError(f"{where}: row {name} has {came}; write it as rows with one limit each")
         return at
 
-    def with_zero_limits(self, at: NDArray[np.int_]) -> RowLimits:
-        """The rows with 0 in place of the finite limits of the rows ``at``, to which predictions are added."""
+    def with_zero_limits(self, at: Index) -> RowLimits:
+        """Return the rows with 0 in place of the finite limits of the rows ``at``, to which predictions are added."""
         low, high = self.low.copy(), self.high.copy()
         for side in (low, high):
             side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
         return replace(self, low=low, high=high)
 
-    def with_zero_coefficients(self, places: NDArray[np.int_]) -> RowLimits:
-        """The rows with 0 at these rows and columns (c, 2), to which predictions are added."""
+    def with_zero_coefficients(self, places: Index) -> RowLimits:
+        """Return the rows with 0 at the coefficients ``places`` (c, 2), given by row and column."""
         if not len(places):
             return self
         matrix = sparse.csr_array(self.matrix, copy=True).tolil()
@@ -132,11 +143,11 @@ class RowLimits:
     def constraint_map(
         self, D: sparse.csr_array, coefficients: Mapping[str, sparse.csr_array] | None = None
     ) -> ConstraintMap | None:
-        """The constraint map of a problem made of these k rows; None where nothing is predicted.
+        """Return the constraint map of a problem that is made of these k rows; None if nothing is predicted.
 
         Args:
-            D: (k, values) derivatives of both limits of every row by the predicted values.
-            coefficients: those of A and G, flattened row by row, where some are predicted.
+            D: (k, v) derivatives of the limits of the rows with respect to the v predicted values.
+            coefficients: the derivatives of A and G, flattened row by row, by name, if some coefficients are predicted.
         """
         b, h = self.split(D)
         found = {name: side for name, side in (("b", b), ("h", h)) if side.nnz} | dict(coefficients or {})
@@ -146,7 +157,7 @@ class RowLimits:
         """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
 
         Args:
-            D: (k · width, values) derivatives of the limits, or of the coefficients row by row.
+            D: (k · width, v) derivatives of the limits, or of the coefficients, flattened row by row.
             width: the number of coefficients of a row; 1 for the limits.
         """
         blocks = (kind[:, None] * width + np.arange(width) for kind in self.kinds())
@@ -154,33 +165,38 @@ class RowLimits:
         return equal, sparse.csr_array(sparse.vstack([above, -below]))
 
     def penalty(self, little: Array, much: Array) -> Penalty:
-        """The ``Penalty`` with prices (k,) for falling below (``little``) and exceeding (``much``) the rows' limits."""
+        """Return the ``Penalty`` of a problem that is made of these k rows.
+
+        Args:
+            little: (k,) prices of falling below the limit of a row, infinite for no price.
+            much: (k,) prices of exceeding the limit of a row, infinite for no price.
+        """
         equal, above, below = self.kinds()
         h = np.concatenate([much[above], little[below]])
         priced = np.isfinite(little[equal]) | np.isfinite(much[equal])
         return Penalty(b=(little[equal], much[equal]) if priced.any() else None, h=h if np.isfinite(h).any() else None)
 
-    def recourse(self, where: str, given: Any, predicted: NDArray[np.int_]) -> Any:
-        """Convert a dictionary from names of rows to prices to a ``Penalty``; return any other recourse as it is.
+    def recourse(self, where: str, given: Any, predicted: Index) -> Any:
+        """Convert a dictionary from names of rows to prices to a ``Penalty``; return any other recourse unchanged.
 
         Args:
-            where: the name of the source in error messages.
+            where: the name of the source in messages.
             given: the recourse that the user passed.
-            predicted: numbers of the rows whose right-hand sides are predicted, which need a price.
+            predicted: numbers of the rows whose limits or coefficients are predicted, which need a price.
 
         Raises:
-            ProblemError: it is not a recourse, a key is not a row, or a predicted row has no price.
+            ProblemError: ``given`` is no recourse, a key is not a row, or a predicted row has no price.
         """
         if not isinstance(given, Mapping):
             name = self.names[predicted[0]] if len(predicted) else "row"
-            check_recourse_type(where, given, f"names of rows to prices, {{{name!r}: 9.0}}")
+            check_row_recourse(where, given, f"names of rows to prices, {{{name!r}: 9.0}}")
             return given
         little, much = np.full(len(self.low), np.inf), np.full(len(self.low), np.inf)
         for name, price in given.items():
             if name not in self.names:
                 raise ProblemError(f"{where}: recourse names {name!r}, which is no row of it; give names of rows")
             at = self.names.index(name)
-            little[at], much[at] = read_price(where, name, price, bool(self.low[at] == self.high[at]))
+            little[at], much[at] = read_row_price(where, name, price, bool(self.low[at] == self.high[at]))
         for at in predicted:
             if not np.isfinite([little[at], much[at]]).all():
                 name = self.names[at]
@@ -191,11 +207,13 @@ class RowLimits:
         return self.penalty(little, much)
 
 
-def check_recourse_type(where: str, given: Any, expected: str) -> None:
-    """Check that a recourse that is not a dictionary is a ``Penalty``, a ``Projection`` or None.
+def check_row_recourse(where: str, given: Any, expected: str) -> None:
+    """Check that a recourse which is not a dictionary is a ``Penalty``, a ``Projection`` or None.
 
-    Raises:
-        ProblemError: it is none of these. The message describes the ``expected`` dictionary.
+    Args:
+        where: the name of the source in messages.
+        given: the recourse that the user passed.
+        expected: a description of the dictionary that could have been passed, for the message.
     """
     if given is not None and not isinstance(given, (Penalty, Projection)):
         raise ProblemError(
@@ -204,8 +222,14 @@ def check_recourse_type(where: str, given: Any, expected: str) -> None:
         )
 
 
-def read_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
-    """The prices per unit below and above a limit, from one price, or from a pair of prices for an equality.
+def read_row_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
+    """Return the prices per unit of too little and of too much.
+
+    Args:
+        where: the name of the source in messages.
+        name: the name of the row or constraint.
+        price: one price, or a pair of prices for an equality. A price is a number or an array.
+        equality: whether the row is an equality.
 
     Raises:
         DataError: the price has another form or is negative.
@@ -225,12 +249,12 @@ def read_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, 
     return sides[0], sides[1]
 
 
-def read_limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """Limits of a source as an array (k,), with infinity for NO_BOUND and more.
+def read_row_limits(where: str, name: str, values: Any, absent: float) -> Array:
+    """Convert limits of rows, or bounds, to an array (k,) with infinity in place of absolute values of 1e20 and more.
 
     Args:
-        where: the name of the source in error messages.
-        name: the name of the limits in error messages.
+        where: the name of the source in messages.
+        name: the name of the limits in messages.
         values: the limits.
         absent: the infinity that means no limit.
 
@@ -246,13 +270,4 @@ def read_limits(where: str, name: str, values: Any, absent: float) -> Array:
             f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number, or {absent:+g} where there is no "
             "limit: correct this entry"
         )
-    return array
-
-
-def read_finite(where: str, name: str, values: Any) -> Array:
-    """Numbers of a source as an array (k,), checked to be finite."""
-    array = np.array(values, dtype=float).reshape(-1)
-    if not np.isfinite(array).all():
-        at = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise DataError(f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number: correct this entry")
     return array

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import ProblemError
+from pear.presolving.row_program import Array
 from pear.problem.importers.model_arrays import ModelArrays, Names
-from pear.problem.importers.row_limits import Array, RowLimits
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.model import Model
 
 _WHERE = "from_scipy"
@@ -28,28 +29,28 @@ def from_scipy(
     predicted: Names = None,
     known: Names = None,
 ) -> Model:
-    """A linear or integer program with the arguments of ``scipy.optimize.linprog`` or ``milp``.
+    """Import a linear or integer program from the arguments of ``scipy.optimize.linprog`` or ``milp``.
 
-    All n costs are predicted; ``c`` is kept as ``m.known``. As in SciPy variables are non-negative unless ``bounds``
-    says otherwise, and the objective is minimised.
+    By default all n costs are predicted, and ``m.known`` has the costs ``c``. As in SciPy, the objective is minimised,
+    and variables are at least 0 by default.
 
     Args:
-        c: (n,) costs; may be left out where another argument tells n.
-        A_ub: (m, n), dense or sparse: ``A_ub z ≤ b_ub``.
-        b_ub: (m,).
-        A_eq: (p, n), dense or sparse: ``A_eq z = b_eq``.
-        b_eq: (p,).
-        bounds: one pair (low, high) for all variables, n pairs, or a ``scipy.optimize.Bounds``; None in a pair means
-            that there is none.
-        integrality: a number or (n,): 0 continuous, 1 integer.
-        constraints: ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
-        predicted: names of the costs that are predicted, among x0, x1, …; all that are not known if omitted.
-        known: names of right-hand sides, costs and bounds that are known for every sample, and come with every call:
-            ``A_ub`` or ``A_ub[0]`` for the right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
+        c: (n,) costs; may be omitted if another argument tells n.
+        A_ub: (m, n) matrix of ``A_ub z ≤ b_ub``, dense or sparse.
+        b_ub: (m,) right-hand sides.
+        A_eq: (p, n) matrix of ``A_eq z = b_eq``, dense or sparse.
+        b_eq: (p,) right-hand sides.
+        bounds: one pair (low, high) for all variables, n pairs, or a ``scipy.optimize.Bounds``. None in a pair means no
+            bound.
+        integrality: a number or (n,): 0 for continuous variables, 1 for integers.
+        constraints: a ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
+        predicted: names of the costs that are predicted, among x0, x1, …. By default all costs that are not known.
+        known: names of right-hand sides, costs and bounds that are known for every sample and passed with every call:
+            ``A_ub`` or ``A_ub[0]`` for right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
 
     Raises:
-        ProblemError: shapes do not fit, or a variable is semi-continuous.
-        DataError: an entry is not finite where it must be.
+        ProblemError: shapes do not fit together, or a variable is semi-continuous.
+        DataError: a number is NaN, or infinite but not an absent limit.
 
     Example:
         >>> import pear
@@ -58,28 +59,36 @@ def from_scipy(
         [[10.0, -3.0]]
     """
     blocks = [
-        *_matrix_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
-        *_matrix_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
-        *_constraint_blocks(constraints),
+        *_scipy_matrix_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
+        *_scipy_matrix_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
+        *_scipy_constraint_blocks(constraints),
     ]
-    n = _variable_count(c, blocks, bounds, integrality)
+    n = _scipy_variable_count(c, blocks, bounds, integrality)
     costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
     lb, ub = _scipy_bounds(bounds, n)
-    return ModelArrays(_WHERE, _stack_blocks(blocks, n), costs, lb, ub, integer=_integer_marks(integrality, n)).model(
-        predicted, known=known
-    )
+    return ModelArrays(
+        _WHERE, _stack_scipy_blocks(blocks, n), costs, lb, ub, integer=_scipy_integer_mask(integrality, n)
+    ).model(predicted, known=known)
 
 
-_RowBlock = tuple[str, sparse.csr_array, Array, Array]
+_RowBlock = tuple[str, sparse.csr_array, Array, Array]  # name, matrix (k, n), lower limits (k,), upper limits (k,)
 
 
-def _matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
-    """The rows of A_ub or A_eq with their limits, in a list that is empty where they are not given."""
+def _scipy_matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
+    """Return a list with the rows of A_ub or A_eq and their limits; an empty list if they were not passed.
+
+    Args:
+        left: the name of the matrix, "A_ub" or "A_eq".
+        A: the matrix.
+        right: the name of the right-hand sides.
+        b: the right-hand sides.
+        equal: True for equalities.
+    """
     if A is None and b is None:
         return []
     if A is None or b is None:
         raise ProblemError(f"{_WHERE}: {left} and {right} belong together; got only {right if A is None else left}")
-    matrix, high = _csr_matrix(A), np.asarray(b, dtype=float).reshape(-1)
+    matrix, high = _scipy_matrix(A), np.asarray(b, dtype=float).reshape(-1)
     if matrix.shape[0] != len(high):
         raise ProblemError(
             f"{_WHERE}: {left} of shape {matrix.shape} has {matrix.shape[0]} rows and {right} {len(high)} entries; "
@@ -88,8 +97,8 @@ def _matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_R
     return [(left, matrix, high if equal else np.full(len(high), -np.inf), high)]
 
 
-def _constraint_blocks(constraints: Any) -> list[_RowBlock]:
-    """Return one block of rows for each ``LinearConstraint``; raise if a constraint is not linear."""
+def _scipy_constraint_blocks(constraints: Any) -> list[_RowBlock]:
+    """Return one block of rows for each ``LinearConstraint``, after a check that every constraint is one."""
     given = constraints if isinstance(constraints, Sequence) else [constraints]
     made: list[_RowBlock] = []
     for i, one in enumerate(given):
@@ -98,18 +107,19 @@ def _constraint_blocks(constraints: Any) -> list[_RowBlock]:
                 f"{_WHERE}: constraints[{i}] is a {type(one).__name__}; expected scipy.optimize.LinearConstraint(A, "
                 "lb, ub): a nonlinear one cannot be taken"
             )
-        matrix = _csr_matrix(one.A)
+        matrix = _scipy_matrix(one.A)
         low, high = (np.array(np.broadcast_to(v, matrix.shape[0]), dtype=float) for v in (one.lb, one.ub))
         made.append((f"constraints[{i}]", matrix, low, high))
     return made
 
 
-def _csr_matrix(A: Any) -> sparse.csr_array:
+def _scipy_matrix(A: Any) -> sparse.csr_array:
+    """Convert a matrix to CSR form; a vector becomes a single row."""
     return sparse.csr_array(A if sparse.issparse(A) else np.atleast_2d(np.asarray(A, dtype=float)), dtype=float)
 
 
-def _variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
-    """The number of variables, on which all arguments must agree."""
+def _scipy_variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
+    """Find the number of variables n, on which all arguments must agree."""
     found = [] if c is None else [("c", np.size(c))]
     found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
     if not found and not hasattr(bounds, "lb") and np.ndim(bounds) == 2:
@@ -127,7 +137,7 @@ def _variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: A
 
 
 def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
-    """Lower and upper bounds (n,), from pairs or from a ``scipy.optimize.Bounds``."""
+    """Convert pairs, or a ``scipy.optimize.Bounds``, to lower and upper bounds (n,)."""
     if hasattr(bounds, "lb"):
         return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
     pairs = np.array((0, None) if bounds is None else bounds, dtype=object)
@@ -141,8 +151,8 @@ def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
     return np.resize(low, n), np.resize(high, n)
 
 
-def _integer_marks(integrality: Any, n: int) -> Any:
-    """Return (n,) bool, True for integer variables; raise if SciPy's ``integrality`` names another kind."""
+def _scipy_integer_mask(integrality: Any, n: int) -> Any:
+    """Convert SciPy's ``integrality`` to a bool mask (n,), after a check that no variable is semi-continuous."""
     kinds = np.zeros(n) if integrality is None else np.asarray(integrality).reshape(-1)
     if len(kinds) not in (1, n):
         raise ProblemError(f"{_WHERE}: integrality must be a number or have {n} entries; got {len(kinds)}")
@@ -156,8 +166,8 @@ def _integer_marks(integrality: Any, n: int) -> Any:
     return kinds == 1
 
 
-def _stack_blocks(blocks: list[_RowBlock], n: int) -> RowLimits:
-    """Stack the blocks of rows into one matrix with its limits and names."""
+def _stack_scipy_blocks(blocks: list[_RowBlock], n: int) -> RowLimits:
+    """Stack blocks of rows, with their limits, and name the rows A_ub[0], A_ub[1], …."""
     if not blocks:
         return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
     names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))

@@ -17,7 +17,7 @@ from pear.problem import ConstraintMap, CostMap, KnownMap, Model, Oracle, Penalt
 from pear.problem.constraint_map import SIDES
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.known_map import KnownValue
-from pear.problem.problem import FIELDS
+from pear.problem.problem_fields import FIELDS
 from pear.train.estimator.loss_and_config import make_estimator_loss
 from pear.train.estimator.networks import build_network
 from pear.train.estimator.partial_fit import begin_updates
