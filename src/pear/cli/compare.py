@@ -152,9 +152,9 @@ def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
 
 def _print_comparison(found: pear.WalkForward) -> None:
     """Print the table of the comparison and its sentences."""
-    from pear.evaluation.walk_forward_text import walk_forward_lines
+    from pear.evaluation.comparison_text import comparison_lines
 
-    headings, *lines = walk_forward_lines(found)
+    headings, *lines = comparison_lines(found)
     shown = range(len(headings)) if out.width >= _WIDE else _MAIN_COLUMNS
     table = Table(box=SIMPLE_HEAD, padding=(0, 1))
     for j in shown:

@@ -155,9 +155,9 @@ class WalkForward:
     @property
     def sentences(self) -> list[str]:
         """The comparison in words, the most important first."""
-        from pear.evaluation.walk_forward_text import describe_walk_forward
+        from pear.evaluation.comparison_text import describe_comparison
 
-        return describe_walk_forward(self)
+        return describe_comparison(self)
 
     def to_frame(self, by: Literal["forecaster", "fold", "sample"] = "forecaster") -> pandas.DataFrame:
         """Return the comparison as a DataFrame.
@@ -193,14 +193,14 @@ class WalkForward:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.evaluation.walk_forward_figure import draw_walk_forward  # matplotlib is optional
+        from pear.evaluation.comparison_figure import draw_comparison  # matplotlib is optional
 
-        return draw_walk_forward(self, None if path is None else Path(path))
+        return draw_comparison(self, None if path is None else Path(path))
 
     def __str__(self) -> str:
-        from pear.evaluation.walk_forward_text import format_walk_forward
+        from pear.evaluation.comparison_text import format_comparison
 
-        return "\n".join([format_walk_forward(self), "", *self.sentences])
+        return "\n".join([format_comparison(self), "", *self.sentences])
 
     def _repr_html_(self) -> str:
         """Return the table and the sentences as HTML for a notebook."""

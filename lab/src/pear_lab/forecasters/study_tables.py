@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pear.errors import DataError
-from pear.evaluation.walk_forward_text import format_difference
+from pear.evaluation.comparison_text import format_difference
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear_lab.benchmarks.number_formats import format_number
 from pear_lab.benchmarks.text_table import TextTable

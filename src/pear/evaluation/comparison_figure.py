@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pear.evaluation.comparison_text import describe_comparison
 from pear.evaluation.walk_forward_result import MEAN
-from pear.evaluation.walk_forward_text import describe_walk_forward
 from pear.optional_packages import require_packages
 from pear.pages.figure_style import (
     INK,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SHOWN = 28  # letters of a name in the figure
 
 
-def draw_walk_forward(found: WalkForward, path: Path | None) -> Figure:
+def draw_comparison(found: WalkForward, path: Path | None) -> Figure:
     """Draw a comparison, and save the figure if a path is given.
 
     Raises:
@@ -37,20 +37,20 @@ def draw_walk_forward(found: WalkForward, path: Path | None) -> Figure:
     """
     require_packages("plot", "matplotlib")
     compared = [name for name in found.names if name != found.reference]
-    colors = {name: _walk_forward_color(name, i) for i, name in enumerate(compared)}
+    colors = {name: _comparison_color(name, i) for i, name in enumerate(compared)}
     size = (11.0, max(3.9, 1.6 + 0.42 * len(compared)))
     with styled_figure(size, widths=(1.25, 1.0)) as (figure, (left, right)):
-        drawn = _WalkForwardAxes(found, colors)
+        drawn = _ComparisonAxes(found, colors)
         drawn.draw_cumulated(left)
         drawn.draw_means(right)
-        title, _, rest = describe_walk_forward(found)[0].partition("; ")
+        title, _, rest = describe_comparison(found)[0].partition("; ")
         write_figure_headline(figure, title, rest)
         if path is not None:
             save_figure(figure, path)
         return figure
 
 
-class _WalkForwardAxes:
+class _ComparisonAxes:
     """The two pictures of a comparison.
 
     Args:
@@ -78,13 +78,13 @@ class _WalkForwardAxes:
         axes.axhline(0, color=INK, linewidth=1)
         for number in np.unique(found.fold)[1:]:
             axes.axvline(place[found.fold == number][0], color=LIGHT["line"], linewidth=0.8, zorder=0)
-        axes.set_title(f"lost in all, minus {_shorten_forecaster(found.reference)}")
+        axes.set_title(f"lost in all, minus {_shorten_compared_name(found.reference)}")
         axes.set_ylabel("below 0 is better")
         axes.margins(x=0.01)
         ends = [end for name in self._shown for end in (totals[name].min(), totals[name].max())]
-        axes.set_ylim(*_axis_limits([0.0, *ends]))
+        axes.set_ylim(*_comparison_limits([0.0, *ends]))
         if np.issubdtype(place.dtype, np.datetime64):
-            _label_dates(axes)
+            _label_comparison_dates(axes)
         else:
             axes.set_xlabel("row")
 
@@ -92,7 +92,9 @@ class _WalkForwardAxes:
         """Draw a dot with its interval for each forecaster: the mean difference to the reference."""
         found, colors = self.found, self.colors
         order = sorted(colors, key=lambda name: found.differences[name].mean)
-        left, right = _axis_limits([0.0, *(end for name in self._shown for end in found.differences[name].interval)])
+        left, right = _comparison_limits(
+            [0.0, *(end for name in self._shown for end in found.differences[name].interval)]
+        )
         for i, name in enumerate(order):
             mean, (low, high) = found.differences[name].mean, found.differences[name].interval
             if mean > right:
@@ -102,16 +104,16 @@ class _WalkForwardAxes:
             axes.plot(mean, i, "o", color=colors[name], markersize=8)
         axes.set_xlim(left, right)
         axes.axvline(0, color=INK, linewidth=1)
-        axes.set_yticks(range(len(order)), [_shorten_forecaster(name) for name in order])
+        axes.set_yticks(range(len(order)), [_shorten_compared_name(name) for name in order])
         for text, name in zip(axes.get_yticklabels(), order, strict=True):  # the legend of both pictures
             text.set(color=colors[name], fontweight="bold")
         axes.set_ylim(len(order) - 0.4, -0.6)
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
-        axes.set_title(f"a row, minus {_shorten_forecaster(found.reference)}, with 95 % intervals")
+        axes.set_title(f"a row, minus {_shorten_compared_name(found.reference)}, with 95 % intervals")
 
 
-def _axis_limits(numbers: list[float]) -> tuple[float, float]:
+def _comparison_limits(numbers: list[float]) -> tuple[float, float]:
     """Return limits of an axis that shows these numbers, without the infinite ones."""
     finite = [number for number in numbers if np.isfinite(number)]
     low, high = min(finite), max(finite)
@@ -119,7 +121,7 @@ def _axis_limits(numbers: list[float]) -> tuple[float, float]:
     return low - space, high + space
 
 
-def _label_dates(axes: Any) -> None:
+def _label_comparison_dates(axes: Any) -> None:
     """Label a horizontal axis of dates with few and short texts."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -128,7 +130,7 @@ def _label_dates(axes: Any) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def _walk_forward_color(name: str, number: int) -> str:
+def _comparison_color(name: str, number: int) -> str:
     """Return grey for the constant forecast, a green for names that contain "pear", and other colours in turn."""
     if name == MEAN:
         return LIGHT["none"]
@@ -136,6 +138,6 @@ def _walk_forward_color(name: str, number: int) -> str:
     return colors[number % len(colors)]
 
 
-def _shorten_forecaster(name: str) -> str:
+def _shorten_compared_name(name: str) -> str:
     """Return the name of a forecaster, cut if it is long."""
     return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _MOST_DECIMALS = 6  # numbers that need more decimals get an exponent
 
 
-def format_walk_forward(found: WalkForward) -> str:
+def format_comparison(found: WalkForward) -> str:
     """Format a comparison as a table of plain text. The line above the table counts rows and folds."""
-    lines = walk_forward_lines(found)
+    lines = comparison_lines(found)
     widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
     texts = [
         "  ".join([line[0].ljust(widths[0]), *(text.rjust(widths[j]) for j, text in enumerate(line) if j)]).rstrip()
@@ -27,7 +27,7 @@ def format_walk_forward(found: WalkForward) -> str:
     return "\n".join([f"{rows} in {folds}", *texts])
 
 
-def walk_forward_lines(found: WalkForward) -> list[tuple[str, ...]]:
+def comparison_lines(found: WalkForward) -> list[tuple[str, ...]]:
     """Return the cells of a table: the headings, then a line for each forecaster, the smallest loss first."""
     unit = "cost" if found.sense == "min" else "gain"
     headings = ("", "lost a row", "of the best", f"{unit} a row", f"minus {found.reference} (95 %)", "squared error")
@@ -60,7 +60,7 @@ def format_difference(difference: PairedDifference | None) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def describe_walk_forward(found: WalkForward) -> list[str]:
+def describe_comparison(found: WalkForward) -> list[str]:
     """Say which forecaster loses least, which forecasters are worse than a constant, and how they were compared."""
     return [*_describe_best_forecaster(found), *_describe_forecasters_below_mean(found), *found.notes]
 
