@@ -20,7 +20,7 @@ from torch import Tensor
 
 import pear
 from pear.losses import make_loss
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear.tasks.task import Split
 from pear_lab.report.bootstrap import t_interval
 from pear_lab.tasks.public.drawn_samples import SIZES, cut_drawn_samples
@@ -55,7 +55,7 @@ def regret(predicted: Tensor, true: Tensor) -> float:
 def draw(seed: int) -> Split:
     """The samples of the public task, with the weights themselves as what is predicted."""
     random = np.random.RandomState(seed)
-    features, weights = polynomial_costs(random, sum(SIZES), DIMENSIONS * ITEMS, 4, 0.25)
+    features, weights = draw_synthetic_costs(random, sum(SIZES), DIMENSIONS * ITEMS, 4, 0.25)
     return cut_drawn_samples(features, MEAN_WEIGHT * weights / weights.mean())
 
 

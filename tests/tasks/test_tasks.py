@@ -10,7 +10,7 @@ import torch
 
 import pear
 from pear.tasks import Portfolio, ShortestPath, Task, knapsack, portfolio, shortest_path
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear_lab.tasks import building
 
 
@@ -96,7 +96,7 @@ def test_samples_are_float32_unless_asked_and_repeat_for_a_seed() -> None:
 def test_impossible_samples_are_refused(wrong: dict[str, float], message: str) -> None:
     arguments = {"count": 3, "n": 2, "degree": 2, "noise": 0.5} | wrong
     with pytest.raises(pear.ProblemError, match=message):
-        polynomial_costs(np.random.RandomState(0), **arguments)  # type: ignore[arg-type]
+        draw_synthetic_costs(np.random.RandomState(0), **arguments)  # type: ignore[arg-type]
 
 
 def test_split_keeps_the_order() -> None:

@@ -1,4 +1,4 @@
-"""Example tasks: a decision problem, synthetic samples to train on, and the regret of a forecast."""
+"""Example tasks: decision problems with synthetic samples to train on."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Return the task of another package; say where tasks on real data are now."""
+    """Return a task of another package. For a task that moved to pear-lab, raise ``ImportError`` with its new place."""
     if name in _MOVED:
         raise ImportError(f"pear.tasks.{name} is now pear_lab.tasks.{name}; run pip install pear-lab")
     if not name.startswith("_") and (made := find_plugin("task", name)) is not None:

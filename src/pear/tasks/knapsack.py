@@ -1,4 +1,4 @@
-"""Knapsacks: choose the items of greatest forecast value that fit."""
+"""Knapsacks: choose items of the greatest forecast value whose weights fit the capacities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VALUE_SCALE = 5
 
 @dataclass(frozen=True)
 class Knapsack(SyntheticTask):
-    """A knapsack with one or several capacities; the values of its items are forecast.
+    """A knapsack with one or several capacities. The values of its items are forecast.
 
     Example:
         >>> from pear.tasks import random_knapsack
@@ -34,8 +34,8 @@ class Knapsack(SyntheticTask):
         (torch.Size([100, 5]), torch.Size([100, 10]), True)
 
     Attributes:
-        seed: the seed of ``samples`` where none is passed.
-        jobs: threads that ``decide`` solves with; None is one for each core, and one in a worker process.
+        seed: the seed of ``samples`` if the user passes no seed.
+        jobs: the number of threads of ``decide``; None for one on each core, or a single one in a worker process.
     """
 
     columns: ClassVar[str] = "items"
@@ -56,17 +56,17 @@ class Knapsack(SyntheticTask):
         return self.problem.h
 
     def _random(self, seed: int | None) -> np.random.RandomState:
-        """A random state from which the weights have already been drawn, so that samples continue its stream."""
+        """Return a random state from which the weights have already been drawn, so that samples continue its stream."""
         random = np.random.RandomState(self.seed if seed is None else seed)
-        _draw_weights(random, *self.weights.shape)
+        _draw_knapsack_weights(random, *self.weights.shape)
         return random
 
     def _costs(self, polynomial: Array) -> Array:
-        """The values of the items, whole numbers ``⌈5 c⌉``, from polynomial costs c."""
+        """Return values of items, the whole numbers ``⌈5 c⌉``, from polynomial costs c (N, n)."""
         return np.ceil(_VALUE_SCALE * polynomial)
 
     def with_capacity(self, ratio: float) -> Knapsack:
-        """Return a knapsack of the same items, with each capacity this share of the total weight in its dimension.
+        """Return a knapsack of the same items, with other capacities: this share of the total weight in each dimension.
 
         Example:
             >>> from pear.tasks import knapsack
@@ -76,14 +76,13 @@ class Knapsack(SyntheticTask):
         return _make_knapsack(self.weights, _check_capacity_ratio(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """The items to take, 0 or 1 for each, proven optimal. Shape (B, n).
+        """Return the items to take, 1 for taken items and 0 for others, (B, n). The decisions are proven optimal.
 
-        Equal samples are solved once, and distinct samples in parallel.
-
-        A curvature ``Q`` is refused: an integer problem has a linear objective.
+        Equal samples are solved once, and different samples in parallel. A curvature ``Q`` raises an error, because
+        integer problems have a linear objective.
 
         Raises:
-            SolveError: some values are not finite, or no optimum could be proven; names the samples.
+            SolveError: a value is not finite, or an optimum could not be proven; the message names the samples.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -92,10 +91,13 @@ class Knapsack(SyntheticTask):
             return solve(self.problem, values).x
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """B tensors (k, n): the vertices of the relaxation adjacent to each row of ``z``, in its dtype.
+        """Return the adjacent vertices of given vertices of the relaxation.
 
         Args:
-            z: (B, n) vertices of the relaxation, as ``decide_relaxed`` returns them in float64.
+            z: (B, n) vertices, as ``decide_relaxed`` returns them in float64.
+
+        Returns:
+            For each row of ``z`` a tensor (k, n) of its k adjacent vertices, in the dtype of ``z``.
 
         Example:
             >>> from pear.tasks import knapsack
@@ -115,14 +117,14 @@ class Knapsack(SyntheticTask):
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
-    """Make a knapsack: maximise the value of the chosen items, ``weights z ≤ capacity``, each item taken or left.
+    """Make a knapsack: choose the items z, 0 or 1 each, of the greatest total value with ``weights z ≤ capacity``.
 
-    Costs are values here: the problem has sense "max". ``PEARLoss`` trains on its relaxation, 0 ≤ z ≤ 1;
-    ``normalized_regret`` is that of the integer problem.
+    The problem maximises, and its costs are the values of the items. ``PEARLoss`` trains on the relaxation 0 ≤ z ≤ 1.
+    ``normalized_regret`` is the regret of integer decisions.
 
     Args:
-        weights: (k, n), or (n,) for a single dimension; not negative.
-        capacity: (k,), or a number for all dimensions.
+        weights: (k, n) weights of n items in k dimensions, or (n,) for one dimension; at least 0.
+        capacity: (k,) capacities, or a number for all dimensions.
 
     Example:
         >>> import pear
@@ -149,14 +151,14 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 def random_knapsack(
     items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
 ) -> Knapsack:
-    """Make a knapsack with weights drawn from 1 to 10, as in the paper; ``samples`` continues the same random stream.
+    """Make a knapsack with weights drawn from 1 to 10, as in the paper.
 
     Args:
-        items: n, number of items.
-        dimensions: k, number of capacities.
+        items: n, the number of items.
+        dimensions: k, the number of capacities.
         capacity_ratio: each capacity as a share of the total weight in its dimension.
-        seed: the seed of the ``numpy.random.RandomState`` that draws first the weights, then the samples.
-        jobs: threads for ``decide``; None is one for each core, and one in a worker process.
+        seed: the seed of the ``numpy.random.RandomState`` that draws the weights, and then the samples.
+        jobs: the number of threads of ``decide``; None for one on each core, or a single one in a worker process.
 
     Example:
         >>> from pear.tasks import random_knapsack
@@ -165,22 +167,23 @@ def random_knapsack(
         ('knapsack_4_items', Problem(max, n=4, 2 inequalities, bounds, 4 integer))
     """
     items, dimensions = check_count_setting("items", items), check_count_setting("dimensions", dimensions)
-    weights = _draw_weights(np.random.RandomState(seed), dimensions, items)
+    weights = _draw_knapsack_weights(np.random.RandomState(seed), dimensions, items)
     return _make_knapsack(weights, _check_capacity_ratio(capacity_ratio) * weights.sum(1), seed, jobs)
 
 
-def _draw_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
-    """Draw weights (dimensions, items), whole numbers."""
+def _draw_knapsack_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
+    """Draw whole-numbered weights (dimensions, items)."""
     return torch.from_numpy(random.randint(_LEAST_WEIGHT, _MOST_WEIGHT + 1, (dimensions, items)).astype(np.float64))
 
 
 def _check_capacity_ratio(ratio: float) -> float:
-    """The ratio as a float, checked to be a number of at least 0."""
+    """Check that a capacity ratio is at least 0, and return it as a float."""
     if not 0 <= ratio < float("inf"):
         raise ProblemError(f"a capacity ratio must be a number of at least 0, the share of the total; got {ratio!r}")
     return float(ratio)
 
 
 def _make_knapsack(weights: Tensor, capacity: Tensor, seed: int = 0, jobs: int | None = None) -> Knapsack:
+    """Make a knapsack from weights (k, n) and capacities (k,)."""
     problem = Problem(G=weights, h=capacity, lb=0.0, ub=1.0, sense="max", integer=True)
     return Knapsack(f"knapsack_{weights.shape[1]}_items", problem, seed, jobs)

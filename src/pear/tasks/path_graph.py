@@ -1,4 +1,4 @@
-"""``PathGraph``: a directed acyclic graph and its cheapest paths for a batch of costs, without a solver."""
+"""``PathGraph``: a directed acyclic graph, and its cheapest paths by dynamic programming."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.tasks.path_kernel import ArrivingArcs, mark_cheapest
+from pear.tasks.path_kernel import ArrivingArcs, mark_cheapest_path
 
 
 @dataclass(frozen=True)
 class PathGraph:
-    """A directed acyclic graph and the two nodes that paths lead between.
+    """A directed acyclic graph, with a source and a target node of its paths.
 
     Attributes:
-        arcs: (tail, head) of each arc, in the order of the costs; several arcs may join the same nodes.
-        nodes: number of nodes.
-        source, target: where paths begin and end.
+        arcs: the pair (tail, head) of each arc, in the order of the costs. Several arcs may connect the same nodes.
+        nodes: the number of nodes.
+        source, target: the nodes where paths begin and end.
     """
 
     arcs: tuple[tuple[int, int], ...]
@@ -36,12 +36,12 @@ class PathGraph:
     def from_arcs(
         cls, arcs: Iterable[tuple[int, int]], source: int | None = None, target: int | None = None
     ) -> PathGraph:
-        """Check the arcs and count the nodes, which are numbered from 0 in any order.
+        """Make a graph from arcs between nodes that are numbered from 0.
 
         Args:
-            arcs: (tail, head) pairs.
-            source: where paths begin; node 0 if omitted.
-            target: where they end; the last node if omitted.
+            arcs: pairs (tail, head).
+            source: the node where paths begin; if omitted, node 0.
+            target: the node where paths end; if omitted, the last node.
 
         Raises:
             ProblemError: there is a cycle, or no path leads from source to target.
@@ -60,9 +60,9 @@ class PathGraph:
 
     @classmethod
     def grid(cls, rows: int, columns: int) -> PathGraph:
-        """A grid with paths rightward and downward from corner to corner.
+        """Make a grid with paths to the right and down, from the upper left to the lower right corner.
 
-        Arcs come row by row: the row's rightward arcs, then its downward arcs.
+        The arcs are ordered by rows of the grid: first the row's arcs to the right, then its arcs down.
         """
         if rows != int(rows) or columns != int(columns) or min(rows, columns) < 1 or rows * columns < 2:
             raise ProblemError(f"a grid needs rows and columns, and at least two nodes; got ({rows}, {columns})")
@@ -74,16 +74,16 @@ class PathGraph:
 
     @classmethod
     def crossed_grid(cls, rows: int, columns: int) -> PathGraph:
-        """The same grid with paths rightward and *upward*, from the lower left corner to the upper right.
+        """Make a grid with paths to the right and up, from the lower left to the upper right corner.
 
-        Every arc keeps its place in the order, and so its cost; only the vertical ones are turned round.
+        The order of the arcs is that of ``grid``, so that arcs keep their costs. Vertical arcs are reversed.
         """
         forward = cls.grid(rows, columns).arcs
         arcs = [(tail, head) if head == tail + 1 and columns > 1 else (head, tail) for tail, head in forward]
         return cls.from_arcs(arcs, source=(rows - 1) * columns, target=columns - 1)
 
     def incidence(self) -> sparse.csr_array:
-        """(nodes, arcs) float64: +1 where an arc leaves a node, −1 where it enters."""
+        """Return the incidence matrix (nodes, arcs): 1 if an arc leaves a node, −1 if the arc enters the node."""
         tails, heads = np.array(self.arcs).T
         arcs = np.arange(len(self.arcs))
         values = np.repeat([1.0, -1.0], len(arcs))
@@ -91,27 +91,28 @@ class PathGraph:
         return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
     def cheapest(self, cost: Tensor) -> Tensor:
-        """Find each sample's cheapest path by dynamic programming; returns (B, arcs), 1 for arcs on the path, else 0.
+        """Return each sample's cheapest path, (B, arcs): 1 for arcs on the path, 0 for others.
 
-        Where several paths are cheapest, the tie goes to the first arc into each node, from the target backwards.
+        Of several cheapest paths, the result is the one whose arc into the target comes first, and so on backwards from
+        there. Arcs into a node are ordered by their tails.
 
         Args:
-            cost: (B, arcs), finite, of any sign.
+            cost: (B, arcs) finite costs of any sign.
         """
         if cost.device.type == "cpu" and cost.dtype == torch.float64:
             chosen = np.zeros(cost.shape)
-            mark_cheapest(np.ascontiguousarray(cost.detach().numpy()), *self._arriving_arcs, chosen)
+            mark_cheapest_path(np.ascontiguousarray(cost.detach().numpy()), *self._arriving_arcs, chosen)
             return torch.from_numpy(chosen)
         return self._cheapest_by_depth(cost)
 
     def _cheapest_by_depth(self, cost: Tensor) -> Tensor:
-        """Find the same paths by operations on whole batches, one step for each depth: for costs on a GPU."""
+        """Return the paths of ``cheapest`` by operations on whole batches, one for each depth, for costs on a GPU."""
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
-            # Rows are padded by repeating a node's first arriving arc, which does not change the minimum.
+            # Rows are padded with a node's first arriving arc, which does not change the minimum.
             ways = distance[:, tails] + cost[:, arcs]
             distance[:, nodes], chosen = ways.min(2)
             arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen[:, :, None])[:, :, 0]
@@ -119,7 +120,7 @@ class PathGraph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes grouped by the length of the longest path to them; nodes on or behind a cycle are left out."""
+        """The nodes grouped by depth, the length of the longest path to a node. Nodes behind a cycle are left out."""
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)
@@ -133,7 +134,7 @@ class PathGraph:
 
     @cached_property
     def _leaving(self) -> list[list[int]]:
-        """The arcs that leave each node."""
+        """The numbers of the arcs that leave each node."""
         leaving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k, (tail, _) in enumerate(self.arcs):
             leaving[tail].append(k)
@@ -141,7 +142,7 @@ class PathGraph:
 
     @cached_property
     def _arriving_arcs(self) -> ArrivingArcs:
-        """The arcs into every node but the source, as compiled code takes them."""
+        """The arcs into every node but the source, as arrays for compiled code."""
         nodes = np.concatenate([nodes.numpy() for nodes, _, _ in self._levels])
         own = [list(dict.fromkeys(row)) for _, arcs, _ in self._levels for row in arcs.tolist()]  # without the padding
         starts = np.cumsum([0, *map(len, own)])
@@ -150,10 +151,10 @@ class PathGraph:
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every depth: its nodes (k,), the arcs that enter them (k, width), and the tails of these arcs.
+        """For every depth: its k nodes (k,), the arcs that enter these nodes (k, width), and the tails of the arcs.
 
-        Arcs into a depth come from smaller depths, so that a whole depth is one step of the dynamic programming. The
-        source is left out, because no path leads through arcs into it.
+        Arcs into a node come from nodes of smaller depth, so that all nodes of a depth are one step of the dynamic
+        program. The source is left out, because no path contains arcs into the source.
         """
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):
@@ -169,7 +170,7 @@ class PathGraph:
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Go back from the target along the best arriving arcs (B, nodes), and mark them: (B, arcs) 0 or 1."""
+        """Go back from the target along the best arriving arcs (B, nodes). Return (B, arcs), 1 for these arcs."""
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)
@@ -182,16 +183,15 @@ class PathGraph:
         return chosen
 
     def neighbours(self, path: Sequence[int]) -> list[list[int]]:
-        """The paths that are adjacent vertices of ``path`` in the polytope of all paths.
+        """Return the paths that are adjacent vertices of ``path`` in the polytope of all paths.
 
-        An adjacent path leaves ``path`` once and joins it again once, through nodes off the path. Two paths that meet
-        in between are not adjacent: exchanging one of their parts gives two other paths with the same sum.
+        A path is adjacent if it leaves ``path`` once, passes only nodes off ``path``, and joins ``path`` again once.
 
         Args:
-            path: its arcs, from source to target.
+            path: the numbers of its arcs, from source to target.
 
         Returns:
-            The arcs of each neighbour, ordered by where it parts.
+            The arcs of each adjacent path, ordered by the node at which it leaves ``path``.
         """
         visited = [self.source] + [self.arcs[k][1] for k in path]
         place = {v: i for i, v in enumerate(visited)}
@@ -203,7 +203,13 @@ class PathGraph:
         return found
 
     def _detours(self, start: int, place: dict[int, int], avoid: int) -> Iterator[list[int]]:
-        """Yield the ways from ``start`` through nodes off the path back to it, other than by the path's own arc."""
+        """Yield all ways, as lists of arcs, from ``start`` through nodes off a path back to the path.
+
+        Args:
+            start: a node of the path.
+            place: the position of each node of the path.
+            avoid: the arc of the path that leaves ``start``.
+        """
         stack = [[k] for k in reversed(self._leaving[start]) if k != avoid and self.arcs[k][1] in self._useful]
         while stack:
             way = stack.pop()

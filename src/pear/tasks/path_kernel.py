@@ -1,4 +1,4 @@
-"""The compiled dynamic programming behind ``PathGraph.cheapest``: the cheapest path of each sample through a graph."""
+"""The compiled dynamic program of ``PathGraph.cheapest``: the cheapest path of each sample through a graph."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class ArrivingArcs(NamedTuple):
     """The arcs of an acyclic graph, grouped by the node that they enter.
 
     Attributes:
-        nodes: (k,) the nodes that arcs enter, in an order in which every arc comes from an earlier node; the source is
-            left out, because no path leads through arcs into it.
-        starts: (k + 1,) where the arcs of each node begin in ``arcs``; the last number is their count.
-        arcs: the numbers of the arcs, node by node, in the order in which ties are broken.
+        nodes: (k,) the nodes that arcs enter. Every arc leaves the source or an earlier node of this list. The source
+            is not in the list, because no path contains arcs into the source.
+        starts: (k + 1,) the position in ``arcs`` at which the arcs of each node begin; the last entry is the length of
+            ``arcs``.
+        arcs: the numbers of the arcs, node after node. If two arcs into a node are equally good, the first one wins.
         tails: (n,) the node that each arc of the graph leaves.
         ends: (3,) the source, the target, and the number of nodes.
     """
@@ -34,8 +35,10 @@ class ArrivingArcs(NamedTuple):
 
 
 @partial(entry, any_order=False)
-def mark_cheapest(cost: Array, nodes: Ints, starts: Ints, arcs: Ints, tails: Ints, ends: Ints, chosen: Array) -> None:
-    """Mark the arcs of each sample's cheapest path; a tie goes to the first arc into a node.
+def mark_cheapest_path(
+    cost: Array, nodes: Ints, starts: Ints, arcs: Ints, tails: Ints, ends: Ints, chosen: Array
+) -> None:
+    """Mark the arcs of each sample's cheapest path.
 
     Args:
         cost: (B, n) finite costs.

@@ -1,4 +1,4 @@
-"""Portfolios: divide one unit of money among assets by their mean return and variance."""
+"""Portfolios: divide one unit of money among assets by mean return and risk."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from pear.tasks.task import Task
 
 @dataclass(frozen=True)
 class Portfolio(Task):
-    """``min ½ γ wᵀΣw − μᵀw`` subject to ``Σᵢ wᵢ = 1, w ≥ lower``.
+    """A portfolio of n assets: weights w that minimise ``½ γ wᵀΣw − μᵀw`` with ``w₁ + … + wₙ = 1`` and ``w ≥ lower``.
 
-    The problem minimises and holds the constraints alone, because returns μ and covariance Σ may both be forecast. They
-    come with every call: the cost is −μ (``cost``), the curvature ``Q = γΣ`` (``curvature``).
+    The returns μ and their covariance Σ may both be forecast. The problem therefore contains only the constraints.
+    Every call passes the cost −μ (see ``cost``) and the curvature ``Q = γΣ`` (see ``curvature``).
 
     Attributes:
-        risk_aversion: γ.
+        risk_aversion: the risk aversion γ.
     """
 
     risk_aversion: float
 
     def cost(self, returns: ArrayLike) -> Tensor:
-        """−μ of expected returns μ (n,) or (B, n), differentiable: the cost for ``pear.solve`` or ``PEARLoss``."""
+        """Return the cost −μ of returns μ (n,) or (B, n), for ``pear.solve`` and ``PEARLoss``; differentiable."""
         return -to_tensor("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
-        """γΣ of a covariance Σ (n, n) or (B, n, n), differentiable: the ``Q`` and ``true_Q`` for the same."""
+        """Return the curvature γΣ of a covariance Σ (n, n) or (B, n, n), for the arguments ``Q``; differentiable."""
         return self.risk_aversion * to_tensor("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """The optimal portfolios for the cost −μ and the curvature γΣ, from ``cost`` and ``curvature``. Shape (B, n).
+        """Return the optimal weights (B, n).
+
+        Args:
+            cost: (B, n) or (n,) costs −μ; see ``cost``.
+            Q: (n, n) or (B, n, n) curvature γΣ; see ``curvature``.
 
         Raises:
             ProblemError: Q is missing.
@@ -49,15 +53,15 @@ class Portfolio(Task):
         return super().decide(cost, Q)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """Raise the error that ``decide`` raises without Q. A portfolio has no integers to relax."""
+        """Raise the ``ProblemError`` of ``decide`` without Q. A portfolio has no integers to relax."""
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
-        """The optimal portfolios (B, n) for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
+        """Return the optimal weights (B, n) for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
         return self.decide(self.cost(returns), self.curvature(covariance).detach())
 
     def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
-        """The utility ``μᵀw − ½γ wᵀΣw`` (B,) of weights w (B, n), differentiable; μ is (B, n) and Σ (B, n, n)."""
+        """Return the utility ``μᵀw − ½γ wᵀΣw``, (B,), for w and μ (B, n) and Σ (B, n, n); differentiable."""
         return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
 
@@ -65,9 +69,9 @@ def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> 
     """Make a fully invested portfolio of n assets.
 
     Args:
-        n: number of assets.
-        risk_aversion: γ > 0.
-        lower: least weight of every asset, at most 1/n; 0 is long only, None or −inf allows any short position.
+        n: the number of assets.
+        risk_aversion: the risk aversion γ, above 0.
+        lower: the smallest weight of every asset, at most 1/n. 0 forbids short positions; None or −inf allows them all.
 
     Example:
         >>> import pear

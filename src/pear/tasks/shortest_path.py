@@ -1,4 +1,4 @@
-"""The cheapest path through a grid, or any directed acyclic graph, whose costs are forecast."""
+"""Shortest paths: the cheapest path through a grid or another directed acyclic graph, whose costs are forecast."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ Direction = Literal["forward", "cross"]
 
 @dataclass(frozen=True)
 class ShortestPath(SyntheticTask):
-    """A shortest path problem: one unit of flow from source to target, z ≥ 0; the cost of every arc is forecast.
+    """A shortest path problem. The cost of every arc is forecast.
+
+    The decision z ≥ 0 is a flow of one unit from source to target.
 
     Attributes:
-        graph: the arcs in the order of the variables.
-        grid: rows and columns, or None for a graph given by its arcs.
-        direction: "forward", or "cross" for a grid walked upward instead of downward.
+        graph: the graph, with an arc for each variable.
+        grid: rows and columns of a grid, or None for a graph that is no grid.
+        direction: "forward" for paths to the right and down, "cross" for paths to the right and up a grid.
     """
 
     graph: PathGraph
@@ -37,11 +39,10 @@ class ShortestPath(SyntheticTask):
     columns: ClassVar[str] = "arcs"
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """The arcs of each sample's cheapest path, 1 for arcs on the path and 0 for others. Shape (B, n).
+        """Return each sample's cheapest path, (B, n): 1 for arcs on the path, 0 for others.
 
-        Dynamic programming finds the path exactly, without a solver.
-
-        With a curvature ``Q`` the decision is no longer one path, and a solver is called.
+        The path is found by dynamic programming. With a curvature ``Q``, the decision may be a mixture of paths, and a
+        solver finds it.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -49,14 +50,17 @@ class ShortestPath(SyntheticTask):
         return self.graph.cheapest(costs.double()).to(costs.dtype)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """Return the same decisions (B, n) as ``decide``, because the vertices of the linear program are the paths."""
+        """Return the decisions of ``decide``, (B, n), because the vertices of the linear program are the paths."""
         return self.decide(cost)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """List, for each row of ``z``, the paths (k, n) that leave it once and rejoin it once, in the dtype of ``z``.
+        """Return the adjacent paths of given paths: those that leave a path once and join it again once.
 
         Args:
-            z: (B, n) paths, 0 or 1 for every arc.
+            z: (B, n) paths, 1 for arcs on the path and 0 for others.
+
+        Returns:
+            For each row of ``z`` a tensor (k, n) of its k adjacent paths, in the dtype of ``z``.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -77,10 +81,10 @@ class ShortestPath(SyntheticTask):
         return [neighbours(*self._path(row, i)) for i, row in enumerate(rows.cpu())]
 
     def crossed(self) -> ShortestPath:
-        """Return the grid with paths from the lower left corner to the upper right, rightward and upward.
+        """Return the task with reversed vertical arcs: paths then lead from the lower left to the upper right corner.
 
-        Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
-        one direction can be tested on the other. Crossing twice gives the first direction again.
+        Every arc keeps its index and its cost, so that a forecaster trained on one direction can be tested on the
+        other. Crossing twice gives the first direction again.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -92,12 +96,13 @@ class ShortestPath(SyntheticTask):
         return shortest_path(self.grid, direction="cross" if self.direction == "forward" else "forward")
 
     def _checked(self, cost: Any) -> Tensor:
+        """Return costs as a tensor (B, n). Raise an error for a wrong number of columns, NaN and infinity."""
         costs = super()._checked(cost)
         check_finite_costs(costs, "their cheapest path")
         return costs
 
     def _path(self, row: Tensor, i: int) -> list[int]:
-        """The arcs of a path ``row`` (n,), ordered from source to target; i is its number in the error message."""
+        """Return the arcs of a path from source to target, given as a row i (n,) of 0 and 1 for each arc."""
         arcs = row.nonzero()[:, 0].tolist()
         after = {self.graph.arcs[k][0]: k for k in arcs}
         path: list[int] = []
@@ -120,18 +125,18 @@ def shortest_path(
     source: int | None = None,
     target: int | None = None,
 ) -> ShortestPath:
-    """Make a shortest path problem from corner to corner of a grid, or through any directed acyclic graph.
+    """Make a shortest path problem through a grid, from corner to corner, or through another directed acyclic graph.
 
-    The problem has one variable for each arc, flow balance for every node, z ≥ 0 and no upper bound. The arcs of a grid
-    come row by row: the row's rightward arcs, then its downward arcs.
+    The problem has a variable z ≥ 0 for each arc and a flow balance for each node. The arcs of a grid are ordered by
+    rows of the grid: first the row's arcs to the right, then its arcs down.
 
     Args:
         grid: rows and columns of nodes.
-        arcs: (tail, head) pairs instead of a grid, without a cycle. Nodes are numbered from 0.
-        direction: the direction of a grid: "forward" goes right and down from (0, 0); "cross" goes right and up from
-            the lower left corner, with every arc at the same index.
-        source: where the path begins, with ``arcs``; node 0 if omitted.
-        target: where it ends; the node of the highest number if omitted.
+        arcs: pairs (tail, head) of a graph without cycles, instead of a grid. Nodes are numbered from 0.
+        direction: for a grid, "forward" for paths to the right and down from the upper left corner, or "cross" for
+            paths to the right and up from the lower left corner. The arcs have the same order in both.
+        source: with ``arcs``, the node where the path begins; if omitted, node 0.
+        target: with ``arcs``, the node where the path ends; if omitted, the node with the highest number.
 
     Example:
         >>> from pear.tasks import shortest_path

@@ -1,4 +1,4 @@
-"""``SyntheticTask``: a task with synthetic samples, whose costs are a polynomial of the features."""
+"""``SyntheticTask``: a task with synthetic samples, whose costs are polynomials of the features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Formula = Literal["code", "paper"]
 
 
-def polynomial_costs(
+def draw_synthetic_costs(
     random: np.random.RandomState,
     count: int,
     n: int,
@@ -30,24 +30,25 @@ def polynomial_costs(
 ) -> tuple[Array, Array]:
     """Draw features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
-    B is 0 or 1 with equal chance, x standard normal and ε uniform in [1 − noise, 1 + noise]. They are drawn in this
-    order, ε row by row: published results depend on it. A linear model is right at degree 1 and ever more wrong above.
+    The entries of the matrix B are 0 or 1 with equal probability, those of x are standard normal, and those of ε are
+    uniform in [1 − noise, 1 + noise]. Published results depend on the order of the draws: B, then x, then ε. A linear
+    model is exact for degree 1, apart from the noise, and less accurate for higher degrees.
 
     Args:
-        random: the state to draw from; a task that has other random parts draws them from it before.
-        count: N, number of samples.
-        n: costs per sample.
+        random: the random state. A task with other random parts has drawn them from this state before.
+        count: N, the number of samples.
+        n: the number of costs of a sample.
         degree: the degree of the polynomial, at least 1.
-        noise: half-width of ε, 0 to 1.
-        features: p, features per sample.
-        formula: "code" as above, which made the published numbers; "paper" as printed, with the 1 added after the
-            division: ``c = ((Bx/√p + 3)^degree / 3.5^degree + 1) · ε``.
+        noise: half-width of the factor ε around 1, from 0 to 1.
+        features: p, the number of features of a sample.
+        formula: "code" for the formula above, from which the published numbers come; "paper" for the formula as printed
+            in the paper, ``c = ((Bx/√p + 3)^degree / 3.5^degree + 1) · ε``.
 
     Returns:
         Features (N, p) and costs (N, n).
 
     Example:
-        >>> x, c = polynomial_costs(np.random.RandomState(0), count=4, n=3, degree=2, noise=0.5)
+        >>> x, c = draw_synthetic_costs(np.random.RandomState(0), count=4, n=3, degree=2, noise=0.5)
         >>> x.shape, c.shape
         ((4, 5), (4, 3))
     """
@@ -61,14 +62,14 @@ def polynomial_costs(
     x = random.normal(0, 1, (count, features))
     power = (x @ B.T / np.sqrt(features) + 3) ** degree
     c = (power + 1) / 3.5**degree if formula == "code" else power / 3.5**degree + 1
-    # One block is the same stream as one row after another: RandomState fills arrays in C order.
+    # RandomState fills arrays in C order, so that one call gives the same numbers as a call for each row.
     c *= random.uniform(1 - noise, 1 + noise, (count, n))
     return x, c
 
 
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """A task with synthetic samples. Subclasses may override ``_random``, the random state, and ``_costs``."""
+    """A task with synthetic samples."""
 
     columns: ClassVar[str] = "variables"
 
@@ -85,15 +86,16 @@ class SyntheticTask(Task):
         """Draw synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
         Args:
-            count: N, number of samples.
-            degree: the degree of the polynomial. With 1 a linear model is right; the higher the degree, the more wrong
-                it is.
+            count: N, the number of samples.
+            degree: the degree of the polynomial. A linear model is exact for degree 1 and less accurate for higher
+                degrees.
             noise: half-width of the factor ε around 1.
-            seed: the seed of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. If omitted,
-                the task's own, or 0.
-            features: p, features per sample.
-            dtype: the type of the tensors; their numbers are drawn in float64, then rounded.
-            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
+            seed: the seed of a ``numpy.random.RandomState``. A seed gives the same data on every machine. If omitted,
+                the seed of the task, or 0.
+            features: p, the number of features of a sample.
+            dtype: the type of the tensors. Their numbers are drawn in float64 and then rounded.
+            formula: "code" for the formula above; "paper" for the formula as printed, with the 1 added after the
+                division.
 
         Returns:
             Features (N, p) and costs (N, n).
@@ -104,17 +106,19 @@ class SyntheticTask(Task):
             >>> X.shape, C.shape
             (torch.Size([100, 5]), torch.Size([100, 40]))
         """
-        x, c = polynomial_costs(self._random(seed), count, self.problem.n, degree, noise, features, formula)
+        x, c = draw_synthetic_costs(self._random(seed), count, self.problem.n, degree, noise, features, formula)
         return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(self._costs(c)).to(dtype))
 
     def _random(self, seed: int | None) -> np.random.RandomState:
+        """Return the random state from which samples are drawn. Subclasses override this method."""
         return np.random.RandomState(0 if seed is None else seed)
 
     def _costs(self, polynomial: Array) -> Array:
+        """Return the costs (N, n) of the task from polynomial costs (N, n). Subclasses override this method."""
         return polynomial
 
     def _checked(self, cost: Any) -> Tensor:
-        """Return costs (B, n), or raise an error where there is not one for each variable."""
+        """Return costs as a tensor (B, n). Raise ``ProblemError`` if their number of columns is not n."""
         costs, n = to_batch_tensor(cost).detach(), self.problem.n
         if costs.shape[1] != n:
             raise ProblemError(f"cost must have one column for each of the {n} {self.columns}; got {costs.shape[1]}")

@@ -1,4 +1,4 @@
-"""``Task``: a named decision problem with its best decisions, the regret of a forecast, and a split of samples."""
+"""``Task``: a named decision problem that decides, measures regret and splits samples."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pear.problem.tensor_conversion import is_tensor_finite, to_batch_tensor
 
 
 class Samples(NamedTuple):
-    """Features and true costs, with one row per sample; unpacks as ``X, C``.
+    """Features and true costs of N samples. The tuple unpacks as ``X, C``.
 
     Attributes:
-        features: (N, p).
-        costs: (N, n).
+        features: (N, p) features.
+        costs: (N, n) true costs.
     """
 
     features: Tensor
@@ -33,7 +33,7 @@ class Samples(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples to train on, to choose the weights by, and to test the result on."""
+    """Samples in three parts: to train on, to choose weights by (validation), and to test on."""
 
     train: Samples
     validation: Samples
@@ -42,27 +42,27 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A named decision problem. A subclass overrides ``decide`` where it knows a faster method.
+    """A named decision problem.
 
-    Synthetic tasks also have ``samples``, which draws data that ``split`` divides.
+    Subclasses with a faster method than ``pear.solve`` override ``decide``. Synthetic tasks also have a method
+    ``samples``, which draws data.
 
     Attributes:
-        name: short, for tables and file names.
+        name: a short name, for tables and file names.
         problem: the decision problem.
     """
 
-    decides_problem: ClassVar[bool] = True  # ``decide`` finds what solving ``problem`` finds
+    decides_problem: ClassVar[bool] = True  # whether ``decide`` returns optimal decisions of ``problem``
 
     name: str
     problem: Problem
 
     def split(self, samples: Samples, sizes: Sequence[int] | None = None) -> Split:
-        """Cut samples, in the order they have, into train, validation and test.
+        """Divide samples, without changing their order, into parts to train on, to validate and to test.
 
         Args:
-            samples: N of them.
-            sizes: three counts with a sum of at most N; if omitted, half, a quarter and the rest: 1,000, 500 and 500 of
-                2,000.
+            samples: N samples.
+            sizes: the sizes of the three parts, with a sum of at most N; if omitted, a half, a quarter and the rest.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -82,40 +82,40 @@ class Task:
         return Split(*(Samples(samples.features[cut], samples.costs[cut]) for cut in cuts))
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """The optimal decisions (B, n) under ``cost``; integer where the problem is.
+        """Return the optimal decisions under given costs, with integers if the problem has any.
 
         Args:
-            cost: (B, n) or (n,), in the problem's own sense.
-            Q: (n, n) or (B, n, n) curvature, where it comes with the cost; the problem's own if omitted.
+            cost: (B, n) or (n,) costs, in the problem's own sense.
+            Q: (n, n) or (B, n, n) curvature of the objective; if omitted, that of the problem.
 
         Returns:
-            Decisions in the dtype of ``cost``.
+            (B, n) decisions, in the dtype of ``cost``.
         """
         return solve(self.problem, to_batch_tensor(cost).detach(), Q=Q).x
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """The optimal decisions (B, n) of the continuous relaxation under ``cost``.
+        """Return the optimal decisions (B, n) of the continuous relaxation.
 
         Args:
-            cost: (B, n) or (n,), in the problem's own sense.
+            cost: (B, n) or (n,) costs, in the problem's own sense.
         """
         return solve(self.problem.relaxed(), to_batch_tensor(cost).detach()).x
 
     def regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Tensor:
-        """The regret (B,) of the decisions under ``predicted``, in float64.
+        """Return the regret (B,) of the decisions under predicted costs, in float64.
 
         Args:
             predicted: (B, n) predicted costs.
             true: (B, n) true costs.
-            Q: (n, n) or (B, n, n) predicted curvature, where a task has one.
-            true_Q: the true one; the problem's own if omitted.
+            Q: (n, n) or (B, n, n) predicted curvature; if omitted, that of the problem.
+            true_Q: (n, n) or (B, n, n) true curvature; if omitted, that of the problem.
         """
         return self.outcome(predicted, true, Q, true_Q).regret
 
     def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ [f(z*(ĉ); c) − f(z*(c); c)] / Σ |f(z*(c); c)|``, the sign turned for maximisation.
+        """Return the sum of all regrets, divided by the sum of the absolute best values.
 
-        Where all best values are exactly 0, it is 0 if nothing is lost, otherwise infinite.
+        If all best values are 0, the result is 0 if all regrets are 0, otherwise infinite.
 
         Args:
             predicted, true, Q, true_Q: as for ``regret``.
@@ -129,7 +129,7 @@ class Task:
         return self.outcome(predicted, true, Q, true_Q).normalized
 
     def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> RegretOutcome:
-        """Return the regret and the best value of every sample; the arguments are those of ``regret``."""
+        """Return the regret and the best value of every sample. The arguments are those of ``regret``."""
         forecast, costs = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
         check_cost_pair(forecast, costs)
         true_Q = true_curvature_of_pair(self.problem, Q, true_Q, len(forecast))
@@ -138,12 +138,12 @@ class Task:
         )
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> RegretOutcome:
-        """Return the regret of given decisions and the values of the best decisions.
+        """Return the regret of given decisions and the best value of every sample.
 
         Args:
-            decisions: (B, n) z.
-            true: (B, n) the true costs c.
-            true_Q: the true curvature; the problem's own if omitted.
+            decisions: (B, n) decisions.
+            true: (B, n) true costs.
+            true_Q: (n, n) or (B, n, n) true curvature; if omitted, that of the problem.
         """
         costs = to_batch_tensor(true).detach()
         check_cost_pair(decisions, costs)
@@ -151,7 +151,7 @@ class Task:
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
-    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
+    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message says that ``what`` failed."""
     if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)
@@ -159,15 +159,15 @@ def check_finite_costs(costs: Tensor, what: str) -> None:
 
 
 def own_task_names() -> tuple[str, ...]:
-    """The names that a task of another package cannot have."""
+    """Return the names that a task of another package cannot have."""
     return tuple(vars(import_module("pear.tasks")))
 
 
 def check_task_plugin(name: str, value: Any) -> Callable[..., Task]:
-    """Check the task of another package, and return the function that makes it.
+    """Check the task of another package. Return ``value``, the function that makes the task.
 
     Raises:
-        PluginError: it is not a function, or its name is not an identifier.
+        PluginError: ``value`` is not a function, or the name is not an identifier.
     """
     if not callable(value):
         raise PluginError(f"expected a function that makes a pear.tasks.Task, got {value!r}")

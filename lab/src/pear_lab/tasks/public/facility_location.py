@@ -8,7 +8,7 @@ import numpy as np
 
 from pear.problem import CostMap, Model, Problem
 from pear.problem.oracle import Oracle
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear_lab.tasks.public.drawn_samples import DEGENERATE, SIZES, Array, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
@@ -89,7 +89,7 @@ def draw_facilities(seed: int) -> Drawing:
     random = np.random.RandomState(seed)
     sites, customers = random.uniform(size=(SITES, 2)), random.uniform(size=(CUSTOMERS, 2))
     distance = np.linalg.norm(sites[:, None] - customers[None], axis=-1).reshape(-1)
-    features, jam = polynomial_costs(random, sum(SIZES), SITES * CUSTOMERS, _DEGREE, _NOISE)
+    features, jam = draw_synthetic_costs(random, sum(SIZES), SITES * CUSTOMERS, _DEGREE, _NOISE)
     costs = (0.2 + distance) * jam
     opening = random.uniform(0.5, 1.0, SITES) * costs.mean() * CUSTOMERS / SITES
     return Drawing(facility_model(opening, CUSTOMERS), cut_drawn_samples(features, costs))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.problem import Model, Penalty, Problem
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear_lab.tasks.public.choice_forecasters import ChoiceForecaster, choice_indicator_rows, choice_problem
 from pear_lab.tasks.public.drawn_samples import RECOURSE_SIZES, SIZES, cut_drawn_samples
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
@@ -57,7 +57,7 @@ def predicted_weights_forecaster(features: int, values: int) -> nn.Module:
 def draw_predicted_weights(seed: int) -> Drawing:
     """Draw weights that are polynomials of five features, and compute the values of all sets."""
     random = np.random.RandomState(seed)
-    features, weights = polynomial_costs(random, sum(SIZES), DIMENSIONS * ITEMS, _DEGREE, _NOISE)
+    features, weights = draw_synthetic_costs(random, sum(SIZES), DIMENSIONS * ITEMS, _DEGREE, _NOISE)
     values = predicted_weight_values(torch.from_numpy(MEAN_WEIGHT * weights / weights.mean())).numpy()
     return Drawing(choice_problem(len(_SETS), "max"), cut_drawn_samples(features, values))
 
@@ -79,7 +79,7 @@ def draw_predicted_capacities(seed: int) -> Drawing:
     """Draw activities, and capacities that are polynomials of five features with a mean of half the total use."""
     random = np.random.RandomState(seed)
     model = predicted_capacity_model(random)
-    features, capacities = polynomial_costs(random, sum(RECOURSE_SIZES), RESOURCES, _DEGREE, _NOISE)
+    features, capacities = draw_synthetic_costs(random, sum(RECOURSE_SIZES), RESOURCES, _DEGREE, _NOISE)
     assert model.problem.G is not None
     total = model.problem.G.sum(1).numpy()
     return Drawing(model, cut_drawn_samples(features, 0.5 * total * capacities / capacities.mean(0), RECOURSE_SIZES))

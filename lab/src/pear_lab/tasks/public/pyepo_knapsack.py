@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from pear.tasks import Samples, knapsack
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 ITEMS, DIMENSIONS, CAPACITY = 32, 2, 20.0
@@ -29,7 +29,7 @@ def draw_pyepo_knapsack(seed: int, degree: int, noise: float, sizes: tuple[int, 
     random = np.random.RandomState(seed)
     weights = random.randint(int(100 * LEAST_WEIGHT), int(100 * MOST_WEIGHT), (DIMENSIONS, ITEMS)) / 100
     task = knapsack(weights, CAPACITY)
-    x, c = polynomial_costs(random, sum(sizes), ITEMS, degree, noise)
+    x, c = draw_synthetic_costs(random, sum(sizes), ITEMS, degree, noise)
     samples = Samples(torch.from_numpy(x).float(), torch.from_numpy(np.ceil(VALUE_SCALE * c)).float())
     return Drawing(task.problem, task.split(samples, sizes))
 

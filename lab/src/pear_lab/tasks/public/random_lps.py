@@ -9,7 +9,7 @@ import torch
 
 from pear.problem import Problem
 from pear.tasks import Samples, Task
-from pear.tasks.synthetic_task import polynomial_costs
+from pear.tasks.synthetic_task import draw_synthetic_costs
 from pear_lab.tasks.public.public_task import Drawing, PublicTask
 
 VARIABLES, CONSTRAINTS = 50, 25
@@ -32,7 +32,7 @@ def draw_random_lp(seed: int, degree: int, noise: float, sizes: tuple[int, int, 
     random = np.random.RandomState(seed)
     G = random.uniform(0, 1, (CONSTRAINTS, VARIABLES))
     problem = Problem(G=G, h=CAPACITY_SHARE * G.sum(1), lb=0.0, ub=1.0, sense="max")
-    x, c = polynomial_costs(random, sum(sizes), VARIABLES, degree, noise)
+    x, c = draw_synthetic_costs(random, sum(sizes), VARIABLES, degree, noise)
     samples = Samples(torch.from_numpy(x).float(), torch.from_numpy(c).float())
     return Drawing(problem, Task("random_program", problem).split(samples, sizes))
 
