@@ -241,7 +241,7 @@ def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.
         assert float(found.residual.max()) == pytest.approx(residual, rel=1e-3)
     # the whole way: nobody else is asked, and nothing is returned
     monkeypatch.setattr("pear.solvers.binary.binary_solver.solve", lambda qp, tol: candidate)
-    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve_backends(*args)[:1])
+    monkeypatch.setattr("pear.decisions.integer_programs.resolve_backends", lambda *args: resolve_backends(*args)[:1])
     problem = pear.Problem(G=qp.G[0], h=qp.h.expand(4, -1), lb=0.0, ub=1.0, integer=True)
     with pytest.warns(pear.FailedSamplesWarning, match="INACCURATE"):
         s = pear.solve(problem, qp.c, on_failure="mask")

@@ -223,7 +223,7 @@ def test_values_that_are_none_are_refused_by_name() -> None:
 def test_a_failed_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_knapsack(5, 1, seed=0)
     monkeypatch.setattr(SelectionSearch, "run", give_up)
-    monkeypatch.setattr("pear.decisions.integer_programs.resolve", lambda *args: resolve_backends(*args)[:1])
+    monkeypatch.setattr("pear.decisions.integer_programs.resolve_backends", lambda *args: resolve_backends(*args)[:1])
     with pytest.raises(pear.SolveError, match=r"samples 0, 1 \(INACCURATE\)"):
         task.decide(torch.ones(2, 5))
 
